@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.chat_template import Conversation
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
-    from agentfly_core.authoring.tool import ToolError, tool
+    from agentfly_core.authoring.tool import StepResult, ToolError, tool
     from agentfly_core.records.dataset import BadRow
     from agentfly_core.records.generated_dataset import generated
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
+        Group,
         Message,
         Observation,
         Problem,
@@ -40,12 +41,14 @@ _HOMES = {
     "Ending": _RECORDS,
     "Environment": "agentfly_core.authoring.environment",
     "Episode": "agentfly_core.rollout.episode",
+    "Group": _RECORDS,
     "Message": _RECORDS,
     "Observation": _RECORDS,
     "Problem": _RECORDS,
     "Score": _RECORDS,
     "ServiceFailure": "agentfly_core.authoring.environment",
     "Speaker": "agentfly_core.rollout.speaker",
+    "StepResult": "agentfly_core.authoring.tool",
     "ToolCall": _RECORDS,
     "ToolError": "agentfly_core.authoring.tool",
     "Trajectory": _RECORDS,
@@ -65,12 +68,14 @@ __all__ = [
     "Ending",
     "Environment",
     "Episode",
+    "Group",
     "Message",
     "Observation",
     "Problem",
     "Score",
     "ServiceFailure",
     "Speaker",
+    "StepResult",
     "ToolCall",
     "ToolError",
     "Trajectory",

@@ -34,10 +34,11 @@ class Environment:
     it is closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event
     loop on which it lives was given up, since code held it (docs/tools.md). A kind's `max_uses`
     bounds how many episodes an instance serves, also where the experiment allows more: 1 for what
-    cannot be reset.
+    cannot be reset. A kind's `notice` is what `agentfly config` says of experiments with it.
     """
 
     max_uses: ClassVar[int | None] = None
+    notice: ClassVar[str] = ""
 
     spoilt: bool = False
     lost: bool = False
@@ -62,6 +63,23 @@ class Environment:
         Empty: what the model newly read stands for it.
         """
         return ""
+
+    async def snapshot(self) -> bytes:
+        """The state, for `restore`; raises NotImplementedError where there is no going back."""
+        raise self._no_going_back()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot of this instance, or of another one with the same problem.
+
+        The same verbs give the same from then on. Raises NotImplementedError as `snapshot` does.
+        """
+        raise self._no_going_back()
+
+    def _no_going_back(self) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} cannot go back to an earlier state: it defines no snapshot() "
+            "and restore()."
+        )
 
     async def close(self) -> None:
         """Free what `start` took; called once."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentfly_core.authoring.environment import Environment, in_order
-from agentfly_core.records.trajectory import Problem, Trajectory
+from agentfly_core.records.trajectory import Group, Problem, Trajectory
 
-Lent = Environment | Problem | Trajectory
+Lent = Environment | Problem | Trajectory | Group
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -74,7 +74,7 @@ def read(function: AuthorFunction) -> Signature:
                 "method is made a tool or reward on its instance: "
                 "`tool(notes.write)`.)"
             )
-        if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory)):
+        if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory, Group)):
             lent[key] = kind
         else:
             asked[key] = parameter

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, overload
@@ -21,7 +22,15 @@ from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
-from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import (
+    Ending,
+    Group,
+    Problem,
+    Score,
+    Scored,
+    Trajectory,
+    Unscored,
+)
 
 AT_ONCE = 32
 LONGEST_WAIT = 30.0
@@ -31,7 +40,8 @@ numbers in float32.
 """
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 _log = logging.getLogger(__name__)
-_FOUND = TypeAdapter[Score | Unscored](Score | Unscored)
+Found = Score | Unscored
+_FOUND = TypeAdapter[dict[str, list[Found]]](dict[str, list[Found]])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,21 +63,17 @@ class Reward(calling.Part):
         """The environments that it must see before their lease ends, by parameter."""
         return self.signature.environments
 
-    async def score(
-        self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
-    ) -> Score | Unscored:
-        """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
-        for attempt in range(self.retries):
-            try:
-                return await self._score_once(trajectory, lent)
-            except LoopLost:  # what it was lent may be lost, too
-                raise
-            except ServiceFailure as failure:
-                _log.info("%s is asked again: %s", self.name, fault(failure))
-            await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
-        return await self._score_once(trajectory, lent)
+    @functools.cached_property
+    def compares(self) -> bool:
+        """Whether it scores the episodes of a problem together."""
+        return Group in self.signature.lent.values()
 
-    async def of_record(self, trajectory: Trajectory) -> Score | Unscored:
+    async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Found:
+        """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
+        (found,) = await self._scores([trajectory], lent)
+        return found
+
+    async def of_record(self, trajectory: Trajectory) -> Found:
         """What it found of a stored trajectory, or why nothing."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -75,57 +81,92 @@ class Reward(calling.Part):
             return Unscored(
                 f"{self.name}: it needs an environment and was not observed during the episode"
             )
+        (found,) = await self.of_records([trajectory])
+        return found
+
+    async def of_records(self, trajectories: Sequence[Trajectory]) -> list[Found]:
+        """What it found of stored trajectories, or why nothing: of one, or of a whole group where
+        it compares.
+        """
         try:
             try:
-                return await self.score(trajectory, {})
+                return await self._scores(trajectories, {})
             except LoopLost:  # other code held the loop; scoring a record can be repeated
-                return await self.score(trajectory, {})
+                return await self._scores(trajectories, {})
         except ServiceFailure as failure:
-            return Unscored(f"{self.name}: {fault(failure)}")
+            return [Unscored(f"{self.name}: {fault(failure)}")] * len(trajectories)
 
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
         """What `score` asks another process, in that process."""
-        trajectory = process_calls.adapter(Trajectory).validate_python(question)
-        return asdict(await self._found(trajectory, {}, caller))
+        group = process_calls.adapter(Group).validate_python(question)
+        return {"found": [asdict(one) for one in await self._found(group, {}, caller)]}
 
-    async def _score_once(
-        self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
-    ) -> Score | Unscored:
+    async def _scores(
+        self, trajectories: Sequence[Trajectory], lent: Mapping[type[Lent], Lent]
+    ) -> list[Found]:
+        group = Group(tuple(trajectories))
+        for attempt in range(self.retries):
+            try:
+                return await self._score_once(group, lent)
+            except LoopLost:  # what it was lent may be lost, too
+                raise
+            except ServiceFailure as failure:
+                _log.info("%s is asked again: %s", self.name, fault(failure))
+            await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
+        return await self._score_once(group, lent)
+
+    async def _score_once(self, group: Group, lent: Mapping[type[Lent], Lent]) -> list[Found]:
         async with self._seats or nullcontext():
             if self.process:
                 try:
-                    found = _FOUND.validate_python(await self.asked(asdict(trajectory)))
+                    found = _FOUND.validate_python(await self.asked(asdict(group)))["found"]
                 except (Overdue, process_calls.Died) as error:
-                    found = Unscored(words_of(error))
+                    found = _all_unscored(words_of(error), group)
             else:
-                found = await self._found(trajectory, lent, self.call)
-        return Unscored(f"{self.name}: {found.reason}") if isinstance(found, Unscored) else found
+                found = await self._found(group, lent, self.call)
+        return [
+            Unscored(f"{self.name}: {one.reason}") if isinstance(one, Unscored) else one
+            for one in found
+        ]
 
     async def _found(
-        self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
-    ) -> Score | Unscored:
-        known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
+        self, group: Group, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
+    ) -> list[Found]:
+        first = group.trajectories[0]
+        known = {**lent, Trajectory: first, Group: group, Problem: first.problem}
         arguments = {name: known[kind] for name, kind in self.signature.lent.items()}
         used = [thing for thing in arguments.values() if isinstance(thing, Environment)]
         try:
             bound = functools.partial(self.function, **arguments)
-            return self._checked(await caller(bound, used), trajectory)
+            result = await caller(bound, used)
+            return self._each(result, group) if self.compares else [self._checked(result, first)]
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:  # one reward's mistake ends no other episode
-            return Unscored(fault(error))
+            return _all_unscored(fault(error), group)
+
+    def _each(self, result: Iterable[Score | float], group: Group) -> list[Found]:
+        """What a reward that compares says of each episode."""
+        count = len(group.trajectories)
+        if not isinstance(result, Iterable):
+            got = f"got {shown(result)} ({type(result).__name__})"
+            return _all_unscored(f"{got}, expected a list of {count} scores", group)
+        results = list(result)
+        if len(results) != count:
+            return _all_unscored(f"{len(results)} scores for {count} episodes", group)
+        return [self._checked(*pair) for pair in zip(results, group.trajectories, strict=True)]
 
     @functools.cached_property
     def _seats(self) -> Seats | None:
         return None if self.concurrency is None else Seats(self.concurrency)
 
-    def _checked(self, result: Score | float, trajectory: Trajectory) -> Score | Unscored:
+    def _checked(self, result: Score | float, trajectory: Trajectory) -> Found:
         score = result if isinstance(result, Score) else Score(result)
         own = score.by_speaker.values()
         for found in (score.value, *score.parts.values(), *score.per_turn, *own):
-            if not _is_number(found):
+            if not is_usable(found):
                 return Unscored(f"got {shown(found)} ({type(found).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
             return Unscored(f"{len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
@@ -134,12 +175,20 @@ class Reward(calling.Part):
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)), by_speaker)
 
     def check(self, found: Signature) -> None:
-        """Raise ValueError for a reward that asks for anything but what is lent to it."""
+        """Raise ValueError for a reward that asks for anything but what is lent to it, or for a
+        single episode beside a group.
+        """
         if found.asked:
             raise ValueError(
                 f"{self.what} asks for {', '.join(found.asked)}; a reward is lent "
                 "its Trajectory, Problem and environments only, by annotation: read other values "
                 "from trajectory.problem.facts."
+            )
+        single = [kind.__name__ for kind in found.lent.values() if kind not in (Group, Problem)]
+        if Group in found.lent.values() and single:
+            raise ValueError(
+                f"{self.what} asks for a Group and {', '.join(single)}: a reward that compares "
+                "episodes is lent their Group and the Problem; make two rewards of it."
             )
 
 
@@ -173,7 +222,8 @@ def reward(
 
     What it takes is lent to it by annotation: Trajectory, Problem, environments. With an
     environment it is scored while the episode still has it, otherwise from the record, as often as
-    wanted.
+    wanted. With a Group it compares the episodes of a problem, and returns a list: of each its
+    number or Score.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -215,14 +265,43 @@ async def score(
         )
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
     speakers = list(dict.fromkeys(one.speaker for one in among or trajectories))
+    episodes = by_episode(trajectories)
+    answered = [answering(episode, main) for episode in episodes]
+    for reward in rewards:
+        if reward.compares:
+            answered = await _compared(answered, reward, seats)
     scored = (
-        _scored(answering(episode, main), episode, rewards, speakers, seats)
-        for episode in by_episode(trajectories)
+        _scored(one, episode, rewards, speakers, seats)
+        for one, episode in zip(answered, episodes, strict=True)
     )
     found = await asyncio.gather(*scored)
     numbers = episode_numbers(trajectories)
     scores = [iter(of_episode) for of_episode in found]
     return [next(scores[number]) for number in numbers]
+
+
+async def _compared(
+    answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore
+) -> list[Trajectory]:
+    """The episodes with what a reward that compares found of each, kept as what was observed."""
+    groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
+        one = answered[number]
+        if one.ending is not Ending.FAILED:
+            groups[one.problem.id, one.role].append(number)
+
+    async def compare(numbers: Sequence[int]) -> list[Found]:
+        async with seats:
+            return await reward.of_records([answered[number] for number in numbers])
+
+    compared = list(answered)
+    for numbers, found in zip(
+        groups.values(), await asyncio.gather(*map(compare, groups.values())), strict=True
+    ):
+        for number, score in zip(numbers, found, strict=True):
+            observed = {**answered[number].observed, reward.name: score}
+            compared[number] = replace(answered[number], observed=observed)
+    return compared
 
 
 async def _scored(
@@ -236,7 +315,7 @@ async def _scored(
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
-    found: dict[str, tuple[float, Score | Unscored]] = {}
+    found: dict[str, tuple[float, Found]] = {}
     async with seats:
         for reward, weight in rewards.items():
             score = await reward.of_record(answered)
@@ -246,11 +325,11 @@ async def _scored(
                     f"episodes are {', '.join(speakers)}"
                 )
             found[reward.name] = weight, score
-    return [_held(found, trajectory, trajectory is answered) for trajectory in episode]
+    return [_held(found, trajectory, trajectory.agent == answered.agent) for trajectory in episode]
 
 
 def _held(
-    found: Mapping[str, tuple[float, Score | Unscored]], trajectory: Trajectory, answered: bool
+    found: Mapping[str, tuple[float, Found]], trajectory: Trajectory, answered: bool
 ) -> Scored:
     """An episode's scores as they hold for one of its trajectories; those of turns are of the one
     that answered.
@@ -264,7 +343,7 @@ def _held(
     return replace(combined(trajectory.id, own), rewards=_by_name(found))
 
 
-def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
+def combined(trajectory_id: str, found: Mapping[str, tuple[float, Found]]) -> Scored:
     """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
     Unscored where one is missing, and where the sum is of no usable size.
@@ -282,7 +361,7 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     ]
     by_turn = tuple(_sum(column) for column in zip(*turns, strict=True))
     total = _sum([weight * score.value for weight, score in scores.values()])
-    if all(map(_is_number, (total, *by_turn))):
+    if all(map(is_usable, (total, *by_turn))):
         return Scored(trajectory_id, rewards, by_turn, total)
     terms = " + ".join(
         f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
@@ -291,7 +370,11 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     return Scored(trajectory_id, rewards, (), Unscored(reason))
 
 
-def _by_name(found: Mapping[str, tuple[float, Score | Unscored]]) -> dict[str, float]:
+def _all_unscored(reason: str, group: Group) -> list[Found]:
+    return [Unscored(reason)] * len(group.trajectories)
+
+
+def _by_name(found: Mapping[str, tuple[float, Found]]) -> dict[str, float]:
     """Each reward, its parts and what it gave speakers apart, by the names in `Scored.rewards`."""
     rewards: dict[str, float] = {}
     for name, (_, score) in found.items():
@@ -309,7 +392,8 @@ def _sum(values: Sequence[float]) -> float:
         return math.nan
 
 
-def _is_number(value: float) -> bool:
+def is_usable(value: float) -> bool:
+    """Whether an author's number may be a reward: it is finite, and LARGEST at most."""
     try:
         return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
     except OverflowError:  # an int of 400 digits

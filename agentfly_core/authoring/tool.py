@@ -18,6 +18,7 @@ from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
+from agentfly_core.authoring.reward import USABLE, is_usable
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.json_value import JSON
@@ -25,12 +26,13 @@ from agentfly_core.formats.pictures import is_picture, picture_in
 from agentfly_core.formats.text import (
     clip,
     fault,
+    shown,
     warn_once,
     warn_seldom,
     with_article,
     words_of,
 )
-from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Group, Observation, Problem, ToolCall, Trajectory
 
 R = TypeVar("R")
 logger = logging.getLogger(__name__)
@@ -41,13 +43,29 @@ class ToolError(Exception):
     """Raised by a tool that the model used wrongly; the message is what the model reads."""
 
 
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a tool returns that gives a reward for its step: `StepResult("It opens.", reward=0.25)`.
+
+    The model reads the `result` alone. Raises ValueError for a reward that is no usable number.
+    """
+
+    result: object
+    reward: float
+
+    def __post_init__(self) -> None:
+        if not is_usable(self.reward):
+            raise ValueError(f"Got {shown(self.reward)} as a step's reward, expected {USABLE}.")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tool(calling.Part):
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
     See `calling.Part` for what it shares with rewards. A result is read by the model as it is when
     it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it is a
-    ServiceFailure, for the model can do nothing about that. `parallel` tools called in one reply
+    ServiceFailure, for the model can do nothing about that. A StepResult also gives a reward.
+    `parallel` tools called in one reply
     run at the same time, and a call of an `ends_episode` tool that succeeds is the last one: its
     output is the answer.
     """
@@ -117,7 +135,10 @@ class Tool(calling.Part):
                     break
             else:
                 result = await caller(bound, used)
-            return Observation(self.name, clip(self._text_of(result), self.max_chars))
+            reward = float(result.reward) if isinstance(result, StepResult) else None
+            read = result.result if isinstance(result, StepResult) else result
+            text = clip(self._text_of(read), self.max_chars)
+            return Observation(self.name, text, reward=reward)
         except ServiceFailure:
             raise
         except (ToolError, Overdue, BadArguments) as error:
@@ -171,12 +192,15 @@ class Tool(calling.Part):
         return Arguments(self.function, self.signature.asked)
 
     def check(self, found: Signature) -> None:
-        """Raise ValueError for a tool that takes a Trajectory or returns a picture."""
-        if Trajectory in found.lent.values():
-            raise ValueError(f"{self.what} asks for a Trajectory, which is lent to rewards only.")
-        kind = inspect.signature(self.function, eval_str=True).return_annotation
-        if isinstance(kind, type) and is_picture(kind):
-            raise ValueError(f"{self.what} returns {with_article(kind.__name__)}: {TEXT_ONLY}")
+        """Raise ValueError for a tool that takes a Trajectory or a Group, or returns a picture."""
+        for kind in (Trajectory, Group):
+            if kind in found.lent.values():
+                raise ValueError(
+                    f"{self.what} asks for a {kind.__name__}, which is lent to rewards only."
+                )
+        returned = inspect.signature(self.function, eval_str=True).return_annotation
+        if isinstance(returned, type) and is_picture(returned):
+            raise ValueError(f"{self.what} returns {with_article(returned.__name__)}: {TEXT_ONLY}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,15 +45,15 @@ class BabyAI(Environment):
                 f"{facts['mission']!r}: prepare the problems again, with this version of minigrid."
             )
         self.solved = self.over = False
+        self._seed: int = facts["seed"]
+        self._done = list[int]()
 
     def act(self, action: str, times: int) -> None:
         """Do one of ACTIONS so many times, or until the mission is over."""
-        number = ACTIONS.index(action)
         for _ in range(times):
             if self.over:
                 return
-            _, reward, done, late, _ = self._grid.step(cast(Any, number))
-            self.solved, self.over = float(reward) > 0, done or late
+            self._step(ACTIONS.index(action))
 
     def view(self) -> str:
         """What is seen now, see `told`."""
@@ -64,6 +64,23 @@ class BabyAI(Environment):
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
         return hashing.digest([self._grid.hash(64), held, self.over])
+
+    async def snapshot(self) -> bytes:
+        """What was done."""
+        return bytes(self._done)
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Make the grid anew and do it again."""
+        mission(self._grid, self._seed)
+        self.solved = self.over = False
+        self._done.clear()
+        for number in snapshot:
+            self._step(number)
+
+    def _step(self, number: int) -> None:
+        _, reward, done, late, _ = self._grid.step(cast(Any, number))
+        self.solved, self.over = float(reward) > 0, done or late
+        self._done.append(number)
 
 
 def level(name: str) -> RoomGridLevel:

@@ -122,13 +122,13 @@ class Database(Environment):
         return Table(tuple(columns), tuple(map(tuple, rows)), more)
 
     async def snapshot(self) -> bytes:
-        """All that is in it, for `restore`."""
+        """All that is in it; of a transaction that is not over, what it has changed so far."""
         result = await self._interpreter.run("save()", collect=["snapshot"])
         feedback(result, LIMITS)
         return result.files["snapshot"]
 
     async def restore(self, snapshot: bytes) -> None:
-        """Go back to what was in it at a snapshot, of this or of another database."""
+        """Go back to what was in it; a transaction that was not over is taken as committed."""
         content = base64.b64encode(snapshot).decode()
         await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 

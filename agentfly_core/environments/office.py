@@ -61,6 +61,13 @@ class Office(Environment):
         [(found,)] = self._ask(what, column, value)
         return int(found)
 
+    async def snapshot(self) -> bytes:
+        """Nothing: it can only be read."""
+        return b""
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Do nothing: it is as it was."""
+
     async def close(self) -> None:
         """Forget it."""
         self._opened.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,3 +74,11 @@ class Shop(Environment):
     def state_key(self) -> str:
         """What the shopper sees, and has in the cart."""
         return hashing.digest([list(self.page), self.cart, self.order])
+
+    async def snapshot(self) -> bytes:
+        """What the shopper sees, has in the cart and ordered."""
+        return json.dumps([list(self.page), self.cart, self.order]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Go back to them."""
+        self.page, self.cart, self.order = json.loads(snapshot)

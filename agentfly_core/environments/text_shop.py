@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -85,6 +86,16 @@ class TextShop(Environment):
             return hashing.digest([self.page])
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
         return hashing.digest([self.page, bought])
+
+    async def snapshot(self) -> bytes:
+        """What the shopper sees, and bought."""
+        bought = self.purchase and [self.purchase.product.id, self.purchase.options]
+        return json.dumps([self.page, bought]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Go back to them."""
+        self.page, bought = json.loads(snapshot)
+        self.purchase = bought and Purchase(self._known(bought[0]), tuple(bought[1]))
 
     def _known(self, product: str) -> Product:
         if product not in self.catalogue.products:

@@ -5,7 +5,6 @@ machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -105,13 +104,13 @@ class Workspace(Environment):
             self._become(json.loads(kept))
         return result
 
-    def snapshot(self) -> Mapping[str, str]:
-        """All files, for `restore`."""
-        return dict(self.files)
+    async def snapshot(self) -> bytes:
+        """All files, and those before each change that can be undone."""
+        return json.dumps([*self._before, self.files]).encode()
 
-    def restore(self, snapshot: Mapping[str, str]) -> None:
-        """Go back to the files of a snapshot, of this or of another workspace."""
-        self._become(dict(snapshot))
+    async def restore(self, snapshot: bytes) -> None:
+        """Go back to the files of a snapshot."""
+        *self._before, self.files = json.loads(snapshot)
 
     def state_key(self) -> str:
         """The files, whatever was changed before."""

@@ -89,6 +89,7 @@ def turns(trajectory: Trajectory) -> list[JSON]:
             ],
             "context": turn.context,
             "call": turn.call,
+            "reward": turn.reward,
         }
         for turn in trajectory.turns
     ]

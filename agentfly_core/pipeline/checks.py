@@ -108,6 +108,7 @@ def remarks(resolved: Resolved) -> list[str]:
     if resolved.tasks:
         return [told for task in resolved.tasks.values() for told in remarks(task)]
     found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
+    found += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
     data = resolved.science.data
     if load(data.use) is files:
         settings = check_settings(files, data.settings, GIVEN["data"])
@@ -333,6 +334,13 @@ def _compare_something(resolved: Resolved) -> None:
             f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a "
             "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
             "remax or reinforce_pp."
+        )
+    comparing = [reward.name for reward in resolved.rewards if reward.compares]
+    if comparing and resolved.greedy:
+        raise ValueError(
+            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and "
+            f"{science.algorithm.use} also needs one of a greedy episode, which is compared with "
+            "none: choose another algorithm, such as rloo, or another reward."
         )
     if settings.refills and not compares:
         raise ValueError(

@@ -58,8 +58,11 @@ def shard_scores(resolved: Resolved, rollout: Path) -> list[Scored]:
     """The scores of one shard's stored episodes, as `score_episodes` makes them.
 
     Those of an episode that could not be scored are left to that: a reward may name a speaker who
-    spoke in other shards only.
+    spoke in other shards only. So are all where a reward compares the episodes of a group, which
+    may lie in several shards.
     """
+    if any(reward.compares for reward in resolved.rewards):
+        return []
     trajectories = read_trajectories(rollout / EPISODES)
     found = {one.trajectory_id: one for one in _fresh(resolved, trajectories, trajectories)}
     left = {t.episode for t in trajectories if isinstance(found[t.id].reward, Unscored)}

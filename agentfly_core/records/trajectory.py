@@ -43,11 +43,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer: `Observation("calculator", "99")`; `error`: about a mistake of the model."""
+    """A tool's answer: `Observation("calculator", "99")`; `error`: about a mistake of the model.
+
+    `reward` is what the tool gave for the step, None where it gave none. It is not read by the
+    model, and stored as a part of `Turn.reward`.
+    """
 
     tool: str
     content: str
     error: bool = False
+    reward: float | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,10 @@ class Turn:
     The turns of one `context` are one sequence of tokens: `given` is what is new since the turn
     before in that context, and the whole prompt in its first turn. `call` is the reply's number in
     the episode, from 0: its time. `temperature` is None where it is the experiment's. `state` is
-    what the environments called their state before the reply, empty where none does, `reward` what
-    they gave for the step. `pictures` are the SHA-256 digests of the pictures that were read. A
-    reply that is not our policy's has a text and no tokens.
+    what the environments called their state before the reply, empty where none does, `reward` the
+    sum of what tools gave for the reply's calls, None where none did. `pictures` are the SHA-256
+    digests of the pictures that were read. A reply that is not our policy's has a text and no
+    tokens.
     """
 
     read: tuple[Message | Observation, ...]
@@ -248,6 +254,17 @@ class Trajectory:
     def sampled_tokens(self) -> int:
         """The number of tokens that the model sampled."""
         return sum(len(span.tokens) for turn in self.turns for span in turn.sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The episodes of one problem in one step or evaluation, which a reward compares.
+
+    Each is there by the trajectory that has its answer, in the order of the chains. Those that
+    FAILED are not there.
+    """
+
+    trajectories: tuple[Trajectory, ...]
 
 
 @dataclass(frozen=True, slots=True)

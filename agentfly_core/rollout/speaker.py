@@ -361,7 +361,7 @@ class Speaker:
             if isinstance(failure, BaseException):
                 raise failure
         found = [answer for answer in answers if isinstance(answer, Observation)]
-        branch.unread += [(self.name, answer) for answer in found]
+        branch.answered(self.name, found)
         return found
 
     async def _answer(self, call: ToolCall | BadCall) -> Observation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ class Reply:
     `given` are the tokens between the two, or the whole prompt; `prompt` is the digest of all
     tokens before it. A reply that is a chat service's has no tokens, and `prompt` is the digest of
     what it was asked. `call` is its time, `seed` the one that it was sampled with; a `temperature`
-    of None is the experiment's.
+    of None is the experiment's. `earned` is what tools gave for its calls.
     """
 
     before: Reply | None
@@ -34,6 +35,7 @@ class Reply:
     speaker: str
     call: int
     seed: int
+    earned: list[float] = field(default_factory=list)
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -106,6 +108,8 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
                 call=reply.call,
                 temperature=reply.temperature,
                 state=reply.state,
+                # the exact sum: calls that run at the same time come in any order
+                reward=math.fsum(reply.earned) if reply.earned else None,
             )
         )
     return tuple(sorted(turns, key=attrgetter("call", "context")))
@@ -152,6 +156,12 @@ class Branch:
         """Have a reply lie before the next one; its speaker has read what it was answered."""
         self.replies.append(reply)
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
+
+    def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
+        """Note what tools answered a speaker, whose last reply has their rewards."""
+        self.unread += [(speaker, answer) for answer in answers]
+        if said := [reply for reply in self.replies if reply.speaker == speaker]:
+            said[-1].earned.extend(one.reward for one in answers if one.reward is not None)
 
     def unread_by(self, speaker: str) -> tuple[Observation, ...]:
         """What tools answered to a speaker since its last reply."""

@@ -13,10 +13,12 @@ from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.pipeline import checks
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
+from agentfly_core.rewards.environment_return import environment_return
 from agentfly_core.rewards.text_shop import purchase
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.testing.episodes import (
     episode_specs,
+    play,
     play_all,
     rollout_spec,
     saying,
@@ -93,7 +95,7 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
 async def test_the_corridor_of_the_page_names_its_states_and_what_each_step_earned(
     tmp_path, monkeypatch
 ):
-    (tmp_path / "my_corridor.py").write_text(block("python", 1))
+    (tmp_path / "my_corridor.py").write_text(block("python", 1) + block("python", 2))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     rules = rollout_spec(
@@ -105,6 +107,11 @@ async def test_the_corridor_of_the_page_names_its_states_and_what_each_step_earn
     ((episode,), _, _) = await play_all(episode_specs(Problem("door", "Go!", {})), rules, replies)
     assert [turn.state for turn in episode.turns] == ["0", "2", "3"]
     assert episode.observed == {"at_the_door": Score(1.75, per_turn=(0.5, 0.25, 0.0))}
+
+    strolled = await play(
+        ["<stroll steps=2>", "<stroll steps=1>", "Here."], load("my_corridor:stroll")
+    )
+    assert await environment_return.score(strolled, {}) == Score(0.75, per_turn=(0.5, 0.25, 0.0))
 
 
 def test_every_metric_that_the_page_names_is_measured():

@@ -60,6 +60,12 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2
 
 
+async def test_the_briefest_answer_of_a_problem_is_found_by_the_reward_of_the_page(science):
+    played = [replace(await play([text]), chain=n) for n, text in enumerate(("Oslo.", "Oslo"))]
+    scores = await score(played, {load("my_quiz:briefest"): 1.0})
+    assert [one.reward for one in scores] == [0.0, 1.0]
+
+
 class Server(BaseHTTPRequestHandler):
     """A model that is busy at first, and then says what it was asked."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.office import Office
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.text_shop import TextShop
+from agentfly_core.environments.textworld import TextWorld
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
@@ -31,6 +33,7 @@ from agentfly_core.runs.episodes import Episodes, pieces, table
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying
 from agentfly_core.tools.python import python
+from agentfly_core.tools.textworld import do
 from tests.support.hostile import TEXTS
 from tests.support.project import ROOT
 from tests.support.shipped import shipped_rewards, shipped_tools
@@ -51,13 +54,15 @@ FACTS: dict[str, Any] = {
     "level": "BabyAI-GoToRedBall-v0",
     "seed": 1,
     "mission": "go to the red ball",
+    "game": {"seed": 0, "rooms": 2, "length": 2},
+    "objective": "You are now playing a life changing session of TextWorld!",
     "dataset": "chain_sum",
     "config": {},
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (BabyAI, Database, Interpreter, Office, Shop, TextShop, Workspace), 1
+    (BabyAI, Database, Interpreter, Office, Shop, TextShop, TextWorld, Workspace), 1
 )
 READ = """
 import resource
@@ -83,8 +88,11 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 TOOLS: list[Tool] = [
-    tool for tool in shipped_tools() if tool is not python
-]  # `python_session` has its name
+    tool
+    for tool in shipped_tools()
+    if tool is not python  # `python_session` has its name
+    and (tool is not do or find_spec("textworld"))  # which is not in the lists
+]
 REWARDS = shipped_rewards()
 
 

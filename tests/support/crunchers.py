@@ -14,7 +14,7 @@ from pathlib import Path
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import ToolError, tool
-from agentfly_core.records.trajectory import Problem, Score, Trajectory
+from agentfly_core.records.trajectory import Group, Problem, Score, Trajectory
 from agentfly_core.system.supervisor import die_with_parent
 
 client = asyncio.Lock()
@@ -87,3 +87,10 @@ class Shelf(Environment): ...
 @tool(process=True)
 def sees(*, shelf: Shelf) -> str:
     return "never"
+
+
+@reward(process=True)
+def rank(group: Group) -> list[int]:
+    """The number of shorter answers of the problem."""
+    lengths = [len(str(one.answer)) for one in group.trajectories]
+    return [sum(other < length for other in lengths) for length in lengths]

@@ -1,4 +1,6 @@
-"""What can be installed beside the core: pinned in the lists, and free of the GPL."""
+"""What can be installed beside the core: pinned in the lists, and free of the GPL but for one, which
+has a list of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OF_THE_LOCK = {"cpu", "gpu", "smollm2", "test"}
 """What a list is made for; their packages ask for what the lists leave out on purpose."""
-ADDED = sorted(EXTRAS.keys() - OF_THE_LOCK)
+UNDER_THE_GPL = "textworld"
+ADDED = sorted(EXTRAS.keys() - OF_THE_LOCK - {UNDER_THE_GPL})
 
 
 def pins(name: str) -> dict[str, str]:
@@ -61,9 +64,11 @@ def applies(asked: Requirement, extra: str) -> bool:
 
 
 @pytest.mark.parametrize("lock", ["cpu.txt", "gpu.txt"])
-@pytest.mark.parametrize("extra", ADDED)
+@pytest.mark.parametrize("extra", [*ADDED, UNDER_THE_GPL])
 def test_an_extra_resolves_with_the_lock(extra: str, lock: str) -> None:
     pinned, found = pins(lock), list(asked_for(EXTRAS[extra]))
+    if extra == UNDER_THE_GPL:
+        pinned |= pins("textworld.txt")
     for asked in found:
         version = pinned.get(canonicalize_name(asked.name))
         assert version, f"{lock} has no {asked.name}"
@@ -78,6 +83,12 @@ def test_no_extra_installs_what_is_under_the_gpl(extra: str) -> None:
         if is_installed(asked.name):
             assert not re.search(r"\bA?GPL|(?<!Lesser )General Public", licence(asked.name)), asked
     name_missing(found)
+
+
+@pytest.mark.parametrize("lock", ["cpu.txt", "gpu.txt"])
+def test_what_is_under_the_gpl_is_in_no_list_but_its_own(lock: str) -> None:
+    assert pins("textworld.txt")["jericho"]
+    assert not pins("textworld.txt").keys() & pins(lock).keys()
 
 
 def licence(package: str) -> str:

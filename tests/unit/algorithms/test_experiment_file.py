@@ -110,6 +110,10 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
             "refills is 1, and to .*PPO episodes of equal reward teach as much",
         ),
         (
+            ["algorithm=remax", 'rewards={"tests.support.crunchers:rank": 1.0}'],
+            "The reward 'rank' compares the sampled episodes .* also needs one of a greedy episode",
+        ),
+        (
             ["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"],
             "expected start, or run:NAME@STEP",
         ),

@@ -84,7 +84,7 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
     assert isinstance(problem, Problem)
     await workspace.reset(problem)
     assert await hidden_check(workspace=workspace, problem=problem) == 0.0
-    workspace.restore({**workspace.files, **right})
+    workspace.files = {**workspace.files, **right}
     assert await hidden_check(workspace=workspace, problem=problem) == 1.0
 
 

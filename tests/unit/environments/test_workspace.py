@@ -92,10 +92,10 @@ async def test_another_episode_sees_nothing_of_this_one_and_a_snapshot_all(
     workspace: Workspace,
 ) -> None:
     await ask(create_file, workspace, name="new.txt", text="x")
-    kept = workspace.snapshot()
+    kept = await workspace.snapshot()
     await workspace.reset(Problem("count", "Make it print 2.", {"files": FILES}))
     assert workspace.files == FILES
-    workspace.restore(kept)
+    await workspace.restore(kept)
     assert workspace.files == FILES | {"new.txt": "x"}
 
 

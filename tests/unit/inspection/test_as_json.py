@@ -61,6 +61,7 @@ def test_a_document_has_problem_rewards_messages_and_tokens_of_each_episode() ->
         ],
         "context": 0,
         "call": 0,
+        "reward": None,
     }
     assert [span["tokens"] for span in episode["turns"][1]["sampled"]] == [[7], [8, 9]]
 

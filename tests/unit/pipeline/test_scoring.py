@@ -62,3 +62,25 @@ def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_after
         score_episodes(resolved, shards, before, 1, tmp_path / name)
     assert (tmp_path / "beside" / SCORES).read_bytes() == (tmp_path / "after" / SCORES).read_bytes()
     assert [one.reward for one in read_scores(tmp_path / "beside" / SCORES)] == [5.0, 5.0, 0.5]
+
+
+def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> None:
+    played = [
+        trajectory(turn([1], {2: 0.0}, reply=reply), name=f"t{chain}", chain=chain)
+        for chain, reply in enumerate(("9", "999", "99"))
+    ]
+    written = {"whole": played, "first": played[:2], "second": played[2:]}
+    for name, episodes in written.items():
+        (tmp_path / name).mkdir()
+        write_trajectories(tmp_path / name / EPISODES, episodes)
+        write_timings(tmp_path / name, [])
+    resolved = context(tmp_path, rewards={"tests.support.crunchers:rank": 1.0}).resolved
+    assert shard_scores(resolved, tmp_path / "first") == []
+    found = []
+    for shards in (["whole"], ["first", "second"]):
+        scored = tmp_path / f"scored by {len(shards)}"
+        scored.mkdir()
+        score_episodes(resolved, [tmp_path / name for name in shards], [], 1, scored)
+        assert [one.reward for one in read_scores(scored / SCORES)] == [0.0, 2.0, 1.0]
+        found.append((scored / SCORES).read_bytes())
+    assert found[0] == found[1]

@@ -42,7 +42,7 @@ async def left(problem: Problem, *commands: str) -> Workspace:
 async def holding(files: Mapping[str, str], problem: Problem = SORTED) -> Workspace:
     """A workspace with these files."""
     workspace = await left(problem)
-    workspace.restore(files)
+    workspace.files = dict(files)
     return workspace
 
 
@@ -133,9 +133,9 @@ async def test_the_right_files_pass_a_hidden_check_that_never_lies_beside_them()
     workspace = await left(problem, "ls -aR /sandbox /app/ /tests/ /logs/ /tmp > seen 2>&1")
     assert "in.txt" in workspace.files["seen"]
     assert "right.txt" not in workspace.files["seen"]
-    workspace.restore({"out.txt": "a\nb\n"})
+    workspace.files = {"out.txt": "a\nb\n"}
     assert await hidden_check(workspace=workspace, problem=problem) == 1.0
-    workspace.restore({"out.txt": "b\na\n"})
+    workspace.files = {"out.txt": "b\na\n"}
     assert await hidden_check(workspace=workspace, problem=problem) == 0.0
 
 

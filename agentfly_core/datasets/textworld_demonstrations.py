@@ -1,0 +1,125 @@
+"""Policies for treasure hunts of TextWorld, which act on what they read."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.mistakes import mistake, observed
+from agentfly_core.datasets.textworld import hunted
+from agentfly_core.environments.textworld import LOST, WON
+from agentfly_core.records.trajectory import Message, Problem, ToolCall
+from agentfly_core.templates.chatml import call_text
+
+BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
+MISTAKES = ("wander", "give up")
+HANDLING = ("take", "drop", "examine")
+_ROOM = re.compile(r"-= (.+?) =-\n([\s\S]*)")
+LIES = re.compile(r"\bis an? ([a-z0-9' -]+?) on the floor")
+"""The things that a game says lie about."""
+
+
+@dataclass(slots=True)
+class Map:
+    """The rooms that were seen, with where their exits lead, as far as that is known:
+
+    Map({"bar": {"north": "sauna", "east": ""}, "sauna": {"south": "bar"}}, here="sauna")
+    """
+
+    rooms: dict[str, dict[str, str]] = field(default_factory=dict)
+    here: str = ""
+
+    def see(self, told: str, went: str = "") -> None:
+        """Learn what is told after going somewhere; without a room in it one is where one was."""
+        if not (found := _ROOM.search(told)):
+            return
+        before, self.here = self.here, found[1].lower()
+        exits = self.rooms.setdefault(self.here, {})
+        for direction in BACK:
+            if re.search(rf"\b{direction}\b", found[2]):
+                exits.setdefault(direction, "")
+        if went:
+            self.rooms[before][went], exits[BACK[went]] = self.here, before
+
+    def way(self) -> str:
+        """The first step of the shortest way to an exit of which nobody knows where it leads;
+        empty without one.
+        """
+        first = {self.here: ""}
+        waiting = deque([self.here])
+        while waiting:
+            room = waiting.popleft()
+            for direction, leads in self.rooms[room].items():
+                step = first[room] or direction
+                if not leads:
+                    return step
+                if leads not in first:
+                    first[leads] = step
+                    waiting.append(leads)
+        return ""
+
+
+def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Look for the room in which the thing lies, wherever an exit leads that was not tried, and
+    take it.
+
+    A share `spoilt` of the episodes wanders about, or gives up where it should take the thing.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        thing, room = hunted(conversation.problem.prompt)
+        if over(conversation):
+            return "Done."
+        seen = _explored(conversation)
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        if wrong == "wander":
+            exits = sorted(seen.rooms[seen.here])
+            step = random.Random(conversation.seed).choice(exits)
+            return call_text("do", command=f"go {step}")
+        if seen.here == room.lower():
+            return "Done." if wrong else call_text("do", command=f"take {thing}")
+        return call_text("do", command=f"go {seen.way()}") if seen.way() else "Done."
+
+    return policy
+
+
+async def random_hunter(conversation: Conversation) -> str:
+    """Any command with the thing, or with whatever was seen to lie about, each as likely."""
+    if over(conversation):
+        return "Done."
+    thing, _ = hunted(conversation.problem.prompt)
+    seen = [conversation.problem.prompt, *observed(conversation)]
+    things = {thing, *(lying for told in seen for lying in LIES.findall(told))}
+    commands = [*(f"go {direction}" for direction in BACK), "look", "inventory"]
+    commands += [f"{verb} {one}" for verb in HANDLING for one in sorted(things)]
+    return call_text("do", command=random.Random(conversation.seed).choice(commands))
+
+
+def over(conversation: Conversation) -> bool:
+    """Whether the game has ended."""
+    return any(mark in told for told in observed(conversation)[-1:] for mark in (WON, LOST))
+
+
+def _explored(conversation: Conversation) -> Map:
+    """What was seen so far."""
+    seen = Map()
+    seen.see(conversation.problem.prompt)
+    for command, told in zip(_commands(conversation), observed(conversation), strict=True):
+        verb, _, direction = command.partition(" ")
+        seen.see(told, direction if verb == "go" else "")
+    return seen
+
+
+def _commands(conversation: Conversation) -> list[str]:
+    return [
+        str(call.arguments["command"])
+        for message in conversation.messages
+        if isinstance(message, Message)
+        for call in message.calls
+        if isinstance(call, ToolCall)
+    ]

@@ -1,0 +1,15 @@
+"""What the environment gave, step by step."""
+
+from __future__ import annotations
+
+import math
+
+from agentfly_core.authoring.reward import reward
+from agentfly_core.records.trajectory import Score, Trajectory
+
+
+@reward
+def environment_return(trajectory: Trajectory) -> Score:
+    """The sum of what tools gave for their steps, turn by turn; 0 where they gave nothing."""
+    per_turn = tuple(turn.reward or 0.0 for turn in trajectory.turns)
+    return Score(math.fsum(per_turn), per_turn=per_turn)
