@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agentfly_core.code.modules import Code, Module
+from agentfly_core.code.modules import Code, Module, ours
 from agentfly_core.code.syntax import definitions
 
 NOWHERE = "the order of its statements"
 
 
-def differences(old: Code, new: Code, names: Iterable[str]) -> list[str]:
-    """What differs in the named modules and in what they import, a line each:
-    `my_shop/prices.py: lookup, PRICES`, `numpy: 2.4.1 -> 2.4.2`, `prices.csv`.
+def differences(old: Code, new: Code, of_ours: bool) -> list[str]:
+    """What differs in the author's modules that both name, or AgentFly's, and in what they import,
+    a line each: `my_shop/prices.py: lookup, PRICES`, `numpy: 2.4.1 -> 2.4.2`, `prices.csv`.
     """
     found = dict[str, None]()
-    for name in names:
+    for name in sorted(name for name in old.names & new.names if ours(name) == of_ours):
         (before, used), (after, uses) = old.behind(name), new.behind(name)
         found |= dict.fromkeys(_of_modules(before, after))
         found |= dict.fromkeys(_of_values(used, uses))
-    return [*found, *(line.partition(":")[0] for line in _of_values(old.files, new.files))]
+    files = [] if of_ours else _of_values(old.files, new.files)
+    return [*found, *(line.partition(":")[0] for line in files)]
 
 
 def _of_modules(old: Iterable[Module], new: Iterable[Module]) -> Iterator[str]:

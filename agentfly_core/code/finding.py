@@ -6,7 +6,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
@@ -22,7 +22,7 @@ LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 _as_imported: WeakKeyDictionary[ModuleType, bytes] = WeakKeyDictionary()
 
 
-def code_of(names: Iterable[str], files: Iterable[str]) -> Code:
+def code_of(names: Collection[str], files: Collection[str]) -> Code:
     """The named modules with what they import, and the files that they read; raises ValueError for
     a file that is not there.
 
@@ -34,8 +34,14 @@ def code_of(names: Iterable[str], files: Iterable[str]) -> Code:
             f"code_files: there is no file {missing[0]!r}, expected those that your code reads, "
             f"named from {Path.cwd()}."
         )
+    for name in {*names} - {module.name for module in modules}:
+        if (top := name.partition(".")[0]) not in {*versions, *sys.stdlib_module_names}:
+            raise ValueError(
+                f"{name} has no file, so that nobody could tell what it did, expected a module "
+                f"such as {top}.py; what is defined in a notebook is in none."
+            )
     read = {name: sha256(Path(name)) for name in files}
-    return Code({module.name: module for module in modules}, versions, read)
+    return Code({*names}, {module.name: module for module in modules}, versions, read)
 
 
 def _module(name: str) -> Module | None:

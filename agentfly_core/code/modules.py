@@ -5,7 +5,7 @@ as they were stored.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,11 +50,13 @@ class Module:
 
 @dataclass(frozen=True)
 class Code:
-    """Modules by name, the versions of the installed packages that they import, and digests of the
-    data files that they read: `Code({"my_tools": Module(...), "my_helpers": Module(...)},
-    {"numpy": "2.4.1"}, {"prices.csv": "9f2c..."})`.
+    """The modules that are named, these and what they import by name, the versions of installed
+    packages among those, and digests of the data files that they read: `Code({"my_tools"},
+    {"my_tools": Module(...), "my_helpers": Module(...)}, {"numpy": "2.4.1"}, {"prices.csv":
+    "9f2c..."})`.
     """
 
+    names: Set[str]
     modules: Mapping[str, Module]
     versions: Mapping[str, str]
     files: Mapping[str, str]

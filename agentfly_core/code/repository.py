@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -34,8 +35,11 @@ class Repository:
         return {"commit": self.commit, "dirty": dirty}
 
 
+@cache
 def repository(folder: Path) -> Repository | None:
-    """The repository that a folder lies in; None where it lies in none, or git is missing."""
+    """The repository that a folder lies in, as this process first saw it; None where it lies in
+    none, or git is missing.
+    """
     commit = _git(folder, "rev-parse", "HEAD").strip()
     if not commit:
         return None

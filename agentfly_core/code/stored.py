@@ -20,6 +20,7 @@ def write(code: Code, folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(module.content)
     said: dict[str, JSON] = {
+        "names": sorted(code.names),
         "suffixes": {name: module.suffix for name, module in code.modules.items()},
         "packages": [name for name, module in code.modules.items() if module.is_package],
         "versions": dict(code.versions),
@@ -35,4 +36,4 @@ def read(folder: Path) -> Code:
     for name, suffix in said["suffixes"].items():
         empty = Module(name, suffix, name in said["packages"], b"")
         modules[name] = replace(empty, content=(folder / empty.file).read_bytes())
-    return Code(modules, said["versions"], said["files"])
+    return Code({*said["names"]}, modules, said["versions"], said["files"])

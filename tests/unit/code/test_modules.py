@@ -19,7 +19,7 @@ def module(name, text, suffix=".py"):
 
 def shop(prices="PRICES = {1: 2}\n", version="2.4.1", files=()):
     modules = [module("my_tools", TOOLS), module("my_prices", prices)]
-    return Code({each.name: each for each in modules}, {"numpy": version}, dict(files))
+    return Code({"my_tools"}, {each.name: each for each in modules}, {"numpy": version}, dict(files))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_differs_is_told_function_by_function():
     old = f"import a\nX = 1\n{shop}...\ndef gone(): ...\n"
     new = f"import b\nX = 2\n{shop}1\ndef came(): ...\n"
     one, other = ({"m": module("m", text)} for text in (old, new))
-    assert differences(Code(one, {}, {}), Code(other, {}, {}), ["m"]) == [
+    assert differences(Code({"m"}, one, {}, {}), Code({"m"}, other, {}, {}), False) == [
         "m.py: gone (gone), module level, X, Shop.reset, came (new)"
     ]
 
@@ -119,10 +119,10 @@ def test_what_differs_of_imports_packages_and_files_is_told():
     old = shop(files={"prices.csv": "9f2c"})
     new = shop("PRICES = {1: 3}\n", "2.4.2", {"prices.csv": "77b0"})
     lines = ["my_prices.py: PRICES", "numpy: 2.4.1 -> 2.4.2", "prices.csv"]
-    assert differences(old, new, ["my_tools"]) == lines
+    assert differences(old, new, False) == lines
     swapped = [shop(text) for text in ("A = 1\nB = 2\n", "B = 2\nA = 1\n")]
-    assert differences(*swapped, ["my_tools"]) == ["my_prices.py: the order of its statements"]
-    assert differences(old, old, ["my_tools"]) == []
+    assert differences(*swapped, False) == ["my_prices.py: the order of its statements"]
+    assert differences(old, old, False) == []
 
 
 def test_a_method_and_the_rest_of_its_class_are_told_apart():

@@ -59,7 +59,7 @@ def digest(files):
         name: Module(name, ".py", path.stem == "__init__", files[str(path)].encode())
         for name, path in zip(names, paths, strict=True)
     }
-    return Code(modules, {}, {}).digest("shop_tools")
+    return Code({"shop_tools"}, modules, {}, {}).digest("shop_tools")
 
 
 def comment(text, some):
