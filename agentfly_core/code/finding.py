@@ -19,7 +19,7 @@ from agentfly_core.system.files import sha256
 from agentfly_core.system.module_search import INSTALLED
 
 LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
-_as_imported: WeakKeyDictionary[ModuleType, bytes] = WeakKeyDictionary()
+_as_imported: WeakKeyDictionary[ModuleType, Module] = WeakKeyDictionary()
 
 
 def code_of(names: Collection[str], files: Collection[str]) -> Code:
@@ -53,17 +53,14 @@ def _module(name: str) -> Module | None:
     installed = not {*INSTALLED}.isdisjoint(path.parts) or path.is_relative_to(LIBRARY)
     if installed or not path.is_file():
         return None
-    is_package = spec.submodule_search_locations is not None
-    return Module(name, path.suffix, is_package, _content(name, path))
-
-
-def _content(name: str, path: Path) -> bytes:
     loaded = sys.modules.get(name)
-    if loaded is None:
-        return path.read_bytes()
-    if loaded not in _as_imported:
-        _as_imported[loaded] = path.read_bytes()
-    return _as_imported[loaded]
+    if loaded is not None and loaded in _as_imported:
+        return _as_imported[loaded]
+    is_package = spec.submodule_search_locations is not None
+    found = Module(name, path.suffix, is_package, path.read_bytes())
+    if loaded is not None:
+        _as_imported[loaded] = found
+    return found
 
 
 @cache
