@@ -53,8 +53,9 @@ def under(science: Science, record: RunRecord) -> Science:
     """The science with the digests of the code that a run works under; a run of an earlier release
     has none. A dataset that is evaluated in addition has its own.
     """
-    if code := digests(record):
-        code["prepare"] = {**science.code.get("prepare", {}), **code.get("prepare", {})}
+    code = digests(record)
+    if code and (made := {**science.code.get("prepare", {}), **code.get("prepare", {})}):
+        code["prepare"] = made
     return science.model_copy(update={"code": code})
 
 

@@ -127,12 +127,14 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
         return
     if found := before_edit(context.store, context.science, code_of(context.resolved)):
         record, lines = found
-        old = record.get("name", "")
+        old, command = record["name"], continuing(context.store, record["name"], record)
+        differs = f"its code differs from that of {old}:\n{listed(lines)}"
+        if lines:
+            command = f"{command} --accept-code"
+        else:
+            differs = f"{old}, which works under the same code, began under other code."
         print(
-            f"Another run begins, {name}: its code differs from that of {old}:\n{listed(lines)}\n"
-            f"This continues {old} under the code as it is now:\n  "
-            f"{continuing(context.store, old, record)} --accept-code",
-            flush=True,
+            f"Another run begins, {name}: {differs}\nThis continues {old}:\n  {command}", flush=True
         )
 
 

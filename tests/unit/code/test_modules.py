@@ -19,7 +19,9 @@ def module(name, text, suffix=".py"):
 
 def shop(prices="PRICES = {1: 2}\n", version="2.4.1", files=()):
     modules = [module("my_tools", TOOLS), module("my_prices", prices)]
-    return Code({"my_tools"}, {each.name: each for each in modules}, {"numpy": version}, dict(files))
+    return Code(
+        {"my_tools"}, {each.name: each for each in modules}, {"numpy": version}, dict(files)
+    )
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ from agentfly_core.code.repository import repository
 from agentfly_core.config.loading import read
 from agentfly_core.runs.context import code_of, with_code
 from agentfly_core.runs.run import name_of, opened
+from agentfly_core.runs.versioning import _is_of_other_code
 from flows import context as flows_context
+from flows.dvc_outputs import write_config
 from tests.support.experiments import context
 
 PROJECT = {
@@ -38,6 +40,13 @@ SETTINGS = {
     "tools": ["own_tools:lookup"],
     "rewards": {"own_rewards:brief": 1.0},
 }
+SHOP = """
+model: nano:calculator
+steps: 2
+tools: [own_tools:lookup]
+data: {use: "own_data:problems", train: 16, test: 4}
+rewards: {own_rewards:brief: 1}
+"""
 POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
 
 
@@ -165,6 +174,7 @@ def test_an_edit_of_a_named_run_is_refused_with_what_differs(project):
 def test_a_comment_is_no_edit_and_keys_stay(project):
     with opened(here(project), "demo") as run:
         before = stage_keys(run.science)
+        assert run.science == here(project).science
     edit("own_prices", "# tea got no dearer\n\nPRICES = {'tea': '3'}\n")
     with opened(here(project), "demo") as run:
         assert stage_keys(run.science) == before
@@ -235,6 +245,13 @@ def test_what_a_run_names_of_agentfly_may_change_and_is_told(project, caplog):
     assert "agentfly_core/templates/chatml.py: " in caplog.text
 
 
+def test_what_a_run_works_under_has_no_empty_digests(project):
+    data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
+    now = here(project, data=data)
+    with opened(now, "demo") as run:
+        assert run.science == now.science
+
+
 def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
     with opened(here(project), "demo") as run:
         record = record_of(run.store, "demo")
@@ -245,10 +262,18 @@ def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
 
 
 def test_commands_find_the_code_of_an_experiment(project):
-    (project / "shop.yaml").write_text(
-        "model: nano:calculator\nsteps: 2\ntools: [own_tools:lookup]\n"
-        "data: {use: 'own_data:problems', train: 16, test: 4}\nrewards: {own_rewards:brief: 1}\n"
-    )
+    (project / "shop.yaml").write_text(SHOP)
     found = flows_context.context_of("shop.yaml", [], "local", str(project / "store"))
     assert sorted(found.science.code) == ["demonstrate", "prepare", "rollout", "score"]
     assert found.origin["code.rollout.own_tools"] == "modules"
+
+
+def test_dvc_resolves_settings_anew_where_code_was_edited(project):
+    (project / "conf").mkdir()
+    (project / "conf/shop.yaml").write_text(SHOP)
+    write_config(flows_context.context_of("shop", [], "local", ""))
+    assert not _is_of_other_code("shop", project)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    assert _is_of_other_code("shop", project)
+    write_config(flows_context.context_of("shop", [], "local", ""))
+    assert not _is_of_other_code("shop", project)
