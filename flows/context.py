@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.pipeline import checks
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, code_of, with_code
 from flows.local.state_dirs import main_workspace, settle
 
 
@@ -19,11 +19,14 @@ def context_of(
     """An experiment as resolved, and where it runs; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
     resolved = checks.check(read.science)
+    resolved = with_code(resolved, code_of(resolved))
+    found = experiments.flat({"code": resolved.science.code})
+    origin = {**read.origin, **dict.fromkeys(found, "modules")}
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
-    return ExperimentContext(read.name, resolved, read.origin, place, store_at(place.store))
+    return ExperimentContext(read.name, resolved, origin, place, store_at(place.store))
 
 
 def store_at(uri: str) -> Store:

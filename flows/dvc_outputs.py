@@ -14,10 +14,10 @@ import yaml
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats import strict_yaml
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import ExperimentContext, final_policy
+from agentfly_core.runs.context import COUNTED, ExperimentContext, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
 from agentfly_core.system.files import write_json, write_text
 
@@ -61,8 +61,10 @@ def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     """
     # DVC stops where one that dvc.yaml names is missing
     every_key = context.science.model_dump(mode="json")
-    values = every_key | context.science.identity()
-    values |= {"stages": dict(keys.VERSIONS), "overrides": [*overrides]}
+    code: JSON = {stage: context.science.code.get(stage, {}) for stage in (*COUNTED, "files")}
+    said: JSON = [*overrides]
+    found = {"code": code, "stages": dict(keys.VERSIONS), "overrides": said}
+    values = every_key | context.science.identity() | found
     write_text(folder(context.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
 
 

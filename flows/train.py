@@ -92,7 +92,7 @@ def improved(
     with imports_frozen(), ahead(run, partial(episodes, run, services, data)) as played_by:
         for step in run.science.own_steps:
             played, scored = played_by(step, policy)
-            policy = update(run, services, policy, scored, step)
+            policy = update(run.at(step), services, policy, scored, step)
             log_step(run, played, scored, policy, step)
             here.reporter.step(step)
             look_at_health(run, step)
@@ -113,6 +113,7 @@ def episodes(
     """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
     are replaced. A shard is scored while the next one is played.
     """
+    run = run.at(step)
     before = run.problems_before(step) if run.science.night else 0
     known = run.pass_rates(step) if run.science.rollout.curriculum else {}
     sampling_round = first_round(run.science, step, run.resolved.greedy, before, known)

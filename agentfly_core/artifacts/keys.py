@@ -13,9 +13,11 @@ from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import Science, resumable
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
+from agentfly_core.config.tasks import datasets
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.trajectory import in_task
@@ -34,13 +36,23 @@ VERSIONS: Mapping[str, int] = {
     "update": 7,
     "evaluate": 2,
 }
+UPDATE = (
+    *("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
+    *("code.update", "code.files"),
+)
 PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
 
 
 def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; the files that its settings name count by their content."""
     read = {name: sha256(path) for name, path in data_files(science).items()}
-    return _shared("prepare", science.of_data, ("data", "seed"), read)
+    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
+    digests = science.code.get("prepare", {})
+    own = {module: found for module, found in digests.items() if module in made_by}
+    said = science.of_data.model_copy(
+        update={"code": {**science.code, "prepare": own} if own else {}}
+    )
+    return _shared("prepare", said, ("data", "seed", "code.prepare", "code.files"), read)
 
 
 def data_files(science: Science) -> dict[str, Path]:
@@ -72,7 +84,8 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
     warm_start = science.warm_start
     shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
     inputs = {"train": train, "demonstrations": digest(shown)}
-    reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments", "tasks")
+    played = ("template", "agent", "tools", "environments", "tasks")
+    reads = ("model", "nano", "dtype", *played, "code.demonstrate", "code.files")
     return _shared("model", science, reads, inputs)
 
 
@@ -103,7 +116,8 @@ def demonstrations(
 ) -> ArtifactKey:
     """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
     inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
-    return _shared("demonstrate", science, (*PLAY, "warm_start"), inputs)
+    reads = (*PLAY, "warm_start", "code.demonstrate", "code.files")
+    return _shared("demonstrate", science, reads, inputs)
 
 
 def warm_start(
@@ -132,7 +146,7 @@ def rollout(
     `frozen`: see `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "rollout", "night")
+    reads = (*PLAY, "rollout", "night", "code.rollout", "code.files")
     key = _key("rollout", science, reads, inputs, step, shard, *drawn)
     return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
@@ -149,7 +163,7 @@ def evaluation(
     `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "evaluate")
+    reads = (*PLAY, "evaluate", "code.rollout", "code.files")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
         f"{target.uri}/{split}/rollout-{shard:03d}",
@@ -165,7 +179,8 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     Round 1, 2, ... are those of a step that may be refilled, before it is.
     """
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    key = _key("score", science, ("rewards", "tasks"), inputs, *([round] if round else []))
+    reads = ("rewards", "tasks", "code.score", "code.files")
+    key = _key("score", science, reads, inputs, *([round] if round else []))
     name = f"scored-{round}" if round else "scored"
     return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
 
@@ -185,7 +200,7 @@ def policy(
     key = _key(
         "update",
         science,
-        ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
+        UPDATE,
         inputs,
         step,
         *(["fresh"] if science.fork and not science.inherits_learner else []),
@@ -242,7 +257,8 @@ def _key(
     *place: int | str,
 ) -> str:
     said = science.identity()
-    settings: dict[str, JSON] = {name: said[name] for name in reads if said.get(name) is not None}
+    found = {name: at_keys(said, name.split(".")) for name in reads}
+    settings = {name: value for name, value in found.items() if value is not None}
     for section, _, key in (name.partition(".") for name in resumable(Science)):
         if isinstance(part := settings.get(section), dict):
             part.pop(key, None)

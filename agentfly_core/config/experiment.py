@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, field_validator, model_validator
-from pydantic.config import JsonDict
+from pydantic import Field, field_validator, model_validator
 
 from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
 from agentfly_core.config.parts import (
@@ -29,7 +28,7 @@ from agentfly_core.config.parts import (
     own_settings_of,
 )
 from agentfly_core.config.promotion import AS_BEFORE, HeldOutDataset, Promotion
-from agentfly_core.config.section import Added, Keys, Positive, Section
+from agentfly_core.config.section import RESUMABLE, Added, Keys, Positive, Section
 from agentfly_core.config.tasks import GOAL, Name, Task, mixed, quotas
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
@@ -38,7 +37,6 @@ T = TypeVar("T")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(rf"run:({NAME})@(\d+)")
-RESUMABLE: JsonDict = {"resumable": True}
 SPLITS = ("train", "validation", "test")
 
 
@@ -203,7 +201,11 @@ class Gates(Section):
 
 
 class Science(Section):
-    """What an experiment is; two runs with equal science digests answer the same question."""
+    """What an experiment is; two runs with equal science digests answer the same question.
+
+    `code_files` are data files that its code reads. `code` is found out, not set: digests of the
+    author's own modules by the stage that they count for, `{"rollout": {"my_tools": "9f2c..."}}`.
+    """
 
     model: str
     nano: Annotated[Nano, Added(before={"atoms": []})] = Nano()
@@ -231,6 +233,8 @@ class Science(Section):
     seed: int = 0
     night: Annotated[Night | None, Added(before=None)] = None
     fork: Annotated[Fork | None, Added(before=None)] = None
+    code_files: Annotated[tuple[str, ...], Added(before=[])] = ()
+    code: Annotated[dict[str, dict[str, str]], Added(before={})] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -387,14 +391,3 @@ def step_named(where: str) -> tuple[str, int] | None:
     """
     found = RUN_STEP.fullmatch(where)
     return (found[1], int(found[2])) if found else None
-
-
-def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted keys that may change when a run is continued: `"steps"`, `"update.learner_every"`,
-    ...
-    """
-    for key, field in kind.model_fields.items():
-        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
-            yield f"{prefix}{key}"
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from resumable(field.annotation, f"{prefix}{key}.")

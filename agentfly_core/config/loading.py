@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core.config.credentials import refuse_secrets
-from agentfly_core.config.experiment import SPLITS, Science, resumable
+from agentfly_core.config.experiment import SPLITS, Science
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import UNSHOWN, place, said
 from agentfly_core.config.parts import Part
-from agentfly_core.config.section import Section, at_keys
+from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
 from agentfly_core.formats.json_value import JSON
@@ -90,6 +90,11 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
         _require_task(settings, _keys(key))
         settings = _replaced(settings, _keys(key), value)
+    if "code" in settings:
+        raise ValueError(
+            "code: the digests of your modules are found out, and not set; data files that they "
+            "read are named by `code_files`."
+        )
     science = _completed(_validate(Science, settings, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}
@@ -118,13 +123,15 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 
 
 def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
-    """Where two dumped science configurations differ, key by key."""
-    before, after = flat(old), flat(new)
+    """Where the settings of two dumped science configurations differ, key by key; digests of code
+    are no settings.
+    """
+    before, after = ({**flat(tree), "code": None} for tree in (old, new))
     free = set(resumable(Science))
     return [
         Difference(key, before.get(key), after.get(key), not free.isdisjoint(_sections_of(key)))
         for key in sorted({*before, *after})
-        if before.get(key) != after.get(key)
+        if before.get(key) != after.get(key) and not key.startswith("code.")
     ]
 
 

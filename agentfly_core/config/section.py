@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from agentfly_core.formats.json_value import JSON
 
 T = TypeVar("T")
 Keys = tuple[str, ...]
 Positive = Annotated[int, Field(ge=1)]
+RESUMABLE: JsonDict = {"resumable": True}
+"""Marks a setting that may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 """Of a section with further keys, the settings of what it names."""
 
@@ -88,6 +91,17 @@ def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
         else:
             tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
+
+
+def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted keys that may change when a run is continued: `"steps"`, `"update.learner_every"`,
+    ...
+    """
+    for key, field in kind.model_fields.items():
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
+            yield f"{prefix}{key}"
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from resumable(field.annotation, f"{prefix}{key}.")
 
 
 def _copied(tree: Mapping[str, JSON]) -> dict[str, JSON]:

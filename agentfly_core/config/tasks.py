@@ -108,6 +108,12 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def datasets(data: Mapping[str, Any]) -> list[str]:
+    """The import paths that a dataset comes from; in a mixture those of its tasks, too."""
+    parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
+    return [data["use"], *(part["use"] for part in parts)]
+
+
 def _data(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> dict[str, JSON]:
     if said.get("use") != DATA and (beside := said.keys() - {"seed"}):
         raise ValueError(

@@ -21,6 +21,26 @@ class ParentPolicy(Pointer):
     run: str
 
 
+class CodeRecord(Pointer):
+    """The sources that a run works under, and what they are of: `{"uri": "artifacts/code/9f2c...",
+    ..., "repository": {"commit": "4f0c...", "dirty": ""}}`.
+    """
+
+    repository: NotRequired[Mapping[str, str]]
+
+
+class EarlierCode(TypedDict):
+    """Code that a run worked under up to a step, with its digests by stage; `differs` tells what
+    was accepted then.
+    """
+
+    until: int
+    code: Mapping[str, Mapping[str, str]]
+    sources: CodeRecord
+    differs: list[str]
+    time_ms: int
+
+
 class SiteRecord(TypedDict):
     """What is read of the site; all the rest of it stands there too."""
 
@@ -35,8 +55,8 @@ class RunRecord(TypedDict):
 
     `science` is the identity of the experiment and `site` where it last continued, both as their
     models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
-    role; `planned_steps` were asked for in a run that ended before, as its time was
-    over.
+    role; `code` is what it works under, and `earlier_code` what it did before other code was
+    accepted; `planned_steps` were asked for in a run that ended before, as its time was over.
     """
 
     uid: str
@@ -61,6 +81,8 @@ class RunRecord(TypedDict):
     dataset_version: NotRequired[str]
     sandbox: NotRequired[str]
     planned_steps: NotRequired[int]
+    code: NotRequired[CodeRecord]
+    earlier_code: NotRequired[list[EarlierCode]]
 
 
 class Details(TypedDict, total=False):

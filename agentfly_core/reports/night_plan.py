@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from agentfly_core.artifacts import run_code
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night, Science
@@ -19,7 +20,7 @@ from agentfly_core.records.dataset import size_of_split
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import night_after
 from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightHistory
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, code_of
 from agentfly_core.runs.run import problems_played, summary_of
 
 PREFIX = "nightly-"
@@ -158,7 +159,20 @@ def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None
             f"{context.experiment!r}: another schedule took the name a moment ago. Run it again."
         )
     then, today = Science.restored(record["science"]), context.science.model_dump(mode="json")
-    return [f"{key}={json.dumps(value)}" for key, value in then.items() if value != today.get(key)]
+    changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
+    return [f"{key}={json.dumps(then[key])}" for key in changed]
+
+
+def edited(context: ExperimentContext, night: str) -> list[str]:
+    """Where the code of an unfinished night differs from what is there now, which it could not go
+    on with: `own_tools.py: lookup`.
+    """
+    if finished(context, night):
+        return []
+    with suppress(Damaged):  # reported when it is to be finished
+        if record := record_of(context.store, night):
+            return run_code.changed(context.store, record, code_of(context.resolved))
+    return []
 
 
 def finished(context: ExperimentContext, night: str) -> Summary | None:

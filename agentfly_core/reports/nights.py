@@ -27,6 +27,7 @@ from agentfly_core.reports.night_ledger import (
 )
 from agentfly_core.reports.night_plan import (
     beginning,
+    edited,
     finished,
     first_changes,
     played,
@@ -80,12 +81,16 @@ class Nights:
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Continue a night to its end, or give it up after so many attempts in all; one that is at
-        its end and could not be judged is left for the next night to judge.
+        """Continue a night to its end, or give it up after so many attempts in all, and at once
+        where its code was edited; one that is at its end and could not be judged is left for the
+        next night to judge.
 
         Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
         attempt more would not help.
         """
+        if differs := edited(self.context, night):
+            self._give_up(night, f"Its code was edited since it began: {'; '.join(differs)}.")
+            return
         why = f"It was begun {self.attempts} times and never came to its end."
         for _ in range(self.ledger.read().sittings(night), self.attempts):
             try:
@@ -98,6 +103,9 @@ class Nights:
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
             if finished(self.context, night):
                 return
+        self._give_up(night, why)
+
+    def _give_up(self, night: str, why: str) -> None:
         scored = played(self.context, night)
         given_up = self.ledger.append(night, "given_up", why, details={"played": scored})
         self.work.happened(given_up)

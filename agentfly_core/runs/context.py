@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,13 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
+from agentfly_core.code import finding
+from agentfly_core.code.modules import Code, ours
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart, RewardPart
 from agentfly_core.config.site import Site
-from agentfly_core.config.tasks import GOAL
+from agentfly_core.config.tasks import GOAL, datasets
 from agentfly_core.formats.text import nearest
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.trajectory import Problem, task_of
@@ -30,6 +32,10 @@ from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
+
+
+COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
+"""The stages that an author's own code counts for."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,59 @@ def resolve(science: Science) -> Resolved:
     weights = {rewards[key]: part.weight for key, part in science.rewards.items()}
     goal = rewards[science.goal].name
     return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
+
+
+def with_code(resolved: Resolved, code: Code) -> Resolved:
+    """The same with the digests of the author's own modules, by the stage that they count for.
+
+    AgentFly's count by the versions of stages.
+    """
+    own = dict[str, set[str]]()
+    for stage, module in named(resolved):
+        if not ours(module):
+            own.setdefault(stage, set()).add(module)
+    found = {stage: {m: code.digest(m) for m in sorted(own[stage])} for stage in sorted(own)}
+    files = {"files": dict(code.files)} if code.files and own else {}
+    return replace(resolved, science=resolved.science.model_copy(update={"code": found | files}))
+
+
+def code_of(resolved: Resolved) -> Code:
+    """The code that an experiment names, as it is now; raises ValueError where it has no file."""
+    modules = {module for _, module in named(resolved)}
+    return finding.code_of(modules, resolved.science.code_files)
+
+
+def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
+    """The modules that an experiment names, each with the stages that it counts for: `("rollout",
+    "my_tools")`. What demonstrates is played, too.
+    """
+    science, played = resolved.science, list(_played(resolved))
+    further = (*science.evaluate.datasets.values(), *science.promotion.datasets.values())
+    shown = (science.warm_start, *(task.warm_start for task in science.tasks.values()))
+    demonstrated = [one.demonstrations for one in shown if one]
+    paths = {
+        "prepare": [p for data in (science.data, *further) for p in datasets(data.model_dump())],
+        "demonstrate": [*played, *(path for path in demonstrated if not step_named(path))],
+        "rollout": played,
+        "score": [path for path, reward in _rewards(resolved) if not reward.needs],
+        "update": [science.algorithm.use],
+    }
+    for stage, each in paths.items():
+        yield from ((stage, path.partition(":")[0]) for path in each)
+
+
+def _played(resolved: Resolved) -> Iterator[str]:
+    """The import paths of what plays an episode, rewards that ask for an environment too."""
+    yield from (resolved.science.template.use, resolved.science.agent.use)
+    for one in resolved.each.values():
+        yield from (*(tool.use for tool in one.science.tools), *one.science.environments)
+    yield from (path for path, reward in _rewards(resolved) if reward.needs)
+
+
+def _rewards(resolved: Resolved) -> Iterator[tuple[str, Reward]]:
+    for one in resolved.each.values():
+        for (name, part), reward in zip(one.science.rewards.items(), one.rewards, strict=True):
+            yield part.use or name, reward
 
 
 def _mixture(science: Science) -> Resolved:

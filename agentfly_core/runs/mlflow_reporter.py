@@ -45,6 +45,8 @@ class MlflowReporter:
         )
         tracker.params({**flat(science), **flat(site, "site.")})
         tracker.tags({"agentfly.science_digest": context.science.digest})
+        if code := context.science.code:
+            tracker.tags({"agentfly.code_digest": hashing.digest(code)})
 
     def data(self, data: Artifact) -> None:
         """The dataset that is read."""
@@ -86,6 +88,8 @@ class RunReporter(MlflowReporter):
         self.run = run
         self._best = -1.0
         tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
+        if code := run.record.get("code"):
+            tracker.tags({"agentfly.sources": self._where(code["uri"])})
         self.tags = tags_of(run.store, run.name)
         if self.tags.words or not self.tags.told:
             tracker.tags({TAGS: str(self.tags)})

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
-from agentfly_core.artifacts import keys
+from agentfly_core.artifacts import keys, run_code
+from agentfly_core.artifacts.continuing import require_continuable
 from agentfly_core.artifacts.lease import refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import local_lock, refuse_if_held
 from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
-from agentfly_core.config.loading import differences
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
@@ -33,6 +33,7 @@ from agentfly_core.runs.context import (
     ExperimentContext,
     Parent,
     Resolved,
+    code_of,
     policy_of,
     require_same_tokens,
     resolve,
@@ -117,6 +118,14 @@ class Run:
         return ledger.pass_rates(
             [self.store.open(self.store.artifact(layout.scored)) for layout in layouts]
         )
+
+    def at(self, step: int) -> Run:
+        """This run under the code that a step is done under, see `accept_code`."""
+        for earlier in self.record.get("earlier_code", []):
+            if step <= earlier["until"]:
+                science = self.science.model_copy(update={"code": earlier["code"]})
+                return replace(self, context=self.context.on(science))
+        return self
 
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""
@@ -269,11 +278,27 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
             f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
             "my-run.2."
         )
-    base = name or f"{context.experiment}-{context.science.digest[:8]}"
+    base = name or _name_of(context, context.science)
     if not new:
-        return base
+        return base if name else _of_earlier_release(context) or base
     names = chain([base], (f"{base}-{number}" for number in count(2)))
     return next(n for n in names if "run.json" not in context.store.names(RunLayout(n).uri))
+
+
+def _name_of(context: ExperimentContext, science: Science) -> str:
+    return f"{context.experiment}-{science.digest[:8]}"
+
+
+def _of_earlier_release(context: ExperimentContext) -> str | None:
+    """The run that an earlier release, which told no code apart, called after these settings, while
+    that is what it works under.
+    """
+    if not context.science.code:
+        return None
+    name = _name_of(context, context.science.model_copy(update={"code": {}}))
+    record = record_of(context.store, name)
+    same = record and not run_code.changed(context.store, record, code_of(context.resolved))
+    return name if same else None
 
 
 @contextmanager
@@ -292,9 +317,12 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         if record is None:
             record = new or _record(context, name)
         else:
-            _require_continuable(record, context, name)
+            require_continuable(store, name, context.science, code_of(context.resolved))
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
+        if "code" not in record or not store.holds(record["code"]["uri"]):
+            record["code"] = run_code.publish(store, code_of(context.resolved))
+        context = context.on(run_code.under(context.science, record))
         science, site = context.science, context.site.model_dump(mode="json")
         current = {"science": science.identity(), "science_digest": science.digest, "site": site}
         store.write_json(layout.record, as_json({**record, **current}))
@@ -315,22 +343,6 @@ def _forget_if_empty(store: Store, uri: str) -> None:
         for name in ("run.json", "links.json", "tags.json", "lock.json"):
             store.remove(f"{uri}/{name}")
         store.remove(uri)
-
-
-def refuse_other_settings(store: Store, name: str, science: Science) -> None:
-    """Raise ValueError, key by key, for a run that was started with other settings.
-
-    Those that may change when a run is continued do not count.
-    """
-    if (record := record_of(store, name)) is None:
-        return
-    changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
-    if fixed := [change for change in changes if not change.resumable]:
-        listed = "\n".join(f"  {change}" for change in fixed)
-        raise ValueError(
-            f"The run {name!r} was started with other settings:\n{listed}\nGive this one another "
-            "name with --run, or set them back."
-        )
 
 
 def refuse_if_open(store: Store, name: str) -> None:
@@ -373,28 +385,3 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     if frozen := context.frozen:
         found["frozen"] = dict(frozen)
     return found
-
-
-def _require_continuable(record: RunRecord, context: ExperimentContext, name: str) -> None:
-    """Raise ValueError for other settings, stages of another version, or fewer steps than done."""
-    refuse_other_settings(context.store, name, context.science)
-    if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
-        old = record["revision"]["commit"] or "the revision it was started with"
-        raise ValueError(
-            f"The run {name!r} was started with stages {record['stages']}, this code has "
-            f"{dict(keys.VERSIONS)}. Finish it with `git checkout {old}`, or start another run "
-            "with --new."
-        )
-    if record["revision"] != revision():
-        logger.warning(
-            "The run was started under revision %s and goes on under %s.",
-            record["revision"],
-            revision(),
-        )
-    store, layout, steps = context.store, RunLayout(name), context.science.steps
-    beyond = [step for step in layout.steps(store) if step > steps]
-    if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
-        raise ValueError(
-            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
-            f"many or more with steps={done[-1]}, or for another run with --new."
-        )

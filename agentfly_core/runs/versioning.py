@@ -25,6 +25,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs import dvc_pointer
+from agentfly_core.runs.context import code_of, resolve, with_code
 from agentfly_core.system import files
 
 logger = logging.getLogger(__name__)
@@ -54,8 +55,16 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
 
 
 def reproduce(name: str, project: Path) -> int:
-    """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status."""
-    return _dvc(["repro", str(pipeline(name, project))], project).wait()
+    """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status.
+
+    Where code that it names was edited, which may lie anywhere, its settings are resolved anew.
+    """
+    file = pipeline(name, project)
+    if _is_of_other_code(name, project):
+        resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
+        if failed := _dvc(resolving, project).wait():
+            return failed
+    return _dvc(["repro", str(file)], project).wait()
 
 
 def pipeline(name: str, project: Path) -> Path:
@@ -131,6 +140,17 @@ def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
     except Damaged as damage:
         logger.warning("%s DVC makes it again.", damage)
         return True
+
+
+def _is_of_other_code(name: str, project: Path) -> bool:
+    """Whether the settings that DVC knows tell of other code of the author than there is."""
+    known = project / "results" / name / "config.yaml"
+    if not known.is_file():
+        return False
+    said = yaml.safe_load(known.read_text()).get("code", {})
+    now = resolve(loading.read(str(project / loading.CONF / f"{name}.yaml")).science)
+    digests = with_code(now, code_of(now)).science.code
+    return digests != {stage: own for stage, own in said.items() if own}
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:

@@ -11,6 +11,14 @@ from functools import partial
 from rich.console import Console
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.continuing import refuse_other_settings
+from agentfly_core.artifacts.run_code import (
+    accept_code,
+    before_edit,
+    listed,
+    refuse_other_code,
+    under,
+)
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.run_tags import change_tags
 from agentfly_core.artifacts.store import Store
@@ -20,14 +28,13 @@ from agentfly_core.formats.text import fault, redact
 from agentfly_core.pipeline.checks import check_run
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, code_of
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import (
     known_run,
     name_of,
     refuse_if_open,
-    refuse_other_settings,
     summary_of,
 )
 from flows import dvc_outputs
@@ -69,6 +76,8 @@ def add_run(parser: ArgumentParser) -> None:
     parser.add_argument("--run", default="", help=RUN)
     new = "start another run even if there is one: NAME-2, NAME-3, ..."
     parser.add_argument("--new", action="store_true", help=new)
+    accept = "go on with a run under other code than it was started with, which it writes down"
+    parser.add_argument("--accept-code", action="store_true", help=accept)
     tag = "a word that `agentfly list` shows of the run and filters by; may be given again"
     parser.add_argument("--tag", metavar="WORD", action="append", default=[], help=tag)
 
@@ -78,7 +87,9 @@ def train(arguments: Namespace) -> None:
     context = context_given(arguments)
     name = name_of(context, arguments.run, arguments.new)
     check_run(context, name)
-    refuse_other_settings(context.store, name, context.science)
+    if not arguments.run:
+        _tell_of_edit(context, name)
+    context = _as_begun(context, name, arguments.accept_code)
     if arguments.tag:
         change_tags(context.store, name, arguments.tag, [])
     summary = None
@@ -93,6 +104,38 @@ def train(arguments: Namespace) -> None:
     if dvc_outputs.wanted():
         dvc_outputs.write_run(context, name, summary)
     show_summary(context.store, summary)
+
+
+def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> ExperimentContext:
+    """The experiment as a run that is there began with it; raises ValueError for other settings,
+    and for other code unless that is accepted.
+    """
+    store, code = context.store, code_of(context.resolved)
+    refuse_other_settings(store, name, context.science)
+    if accepts:
+        accept_code(store, name, context.science, code)
+    refuse_other_code(store, name, code)
+    record = record_of(store, name)
+    return context.on(under(context.science, record)) if record else context
+
+
+def _tell_of_edit(context: ExperimentContext, name: str) -> None:
+    """Where a run begins because the code of one that is there was edited: what differs, and how
+    that one goes on.
+    """
+    if record_of(context.store, name) is not None:
+        return
+    if found := before_edit(context.store, context.science, code_of(context.resolved)):
+        record, lines = found
+        old, command = record["name"], continuing(context.store, record["name"], record)
+        differs = f"its code differs from that of {old}:\n{listed(lines)}"
+        if lines:
+            command = f"{command} --accept-code"
+        else:
+            differs = f"{old}, which works under the same code, began under other code."
+        print(
+            f"Another run begins, {name}: {differs}\nThis continues {old}:\n  {command}", flush=True
+        )
 
 
 def fork(arguments: Namespace) -> None:

@@ -44,7 +44,8 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     rebuilt = Store.at(str(into / "store"), into / "cache")
     _copy_origin(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
-    write_text(settings, yaml.safe_dump(science_of(record).model_dump(mode="json")))
+    said = science_of(record).model_dump(mode="json", exclude={"code"})  # which is found out
+    write_text(settings, yaml.safe_dump(said))
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]

@@ -9,6 +9,7 @@ from pydantic_core import PydanticUndefined
 from agentfly_core.config import experiment, parts
 from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.promotion import Promotion
+from agentfly_core.config.section import resumable
 from agentfly_core.config.site import Endpoint, Site
 from tests.support.project import ROOT
 
@@ -61,7 +62,7 @@ def test_the_page_says_what_may_change_when_a_run_is_continued():
     told = re.search(
         r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL
     )[1]
-    assert set(re.findall(r"`([\w.]+)`", told)) == set(experiment.resumable(experiment.Science))
+    assert set(re.findall(r"`([\w.]+)`", told)) == set(resumable(experiment.Science))
 
 
 def test_every_link_from_page_to_page_leads_to_a_heading():

@@ -15,6 +15,7 @@ from tests.support.project import ROOT
 LAYERS = [
     ["formats"],
     ["system"],
+    ["code"],
     ["config"],
     ["records"],
     ["authoring", "rl", "artifacts"],

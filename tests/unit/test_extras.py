@@ -1,4 +1,4 @@
-"""What can be installed beside the core: pinned in the lists, and free of the GPL but for one, which
+"""What can be installed beside the core: pinned in the lists, and free of the GPL but for one that
 has a list of its own.
 """
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.experiment import Science, resumable, step_named
+from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.loading import flat
+from agentfly_core.config.section import resumable
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import held_out
 from agentfly_core.models.policy_reference import run_policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -222,6 +223,30 @@ def test_a_night_that_is_decided_is_not_begun_again(work: Scripted) -> None:
     summaries = [nights(work).run("nightly-2026-11-20") for _ in range(2)]
     assert summaries[0] == summaries[1]
     assert [entry.event for entry in work.told] == ["began", "finished", "promoted"]
+
+
+def test_an_unfinished_night_whose_code_was_edited_is_given_up_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    text = (
+        "from tests.support.problems import clean\n\ndef own(*splits):\n    return clean(*splits)\n"
+    )
+    (tmp_path / "night_problems.py").write_text(text)
+    data = {"use": "night_problems:own", "train": 8, "test": 4}
+    here = context_in(tmp_path, steps=2, rollout={"problems": 2}, data=data)
+    work = Scripted(here, published(here, "artifacts/data", "train", 8), lambda _: broken())
+    with pytest.raises(ValueError, match="no sampler came up"):
+        nights(work).run("nightly-2026-11-20")
+    (tmp_path / "night_problems.py").write_text(text.replace("own(*splits)", "own(*all)"))
+    monkeypatch.delitem(sys.modules, "night_problems")
+    work.fate = lambda _: None
+    nights(work).run("nightly-2026-11-21")
+    (given_up,) = (entry for entry in work.told if entry.event == "given_up")
+    assert given_up.night == "nightly-2026-11-20"
+    assert given_up.why == "Its code was edited since it began: night_problems.py: own."
+    assert given_up.details == {"played": 2}
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)
 
 
 def test_a_night_is_not_given_up_since_it_could_not_be_judged(work: Scripted) -> None:

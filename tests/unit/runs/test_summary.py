@@ -46,7 +46,7 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
     tmp_path: Path,
 ) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
-    warm = {"demonstrations": "a:b", "rounds": 2}
+    warm = {"demonstrations": "tests.support.policies:numbered", "rounds": 2}
     settings = {
         "model": "nano:calculator",
         "data": data,

@@ -27,7 +27,7 @@ from agentfly_core.pipeline.checks import check, check_run
 from agentfly_core.records.schedule import first_round
 from agentfly_core.reports.night_plan import recorded_changes
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.context import COUNTED, ExperimentContext, resolve
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import opened
 from flows.dvc_outputs import write_config
@@ -236,7 +236,8 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     write_config(context)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
     settings = {"night": None, "fork": None, "promotion": AS_BEFORE, "nano": {"atoms": []}}
-    settings["tasks"] = {}
+    settings |= {"tasks": {}, "code_files": [], "code": {}}
+    settings["code"] = {stage: {} for stage in (*COUNTED, "files")}
     added = {**settings, "quantized": "no"}
     assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS}
 

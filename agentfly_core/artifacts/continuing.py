@@ -1,0 +1,62 @@
+"""What keeps a run from going on: other settings, other code, stages of another version."""
+
+from __future__ import annotations
+
+import logging
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_code import refuse_other_code
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
+from agentfly_core.artifacts.store import Store
+from agentfly_core.code.modules import Code
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.loading import differences
+from agentfly_core.system.revision import revision
+
+logger = logging.getLogger(__name__)
+
+
+def require_continuable(store: Store, name: str, science: Science, code: Code) -> None:
+    """Raise ValueError for other settings or code, stages of another version, or fewer steps than
+    done.
+    """
+    record = record_of(store, name)
+    assert record is not None, f"{name} goes on"
+    refuse_other_settings(store, name, science)
+    refuse_other_code(store, name, code)
+    if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
+        old = record["revision"]["commit"] or "the revision it was started with"
+        raise ValueError(
+            f"The run {name!r} was started with stages {record['stages']}, this code has "
+            f"{dict(keys.VERSIONS)}. Finish it with `git checkout {old}`, or start another run "
+            "with --new."
+        )
+    if record["revision"] != revision():
+        logger.warning(
+            "The run was started under revision %s and goes on under %s.",
+            record["revision"],
+            revision(),
+        )
+    layout, steps = RunLayout(name), science.steps
+    beyond = [step for step in layout.steps(store) if step > steps]
+    if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
+        raise ValueError(
+            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
+            f"many or more with steps={done[-1]}, or for another run with --new."
+        )
+
+
+def refuse_other_settings(store: Store, name: str, science: Science) -> None:
+    """Raise ValueError, key by key, for a run that was started with other settings.
+
+    Those that may change when a run is continued do not count.
+    """
+    if (record := record_of(store, name)) is None:
+        return
+    changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
+    if fixed := [change for change in changes if not change.resumable]:
+        listed = "\n".join(f"  {change}" for change in fixed)
+        raise ValueError(
+            f"The run {name!r} was started with other settings:\n{listed}\nGive this one another "
+            "name with --run, or set them back."
+        )

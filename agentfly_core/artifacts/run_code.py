@@ -1,0 +1,171 @@
+"""The code that a run works under: stored with it, held against the code at hand, and exchanged
+where its author says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from agentfly_core.artifacts.lease import remote_lock
+from agentfly_core.artifacts.lock import local_lock
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.code import stored
+from agentfly_core.code.difference import differences
+from agentfly_core.code.modules import Code
+from agentfly_core.code.repository import repository
+from agentfly_core.config.experiment import Science
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON, as_json
+from agentfly_core.records.run_record import CodeRecord, EarlierCode, RunRecord
+
+logger = logging.getLogger(__name__)
+BEFORE_STEPS = ("prepare", "demonstrate")
+"""The stages whose outputs a run that has come to its first step goes on with."""
+DIGESTS = TypeAdapter(dict[str, dict[str, str]])
+CHANGE = "uncommitted.diff"
+
+
+def publish(store: Store, code: Code) -> CodeRecord:
+    """Store the sources of code, with the uncommitted change of the author's repository."""
+    here = repository(Path.cwd())
+    change = here.change if here else ""
+    said: dict[str, JSON] = {name: module.content.hex() for name, module in code.modules.items()}
+    about: list[JSON] = [sorted(code.names), dict(code.versions), dict(code.files), change]
+    key = digest(["code", 1, said, *about])
+    target = ArtifactKey(f"artifacts/code/{key[:16]}", "code", key, {})
+    if store.find(target) is None:
+        with store.publish(target) as folder:
+            stored.write(code, folder)
+            if change:
+                (folder / CHANGE).write_text(change)
+    sources = store.artifact(target.uri)
+    found: CodeRecord = {"uri": sources.uri, "digest": sources.digest}
+    return {**found, "repository": here.revision} if here else found
+
+
+def under(science: Science, record: RunRecord) -> Science:
+    """The science with the digests of the code that a run works under; a run of an earlier release
+    has none. A dataset that is evaluated in addition has its own.
+    """
+    code = digests(record)
+    if code and (made := {**science.code.get("prepare", {}), **code.get("prepare", {})}):
+        code["prepare"] = made
+    return science.model_copy(update={"code": code})
+
+
+def digests(record: RunRecord) -> dict[str, dict[str, str]]:
+    """Those of the code that a run works under, see `Science.code`."""
+    return DIGESTS.validate_python(record["science"].get("code", {}))
+
+
+def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) -> list[str]:
+    """Which functions of which files differ between the code that a run works under, parsed by this
+    Python, and the code at hand: in its author's modules, or in AgentFly's.
+    """
+    if (found := record.get("code")) is None:
+        return []
+    if not store.holds(found["uri"]):
+        return [] if of_ours else _changed_digests(record, code)
+    sources = store.open(Artifact(found["uri"], found["digest"]))
+    return differences(stored.read(sources), code, of_ours)
+
+
+def _changed_digests(record: RunRecord, code: Code) -> list[str]:
+    """Which modules differ, where the sources of a run are lost."""
+    stages = {stage: own for stage, own in digests(record).items() if stage != "files"}
+    known = {module: digest for own in stages.values() for module, digest in own.items()}
+    return [
+        f"{module}: its former text is lost"
+        for module, was in known.items()
+        if module in code.names and code.digest(module) != was
+    ]
+
+
+def refuse_other_code(store: Store, name: str, code: Code) -> None:
+    """Raise ValueError, function by function, for a run that works under other code of its author;
+    of AgentFly's only tell.
+    """
+    if (record := record_of(store, name)) is None:
+        return
+    if lines := changed(store, record, code):
+        raise ValueError(
+            f"The run {name!r} works under other code:\n{listed(lines)}\nPut it back; or go on "
+            "under this code with --accept-code, which run.json then says; or start another run "
+            "without --run."
+        )
+    if lines := changed(store, record, code, of_ours=True):
+        logger.warning(
+            "What the run %s names of AgentFly has changed since it was started, and the versions "
+            "of stages say that its results have not:\n%s",
+            name,
+            listed(lines),
+        )
+
+
+def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
+    """Let a run go on under the code at hand, which run.json then says; steps that are done stay.
+    Raises Locked while a process writes it.
+    """
+    layout, remote = RunLayout(name), store.remote
+    if record_of(store, name) is None:
+        return
+    with remote_lock(remote, layout.uri) if remote else local_lock(store.root / layout.uri):
+        record = record_of(store, name)
+        if record is None or not (lines := changed(store, record, code)):
+            return
+        store.write_json(
+            layout.record, as_json(_under_other(store, name, record, lines, science, code))
+        )
+
+
+def _under_other(
+    store: Store, name: str, record: RunRecord, differs: list[str], science: Science, code: Code
+) -> RunRecord:
+    layout, before = RunLayout(name), digests(record)
+    begun = BEFORE_STEPS if store.read_json(layout.start) else ()
+    now = {stage: own for stage, own in science.code.items() if stage not in begun}
+    now |= {stage: before[stage] for stage in begun if stage in before}
+    done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
+    was: EarlierCode = {
+        "until": max(done, default=0),
+        "code": before,
+        "sources": record["code"],
+        "differs": differs,
+        "time_ms": int(time.time() * 1000),
+    }
+    return {
+        **record,
+        "science": {**record["science"], "code": now},
+        "code": publish(store, code),
+        "earlier_code": [*record.get("earlier_code", []), was],
+    }
+
+
+def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, list[str]] | None:
+    """The newest run of the same settings under other code, and what differs; None where there is
+    none.
+    """
+    same = science.model_copy(update={"code": {}}).identity()
+    found = []
+    for name in store.names("runs") if science.code else ():
+        try:
+            record = record_of(store, name)
+        except Damaged:  # it is told where it is read for its own sake
+            continue
+        if record and "code" in record and {**record["science"], "code": 0} == {**same, "code": 0}:
+            found.append(record)
+    if not found:
+        return None
+    newest = max(found, key=lambda record: record["created_ms"])
+    return newest, changed(store, newest, code)
+
+
+def listed(lines: list[str]) -> str:
+    """Lines as a message has them."""
+    return "\n".join(f"  {line}" for line in lines)

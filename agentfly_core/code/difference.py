@@ -1,0 +1,50 @@
+"""Where two states of code differ: which function of which file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from agentfly_core.code.modules import Code, Module, ours
+from agentfly_core.code.syntax import definitions
+
+NOWHERE = "the order of its statements"
+
+
+def differences(old: Code, new: Code, of_ours: bool) -> list[str]:
+    """What differs in the author's modules that both name, or AgentFly's, and in what they import,
+    a line each: `my_shop/prices.py: lookup, PRICES`, `numpy: 2.4.1 -> 2.4.2`, `prices.csv`.
+    """
+    found = dict[str, None]()
+    for name in sorted(name for name in old.names & new.names if ours(name) == of_ours):
+        (before, used), (after, uses) = old.behind(name), new.behind(name)
+        found |= dict.fromkeys(_of_modules(before, after))
+        found |= dict.fromkeys(_of_values(used, uses))
+    files = [] if of_ours else _of_values(old.files, new.files)
+    return [*found, *(line.partition(":")[0] for line in files)]
+
+
+def _of_modules(old: Iterable[Module], new: Iterable[Module]) -> Iterator[str]:
+    before, after = ({module.name: module for module in modules} for modules in (old, new))
+    for name in sorted({*before, *after}):
+        if (was := before.get(name)) is None:
+            yield f"{after[name].file}: it is imported now"
+        elif (now := after.get(name)) is None:
+            yield f"{was.file}: it is imported no more"
+        elif was.digest != now.digest:
+            yield f"{now.file}: {', '.join(_changed(was, now)) or NOWHERE}"
+
+
+def _changed(old: Module, new: Module) -> list[str]:
+    before, after = definitions(old.content), definitions(new.content)
+    gone = [f"{name} (gone)" for name in before if name not in after]
+    return gone + [
+        name if name in before else f"{name} (new)"
+        for name in after
+        if before.get(name) != after[name]
+    ]
+
+
+def _of_values(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {old.get(name)} -> {new.get(name)}"

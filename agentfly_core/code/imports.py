@@ -1,0 +1,51 @@
+"""What a module imports, read from its text; nothing is run, and what is imported by a name made at
+run time is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Iterator
+from importlib.util import resolve_name
+
+from agentfly_core.code.syntax import parsed
+
+FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def imported(source: bytes, package: str) -> set[str]:
+    """The names that may be modules, in functions too, of a module in this package: of `from shop
+    import prices` both `shop` and `shop.prices`. What only type checkers import is left out.
+    """
+    tree, found = parsed(source), set[str]()
+    for node in _run(tree) if tree else ():
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = _origin(node, package)
+            found.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])
+    return found
+
+
+def _run(tree: ast.Module) -> Iterator[ast.AST]:
+    """All nodes but those in blocks for type checkers."""
+    waiting = deque[ast.AST]([tree])
+    while waiting:
+        node = waiting.popleft()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) in FOR_TYPES:
+            waiting.extend(node.orelse)
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _origin(node: ast.ImportFrom, package: str) -> str:
+    """The module that names are imported from; a relative one beyond the top, which fails when it
+    is run, keeps its dots.
+    """
+    name = "." * node.level + (node.module or "")
+    try:
+        return resolve_name(name, package)
+    except ImportError:
+        return name

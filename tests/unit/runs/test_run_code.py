@@ -1,0 +1,279 @@
+"""A run and its code: what enters which key, what is refused, told and accepted."""
+
+import importlib
+import sys
+from dataclasses import replace
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_code import (
+    accept_code,
+    before_edit,
+    changed,
+    refuse_other_code,
+    under,
+)
+from agentfly_core.artifacts.run_layout import record_of
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.code.repository import repository
+from agentfly_core.config.loading import read
+from agentfly_core.runs.context import code_of, with_code
+from agentfly_core.runs.run import name_of, opened
+from agentfly_core.runs.versioning import _is_of_other_code
+from flows import context as flows_context
+from flows.dvc_outputs import write_config
+from tests.support.experiments import context
+
+PROJECT = {
+    "own_tools": "from agentfly_core import tool\nfrom own_prices import PRICES\n\n"
+    '@tool\nasync def lookup(key: str) -> str:\n    """Look."""\n    return PRICES[key]\n',
+    "own_prices": "PRICES = {'tea': '3'}\n",
+    "own_rewards": "from agentfly_core import Trajectory, reward\n\n"
+    "@reward\ndef brief(trajectory: Trajectory) -> float:\n    return 1.0\n",
+    "own_data": "from agentfly_core.datasets.arithmetic import arithmetic\n\n"
+    "def problems(seed, train, validation, test):\n"
+    "    return arithmetic(seed, train, validation, test)\n",
+}
+SETTINGS = {
+    "data": {"use": "own_data:problems", "train": 8, "test": 4},
+    "tools": ["own_tools:lookup"],
+    "rewards": {"own_rewards:brief": 1.0},
+}
+SHOP = """
+model: nano:calculator
+steps: 2
+tools: [own_tools:lookup]
+data: {use: "own_data:problems", train: 16, test: 4}
+rewards: {own_rewards:brief: 1}
+"""
+POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An author's folder, where commands are given."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name, text in PROJECT.items():
+        edit(name, text)
+    yield tmp_path
+    for name in PROJECT:
+        sys.modules.pop(name, None)
+
+
+def edit(name, text):
+    """Another text of a module, as the next process imports it."""
+    with open(f"{name}.py", "w") as file:
+        file.write(text)
+    for each in PROJECT:
+        sys.modules.pop(each, None)
+    importlib.invalidate_caches()
+
+
+def here(tmp_path, **settings):
+    """The experiment as it is now."""
+    made = context(tmp_path, **{**SETTINGS, **settings})
+    return replace(made, resolved=with_code(made.resolved, code_of(made.resolved)))
+
+
+def stage_keys(science):
+    rollouts = [ArtifactKey("runs/demo/steps/000001/rollout-000", "rollout", "", {})]
+    made = [Artifact(rollouts[0].uri, "9f2c")]
+    return {
+        "prepare": keys.prepare(science).key,
+        "rollout": keys.rollout(science, "demo", POLICY, DATA, 1, 0, [], {}).key,
+        "evaluate": keys.evaluation(science, POLICY, DATA, "test", 0, {}).key,
+        "score": keys.scored(science, made).key,
+        "update": keys.policy(science, "demo", POLICY, made[0], 1).key,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [
+        ("own_data", {"prepare"}),
+        ("own_tools", {"rollout", "evaluate"}),
+        ("own_prices", {"rollout", "evaluate"}),
+        ("own_rewards", {"score"}),
+    ],
+)
+def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name, stages):
+    before = stage_keys(here(project).science)
+    edit(name, f"# a comment\n\n{PROJECT[name]}")
+    assert stage_keys(here(project).science) == before
+    edit(name, f"{PROJECT[name]}MORE = 1\n")
+    after = stage_keys(here(project).science)
+    assert {stage for stage in before if before[stage] != after[stage]} == stages
+
+
+def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(project):
+    asking = (
+        "from agentfly_core import Trajectory, reward\n"
+        "from agentfly_core.environments.shop import Shop\n\n"
+        "@reward\ndef brief(trajectory: Trajectory, *, shop: Shop) -> float:\n    return 1.0\n"
+    )
+    edit("own_rewards", asking)
+    pools = {"agentfly_core.environments.shop:Shop": 2}
+    code = here(project, environments=pools).science.code
+    assert "own_rewards" in code["rollout"]
+    assert "score" not in code
+
+
+def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refused(project):
+    (project / "prices.csv").write_text("tea,3\n")
+    before = stage_keys(here(project, code_files=["prices.csv"]).science)
+    (project / "prices.csv").write_text("tea,4\n")
+    after = stage_keys(here(project, code_files=["prices.csv"]).science)
+    assert not {*before.values()} & {*after.values()}
+    with pytest.raises(ValueError, match=r"code_files: there is no file 'no.csv'"):
+        here(project, code_files=["no.csv"])
+
+
+def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
+    data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
+    made = context(tmp_path, data=data)
+    assert with_code(made.resolved, code_of(made.resolved)) == made.resolved
+
+
+def test_digests_are_found_out_and_not_set(tmp_path):
+    (tmp_path / "a.yaml").write_text("code: {rollout: {a: b}}\n")
+    with pytest.raises(ValueError, match="code: the digests of your modules are found out"):
+        read(str(tmp_path / "a.yaml"))
+
+
+def test_an_edit_is_another_run_by_default_and_putting_it_back_the_old_one(project):
+    first = name_of(here(project), "", False)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    assert name_of(here(project), "", False) != first
+    edit("own_prices", PROJECT["own_prices"])
+    assert name_of(here(project), "", False) == first
+
+
+def test_another_run_says_which_function_of_which_file_differs(project):
+    with opened(here(project), "old"):
+        pass
+    edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
+    now = here(project)
+    record, lines = before_edit(now.store, now.science, code_of(now.resolved))
+    assert (record["name"], lines) == ("old", ["own_tools.py: lookup"])
+    other = here(project, seed=1)
+    assert before_edit(other.store, other.science, code_of(other.resolved)) is None
+
+
+def test_an_edit_of_a_named_run_is_refused_with_what_differs(project):
+    with opened(here(project), "demo"):
+        pass
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    with pytest.raises(ValueError, match=r"other code:\n  own_prices.py: PRICES\n.*--accept-code"):
+        with opened(here(project), "demo"):
+            pass
+
+
+def test_a_comment_is_no_edit_and_keys_stay(project):
+    with opened(here(project), "demo") as run:
+        before = stage_keys(run.science)
+        assert run.science == here(project).science
+    edit("own_prices", "# tea got no dearer\n\nPRICES = {'tea': '3'}\n")
+    with opened(here(project), "demo") as run:
+        assert stage_keys(run.science) == before
+
+
+def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
+    with opened(here(project), "demo") as run:
+        before = run.science
+        with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})):
+            pass
+        run.remember_start(POLICY)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
+    now = here(project)
+    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    with opened(here(project), "demo") as run:
+        first, second = (stage_keys(run.at(step).science) for step in (1, 2))
+        assert first == stage_keys(before)
+        assert second["rollout"] != first["rollout"]
+        assert second["prepare"] == first["prepare"]  # its problems are those that it began with
+        (was,) = run.record["earlier_code"]
+    assert (was["until"], was["differs"]) == (
+        1,
+        ["own_data.py: MORE (new)", "own_prices.py: PRICES"],
+    )
+
+
+def test_a_run_of_an_earlier_release_goes_on_and_from_then_on_knows_its_code(project):
+    old = context(project, **SETTINGS)  # that release told no code apart
+    name = name_of(old, "", False)
+    with opened(old, name) as run:
+        record = {key: value for key, value in run.record.items() if key != "code"}
+        run.store.write_json(run.layout.record, record)
+    assert name_of(here(project), "", False) == name
+    with opened(here(project), name) as run:
+        assert stage_keys(run.science) == stage_keys(old.science)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    assert name_of(here(project), "", False) != name
+    with pytest.raises(ValueError, match=r"own_prices\.py: PRICES"):
+        refuse_other_code(old.store, name, code_of(here(project).resolved))
+
+
+def test_where_the_sources_are_lost_digests_tell_the_module(project):
+    with opened(here(project), "demo") as run:
+        record = {**run.record, "code": {**run.record["code"], "uri": "artifacts/code/gone"}}
+    assert changed(run.store, record, code_of(here(project).resolved)) == []
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    told = changed(run.store, record, code_of(here(project).resolved))
+    assert told == ["own_tools: its former text is lost"]
+
+
+def test_sources_are_stored_with_the_revision_of_the_authors_repository(project):
+    with opened(here(project), "demo") as run:
+        found = run.record["code"]
+    folder = run.store.open(Artifact(found["uri"], found["digest"]))
+    assert (folder / "own_prices.py").read_text() == PROJECT["own_prices"]
+    assert ("repository" in found) == (repository(project) is not None)
+
+
+def test_what_a_run_names_of_agentfly_may_change_and_is_told(project, caplog):
+    with opened(here(project), "demo"):
+        pass
+    now = code_of(here(project).resolved)
+    template = "agentfly_core.templates.chatml"
+    edited = replace(now.modules[template], content=b"X = 1\n")
+    after = replace(now, modules={**now.modules, template: edited})
+    refuse_other_code(context(project).store, "demo", after)
+    assert "agentfly_core/templates/chatml.py: " in caplog.text
+
+
+def test_what_a_run_works_under_has_no_empty_digests(project):
+    data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
+    now = here(project, data=data)
+    with opened(now, "demo") as run:
+        assert run.science == now.science
+
+
+def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
+    with opened(here(project), "demo") as run:
+        record = record_of(run.store, "demo")
+    edit("own_prices", PROJECT["own_prices"])
+    held_out = {"hard": {"use": "own_rewards:brief", "test": 4}}
+    more = here(project, evaluate={"datasets": held_out})
+    assert "own_rewards" in under(more.science, record).code["prepare"]
+
+
+def test_commands_find_the_code_of_an_experiment(project):
+    (project / "shop.yaml").write_text(SHOP)
+    found = flows_context.context_of("shop.yaml", [], "local", str(project / "store"))
+    assert sorted(found.science.code) == ["demonstrate", "prepare", "rollout", "score"]
+    assert found.origin["code.rollout.own_tools"] == "modules"
+
+
+def test_dvc_resolves_settings_anew_where_code_was_edited(project):
+    (project / "conf").mkdir()
+    (project / "conf/shop.yaml").write_text(SHOP)
+    write_config(flows_context.context_of("shop", [], "local", ""))
+    assert not _is_of_other_code("shop", project)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    assert _is_of_other_code("shop", project)
+    write_config(flows_context.context_of("shop", [], "local", ""))
+    assert not _is_of_other_code("shop", project)
