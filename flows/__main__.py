@@ -22,6 +22,7 @@ from flows.commands.play import add_play
 from flows.commands.runs import add_listing, add_opening
 from flows.commands.stages import add_stages
 from flows.commands.training import add_forking, add_training
+from flows.commands.up import add_up
 from flows.local.prefect_server import leave
 
 EXAMPLES = """
@@ -47,6 +48,7 @@ GROUPS = (
     add_nights,
     add_checks,
     add_opening,
+    add_up,
     add_prefect,
 )
 
