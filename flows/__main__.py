@@ -19,6 +19,7 @@ from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
 from flows.commands.orchestration import MISTAKES, message
 from flows.commands.play import add_play
+from flows.commands.project import add_project
 from flows.commands.runs import add_listing, add_opening
 from flows.commands.stages import add_stages
 from flows.commands.training import add_forking, add_training
@@ -49,6 +50,7 @@ GROUPS = (
     add_checks,
     add_opening,
     add_up,
+    add_project,
     add_prefect,
 )
 
