@@ -28,7 +28,7 @@ def served(servers: Servers, sign_in: SignIn, state: Path) -> list[str]:
         f"Prefect  {servers.prefect}   sign in with {sign_in.name}:{shown}",
         f"MLflow   {servers.mlflow}   sign in as {sign_in.name} with {shown}",
         f"Log      {state / LOG}",
-        "To end it: Ctrl-C here, or agentfly down.",
+        "To end it: agentfly down, or Ctrl-C where it runs.",
     ]
 
 
@@ -37,7 +37,11 @@ def status(state: Path) -> int:
     if not (servers := Servers.running(state)):
         print(f"Nothing of `agentfly up` runs here ({state}).")
         return 1
-    sign_in, health = SignIn.of(state), look(servers, SignIn.of(state))
+    if not servers.ready:
+        print(f"It is starting ({servers.owner}); its log: {state / LOG}")
+        return 1
+    sign_in = SignIn.of(state)
+    health = look(servers, sign_in)
     print("\n".join(served(servers, sign_in, state)))
     works = {True: "works", False: "DOES NOT WORK"}
     print(f"Prefect {works[health.prefect]}, MLflow {works[health.mlflow]}, the worker", end=" ")
@@ -47,4 +51,4 @@ def status(state: Path) -> int:
         print(f"Version {installed} is installed: it starts anew once no flow run is at work.")
     for fault in servers.faults:
         print(f"A part of it {fault}: it starts anew once no flow run is at work.")
-    return 0 if servers.ready and health.good and not servers.faults else 1
+    return 0 if health.good and not servers.faults else 1
