@@ -111,4 +111,3 @@ def test_what_is_triggered_runs_in_the_project_and_down_ends_all_of_it(served: S
     assert not OF_SERVERS & learner.environ().keys()
     assert "Ended." in served.project.run(agentfly, "down")
     assert psutil.wait_procs(family, timeout=20)[1] == []
-    assert "data/generated/market" in (served.project.root / "dvc.lock").read_text()
