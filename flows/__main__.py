@@ -19,10 +19,12 @@ from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
 from flows.commands.orchestration import MISTAKES, message
 from flows.commands.play import add_play
+from flows.commands.project import add_project
 from flows.commands.runs import add_listing, add_opening
 from flows.commands.sharing import add_sharing
 from flows.commands.stages import add_stages
 from flows.commands.training import add_forking, add_training
+from flows.commands.up import add_up
 from flows.local.prefect_server import leave
 
 EXAMPLES = """
@@ -49,6 +51,8 @@ GROUPS = (
     add_nights,
     add_checks,
     add_opening,
+    add_up,
+    add_project,
     add_prefect,
 )
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import IO
 
 from flows.local.prefect_server import UI, use
 from flows.local.state_dirs import settle
@@ -17,25 +18,48 @@ SILENCE = timedelta(minutes=10)
 
 
 def main() -> int:
-    """Make the work pool, the deployments of prefect.yaml, and the automations: one notices dead
-    flow runs, the others tell about nights.
-
-    What was switched on stays on.
-    """
+    """Deploy to the server of `agentfly up`, or the one that was chosen, or the one on its port."""
     places = settle(Path.cwd())
     use(places.api or f"{UI}/api")
-    _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
-    with keeping_schedules():
-        _prefect("deploy", "--all")
-    notice_the_dead(SILENCE)
-    for name, blocks in tell_people().items():
-        told = f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
-        print(f"{name}: {told}")
+    make_pool()
+    deploy()
     print(
         "\nDeployed. What is triggered is run by a worker: agentfly prefect worker start --pool "
         f"{POOL}"
     )
     return 0
+
+
+def make_pool() -> None:
+    """Make the pool to which the deployments send their flow runs, as this Prefect has it."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    pool = WorkPoolCreate(name=POOL, type=ProcessWorker.type, base_job_template=template)
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(pool, overwrite=True)
+
+
+def deploy(output: IO[str] | None = None) -> None:
+    """Make the deployments of prefect.yaml, and the automations: one notices dead flow runs, the
+    others tell about nights.
+
+    What was switched on stays on. What Prefect prints goes to `output`, or to the terminal. Raises
+    ValueError where there is no prefect.yaml, or Prefect refuses it.
+    """
+    if not Path("prefect.yaml").is_file():
+        raise ValueError(
+            f"There is no prefect.yaml in {Path.cwd()}, which says what is deployed: give the "
+            "command in the folder of your project, or make one with `agentfly init`."
+        )
+    with keeping_schedules():
+        _send(output)
+    notice_the_dead(SILENCE)
+    for name, blocks in tell_people().items():
+        told = f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
+        print(f"{name}: {told}", file=output)
 
 
 def notice_the_dead(silence: timedelta) -> None:
@@ -67,8 +91,13 @@ def notice_the_dead(silence: timedelta) -> None:
     put(Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action]))
 
 
-def _prefect(*words: str) -> None:
-    subprocess.run([sys.executable, "-P", "-m", "prefect", "--no-prompt", *words], check=True)
+def _send(output: IO[str] | None) -> None:
+    command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
+    if subprocess.run(command, stdout=output, stderr=output, check=False).returncode:
+        raise ValueError(
+            f"`prefect deploy --all` failed on {Path('prefect.yaml').resolve()}, for the reason "
+            f"that it has printed{f' into {output.name}' if output else ''}."
+        )
 
 
 if __name__ == "__main__":

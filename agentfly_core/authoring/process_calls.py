@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.module_search import for_children
 
 PROGRAM = "agentfly_core.authoring.process_worker"
 START_SECONDS = 120.0
@@ -132,7 +132,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                env={**os.environ, **finding_ours()},
+                env=for_children(),
             )
         self._known: set[str] = set()
 

@@ -9,12 +9,11 @@ own since one that has asked the driver keeps it open, and can no longer change 
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 import sys
 import uuid
 
-from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.module_search import for_children
 
 NO_DEVICE = 100
 
@@ -30,7 +29,7 @@ def seen() -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **finding_ours()},
+        env=for_children(),
     )
     if done.returncode:
         raise ValueError(

@@ -1,4 +1,6 @@
-"""The module search path: our modules first, those of the working directory last."""
+"""What child processes find: our modules first, those of the working directory last, and no secret
+of the Prefect and MLflow servers.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,16 @@ from pathlib import Path
 OURS = ("agentfly_core", "flows", "tasks")
 SOURCES = Path(__file__).resolve().parents[2]
 INSTALLED = ("site-packages", "dist-packages")
+OF_SERVERS = {
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_API_KEY",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "MLFLOW_AUTH_ADMIN_PASSWORD",
+    "MLFLOW_FLASK_SERVER_SECRET_KEY",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+}
+"""The environment variables whose values open the Prefect and MLflow servers."""
 
 
 def refuse_namesakes(folder: Path) -> None:
@@ -70,3 +82,11 @@ def finding_ours() -> dict[str, str]:
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*before, *given]))}
+
+
+def for_children() -> dict[str, str]:
+    """The environment of a child that has nothing to say to the Prefect and MLflow servers: vLLM,
+    the learner, tools and rewards in processes of their own.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in OF_SERVERS}
+    return kept | finding_ours()

@@ -27,9 +27,9 @@ import psutil
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.text import warn_once
 from agentfly_core.system.files import write_json
-from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.module_search import for_children
 from agentfly_core.system.process import Owner
-from agentfly_core.system.supervisor import FIRST_START, State, clean
+from agentfly_core.system.supervisor import FIRST_START, GRACE, State, clean
 
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
@@ -87,7 +87,7 @@ class Service:
         """
         deadline = time.monotonic() + seconds
         while not ready():
-            if fault := self._fault():
+            if fault := self.fault():
                 raise self.lost(fault)
             if time.monotonic() > deadline:
                 raise self.lost(f"was not ready after {seconds:g} s")
@@ -104,7 +104,8 @@ class Service:
         first = f"The {self.kind} service {what}. From {state.log}:"
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
-    def _fault(self) -> str | None:
+    def fault(self) -> str | None:
+        """Why it will not come back by itself, a phrase; None while it may."""
         state = State.read(self.address)
         if state is None:
             return "was ended, or never started"
@@ -149,13 +150,15 @@ def supervised(
     log: Path,
     run: str,
     restarts: int = 3,
+    grace: float = GRACE,
 ) -> Iterator[Service]:
     """Start a service for the block's duration, and yield its address without waiting for it.
 
-    `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its
-    processes, and those that a dead owner of this run left are ended first. A child that dies is
-    started again up to `restarts` times. Raises ValueError for a socket path that is too long or
-    whose folder others can enter.
+    `env` is added to this process's environment, from which the secrets of the Prefect and MLflow
+    servers are taken; `log` takes stdout and stderr; `run` marks all its processes, and those that
+    a dead owner of this run left are ended first. A child that dies is started again up to
+    `restarts` times; at the end it has `grace` seconds for its own. Raises ValueError for a socket
+    path that is too long or whose folder others can enter.
     """
     if ended := end_orphans(run):
         logger.warning("Ended processes %s that a dead owner left behind.", ended)
@@ -165,6 +168,7 @@ def supervised(
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
+        options += ["--grace", str(grace)]
         options += ["--address", service.address, "--log", str(log), "--", *command]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "agentfly_core.system.supervisor", *options],
@@ -173,14 +177,14 @@ def supervised(
             stderr=output,
             pass_fds=[reading],
             start_new_session=True,
-            env={**os.environ, **finding_ours(), **env, **marks},
+            env={**for_children(), **env, **marks},
         )
     os.close(reading)
     try:
         yield service
     finally:
         os.close(writing)
-        if supervisor.wait(60) != 0:
+        if supervisor.wait(grace + 60) != 0:
             end_users(service.scratch)
             clean(service.address)
 

@@ -71,6 +71,7 @@ def main() -> None:
     add("--address", required=True, help="path of the socket on which the child listens")
     add("--log", required=True, help="file to which stdout and stderr already go")
     add("--restarts", type=int, required=True, help="how often a child that died is started again")
+    add("--grace", type=float, default=GRACE, help="seconds that its own end may take a child")
     add("command", nargs="+")
     options = parser.parse_args()
 
@@ -103,7 +104,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         finally:
             os.close(dead)
         if ready != [dead]:
-            return end_politely(child)
+            return end_politely(child, options.grace)
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
@@ -116,11 +117,11 @@ def become_subreaper() -> None:
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_politely(child: subprocess.Popen[bytes]) -> None:
+def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
     """SIGTERM first, so that shared memory is given back too; the caller kills what is left."""
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE)
+        child.wait(grace)
 
 
 def kill_descendants() -> None:

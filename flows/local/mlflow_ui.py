@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 
 import httpx
 
 from agentfly_core.runs.mlflow_client import Place, page
 from agentfly_core.system.module_search import finding_ours
+from flows.local.ports import is_free
+from flows.local.servers import Servers
 
 PORTS = range(5000, 5020)
 UI = f"http://127.0.0.1:{PORTS.start}"
@@ -26,14 +27,17 @@ def open_run(place: Place, run_id: str) -> None:
     if place.served:
         print(_page(place, run_id, place.uri))
         return
-    port = next((port for port in PORTS if _free(port) or _shows(port, run_id)), None)
+    if (servers := Servers.running(place.state)) and servers.ready:
+        print(_page(place, run_id, servers.mlflow))
+        return
+    port = next((port for port in PORTS if is_free(port) or _shows(port, run_id)), None)
     if port is None:
         raise ValueError(
             f"Other programs use all ports from {PORTS.start} to {PORTS.stop - 1}, one of which "
             "MLflow's UI needs: end one of them."
         )
     print(_page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
-    if _free(port):
+    if is_free(port):
         env = {**os.environ, **finding_ours(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         artifacts = f"{place.state}/mlartifacts"
         words = ["--backend-store-uri", place.uri, "--artifacts-destination", artifacts]
@@ -48,16 +52,6 @@ def _page(place: Place, run_id: str, server: str) -> str:
         raise ValueError(
             f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}"
         ) from error
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _shows(port: int, run_id: str) -> bool:

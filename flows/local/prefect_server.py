@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 UI = "http://127.0.0.1:4200"
 CONTINUED = "Its process was killed; the run went on in another flow run."
+GUARD = "PREFECT_SERVER_API_AUTH_STRING"
 BOOKKEEPING_ONLY = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
     for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
@@ -86,7 +87,8 @@ def prefect_api(places: Places) -> Iterator[Api]:
         str(port),
     ]
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
-    with supervised("prefect", command, BOOKKEEPING_ONLY, address, log, "") as service:
+    guard = {name: os.environ[name] for name in [GUARD] if name in os.environ}
+    with supervised("prefect", command, BOOKKEEPING_ONLY | guard, address, log, "") as service:
         use(url)
         try:
             yield Api(url, service)
@@ -207,6 +209,6 @@ def _require_guard(words: Sequence[str]) -> None:
     if not is_loopback and not api.auth_string:
         raise ValueError(
             f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it "
-            "and run their code here. Set PREFECT_SERVER_API_AUTH_STRING to 'NAME:PASSWORD' "
+            f"and run their code here. Set {GUARD} to 'NAME:PASSWORD' "
             "first, then start it again."
         )

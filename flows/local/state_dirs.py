@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.system.hardware import WAITING
+from flows.local.servers import Servers
+from flows.local.sign_in import SignIn
 
 STATE = ".agentfly"
 TRIALS = (".dvc", "tmp", "exps")
@@ -52,13 +54,14 @@ class Places:
 
 
 def settle(project: Path) -> Places:
-    """Point Prefect at the project's state, unless the environment or the active profile did; no
-    telemetry.
+    """Point Prefect at the project's state, or at the server of its `agentfly up`, unless the
+    environment or the active profile did; no telemetry.
     """
     for name, value in {**PRIVATE, **WAITING}.items():
         os.environ.setdefault(name, value)
     state = main_workspace(project) / STATE
-    (state / "logs").mkdir(parents=True, exist_ok=True)
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (state / "logs").mkdir(exist_ok=True)
     home = state / "prefect"
     if (place := _chosen()) and place.where != str(home):
         return Places(state, place.where if place.where.startswith("http") else "", place)
@@ -69,6 +72,9 @@ def settle(project: Path) -> Places:
     )
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
+    if (servers := Servers.running(state)) and servers.ready:
+        os.environ |= {"PREFECT_API_URL": servers.api, **SignIn.of(state).prefect_client}
+        return Places(state, servers.api, Place("Prefect", servers.api, "of `agentfly up`"))
     return Places(state, "", Place("Prefect", str(home), "the project's own"))
 
 

@@ -20,7 +20,7 @@ def nights(api: str, ping_url_env: str) -> Finding:
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
     if not answers(api):
-        return _no(f"no Prefect server at {api}", "for nights: agentfly prefect server start")
+        return _no(f"no Prefect server at {api}", "for nights: agentfly up")
     use(api)
     try:
         with get_client(sync_client=True) as client:

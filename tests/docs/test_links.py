@@ -12,7 +12,7 @@ ROOT = next(
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # that one names what was, too
 FILES = [
-    f"/{path.relative_to(ROOT)}"
+    f"/{path.relative_to(ROOT)}".removesuffix(".txt")  # so end those that `agentfly init` writes
     for top in ("agentfly_core", "flows", "tasks", "tests", "benchmarks", "data")
     for path in (ROOT / top).rglob("*")
     if path.is_file()

@@ -17,7 +17,13 @@ from agentfly_core.sandbox.backends import Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.guest.protocol import ExecRequest, Status
 from agentfly_core.sandbox.sandbox import Sandbox
-from agentfly_core.system.module_search import OURS, SOURCES, finding_ours, refuse_namesakes
+from agentfly_core.system.module_search import (
+    OURS,
+    SOURCES,
+    finding_ours,
+    for_children,
+    refuse_namesakes,
+)
 from agentfly_core.system.service import State, supervised
 from flows.__main__ import main
 from tests.support.project import PROGRAMS, ROOT
@@ -156,3 +162,15 @@ async def test_so_does_code_without_a_sandbox(
 def test_a_started_python_finds_this_very_agentfly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f":/somewhere:{SOURCES}")
     assert finding_ours() == {"PYTHONSAFEPATH": "1", "PYTHONPATH": f"{SOURCES}:/somewhere"}
+
+
+def test_children_are_given_no_secret_of_the_prefect_and_mlflow_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "agentfly:f3Qk")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "f3Qk")
+    monkeypatch.setenv("HF_TOKEN", "hf_Xq81kd93")
+    given = for_children()
+    assert "f3Qk" not in " ".join(given.values())
+    assert given["HF_TOKEN"] == "hf_Xq81kd93"
+    assert given["PYTHONSAFEPATH"] == "1"

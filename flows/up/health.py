@@ -1,0 +1,70 @@
+"""Whether what `agentfly up` started works, as it answers itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from flows.deploy import POOL
+from flows.local.servers import Servers
+from flows.local.sign_in import SignIn
+from flows.up.programs import WORKER
+
+SILENCE = timedelta(seconds=100)
+"""A worker gives a sign of life every 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What answers: `Health(True, True, True, ("evaluate", "nightly", "prepare", "train"))`."""
+
+    prefect: bool
+    mlflow: bool
+    worker: bool
+    deployments: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether a run can be triggered, and looked at."""
+        return self.prefect and self.mlflow and self.worker and bool(self.deployments)
+
+
+def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> Health:
+    """Ask the servers; a worker counts that has given a sign of life after `since`, or lately."""
+    mlflow = not servers.mlflow.startswith("http") or _answers(f"{servers.mlflow}/health")
+    with httpx.Client(
+        base_url=servers.api, auth=(sign_in.name, sign_in.password), timeout=10
+    ) as client:
+        if not _answers(f"{servers.api}/health"):
+            return Health(False, mlflow, False, ())
+        seen = _seen(client)
+        deployments = _asked(client, "/deployments/filter")
+    names = tuple(sorted(str(deployment["name"]) for deployment in deployments))
+    return Health(True, mlflow, seen > (since or datetime.now(UTC) - SILENCE), names)
+
+
+def _seen(client: httpx.Client) -> datetime:
+    """When the worker has given its last sign of life."""
+    workers = _asked(client, f"/work_pools/{POOL}/workers/filter")
+    signs = [
+        datetime.fromisoformat(str(worker["last_heartbeat_time"]))
+        for worker in workers
+        if worker["name"] == WORKER and worker["status"] == "ONLINE"
+    ]
+    return max(signs, default=datetime.min.replace(tzinfo=UTC))
+
+
+def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:
+    """What the API lists; nothing where it is not there yet, or busy."""
+    answer = client.post(path, json={})
+    found: list[dict[str, object]] = answer.json() if answer.is_success else []
+    return found
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).is_success
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,136 @@
+"""What `agentfly up` does: it starts the servers, deploys, starts the worker, and keeps them until
+it is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agentfly_core.runs.mlflow_client import Place
+from agentfly_core.system.process import Owner
+from agentfly_core.system.service import Service, new_address, supervised
+from flows.deploy import deploy, make_pool
+from flows.local.flow_run_owners import tidy
+from flows.local.prefect_server import answers, deliver, use
+from flows.local.servers import FILE, Servers
+from flows.local.sign_in import SignIn
+from flows.local.state_dirs import Places
+from flows.up import programs
+from flows.up.health import look
+from flows.up.log import LOG, rotate
+from flows.up.versions import Changes, Installed
+from flows.up.worker import end_flow_runs, flow_runs
+
+START_SECONDS = 120.0
+LOOK_SECONDS = 5.0
+Ready = Callable[[Servers, SignIn], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to serve: a project's places, where MLflow keeps its runs, and the ports."""
+
+    places: Places
+    mlflow: Place
+    prefect_port: int
+    mlflow_port: int
+
+    @property
+    def log(self) -> Path:
+        """The log of all of it."""
+        return self.places.state / LOG
+
+    @property
+    def options(self) -> list[str]:
+        """What `agentfly up` is given for the same."""
+        return [f"--prefect-port={self.prefect_port}", f"--mlflow-port={self.mlflow_port}"]
+
+    def servers(self) -> Servers:
+        """What this process is about to serve; an MLflow server elsewhere stays that."""
+        mlflow = f"http://127.0.0.1:{self.mlflow_port}"
+        return Servers(
+            prefect=f"http://127.0.0.1:{self.prefect_port}",
+            mlflow=self.mlflow.uri if self.mlflow.served else mlflow,
+            version=Installed.now().version,
+            owner=Owner.current(),
+        )
+
+
+def serve(wanted: Wanted, ready: Ready) -> None:
+    """Start all, call `ready` when it works, and keep it until it is to be started anew: what is
+    installed has changed, or a program has died for good, and no flow run is at work.
+
+    However it is left, all that it has started is ended: flow runs first, which may finish what
+    they are writing. Raises ServiceLost for what does not start.
+    """
+    state, changes, sign_in = wanted.places.state, Changes(), SignIn.of(wanted.places.state)
+    with _recorded(wanted.servers(), state) as servers, ExitStack() as stack:
+        services = _started(wanted, servers, sign_in, stack)
+        servers = replace(servers, ready=True)
+        servers.write(state)
+        ready(servers, sign_in)
+        while True:
+            time.sleep(LOOK_SECONDS)
+            rotate(wanted.log)
+            faults = tuple(filter(None, (service.fault() for service in services)))
+            if faults != servers.faults:
+                servers = replace(servers, faults=faults)
+                servers.write(state)
+            if (changes.version() or faults) and not flow_runs(services[-1]):
+                return
+
+
+def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack) -> list[Service]:
+    """The services, the worker last, once all of them work."""
+    begin = datetime.now(UTC)
+    services = _servers_started(wanted, servers, sign_in, stack)
+    tidy(replace(wanted.places, api=servers.api))
+    make_pool()
+    worker = _start(programs.worker(servers.api, sign_in), wanted.log, stack)
+    stack.callback(end_flow_runs, worker)
+    with wanted.log.open("a") as output:
+        deploy(output)
+    for service in (*services, worker):
+        service.wait(lambda: look(servers, sign_in, begin).good, START_SECONDS)
+    return [*services, worker]
+
+
+def _servers_started(
+    wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack
+) -> list[Service]:
+    """Prefect's server, which answers, and MLflow's, which may still be starting."""
+    log = wanted.log
+    prefect_server = _start(programs.prefect_server(servers.prefect, sign_in), log, stack)
+    services = [prefect_server]
+    if not wanted.mlflow.served:
+        mlflow = programs.mlflow_server(servers.mlflow, wanted.mlflow, sign_in)
+        services.append(_start(mlflow, log, stack))
+    os.environ |= sign_in.prefect_client
+    use(servers.api)
+    stack.callback(deliver)
+    import prefect.main  # noqa: F401  # takes seconds, as the servers do
+
+    prefect_server.wait(lambda: answers(servers.api), START_SECONDS)
+    return services
+
+
+def _start(program: programs.Program, log: Path, stack: ExitStack) -> Service:
+    address = new_address(program.kind)
+    running = supervised(program.kind, program.command, program.env, address, log, "")
+    return stack.enter_context(running)
+
+
+@contextmanager
+def _recorded(servers: Servers, state: Path) -> Iterator[Servers]:
+    """The servers as other commands find them, for as long as the block lasts."""
+    servers.write(state)
+    try:
+        yield servers
+    finally:
+        (state / FILE).unlink(missing_ok=True)

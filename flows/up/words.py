@@ -1,0 +1,54 @@
+"""What `agentfly up` prints: what it serves, how to sign in, how it starts at each boot."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from flows.local.servers import Servers
+from flows.local.sign_in import FILE, SignIn
+from flows.up.health import look
+from flows.up.log import LOG
+from flows.up.serving import Wanted
+from flows.up.unit import at_boot
+from flows.up.versions import Installed
+
+
+def ready(project: Path, wanted: Wanted, servers: Servers, sign_in: SignIn) -> None:
+    """Print that all works, and how it starts at each boot."""
+    lines = served(servers, sign_in, wanted.places.state)
+    print("\n".join([*lines, *at_boot(project, wanted.options)]), flush=True)
+
+
+def served(servers: Servers, sign_in: SignIn, state: Path) -> list[str]:
+    """Where the servers are, how to sign in, and where their log is."""
+    # the password is for eyes, and not for the log or journal to which this may go
+    shown = sign_in.password if sys.stdout.isatty() else f"the password in {state / FILE}"
+    return [
+        f"Prefect  {servers.prefect}   sign in with {sign_in.name}:{shown}",
+        f"MLflow   {servers.mlflow}   sign in as {sign_in.name} with {shown}",
+        f"Log      {state / LOG}",
+        "To end it: agentfly down, or Ctrl-C where it runs.",
+    ]
+
+
+def status(state: Path) -> int:
+    """Print what runs; returns 0 where all of it works, otherwise 1."""
+    if not (servers := Servers.running(state)):
+        print(f"Nothing of `agentfly up` runs here ({state}).")
+        return 1
+    if not servers.ready:
+        print(f"It is starting ({servers.owner}); its log: {state / LOG}")
+        return 1
+    sign_in = SignIn.of(state)
+    health = look(servers, sign_in)
+    print("\n".join(served(servers, sign_in, state)))
+    works = {True: "works", False: "DOES NOT WORK"}
+    print(f"Prefect {works[health.prefect]}, MLflow {works[health.mlflow]}, the worker", end=" ")
+    print(f"{works[health.worker]}; deployed: {', '.join(health.deployments) or 'nothing'}.")
+    print(f"It is version {servers.version} ({servers.owner}).")
+    if (installed := Installed.now().version) != servers.version:
+        print(f"Version {installed} is installed: it starts anew once no flow run is at work.")
+    for fault in servers.faults:
+        print(f"A part of it {fault}: it starts anew once no flow run is at work.")
+    return 0 if health.good and not servers.faults else 1

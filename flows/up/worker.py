@@ -1,0 +1,39 @@
+"""The processes of flow runs that the worker of `agentfly up` has started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+
+from agentfly_core.system.service import Service
+from agentfly_core.system.supervisor import State
+
+GRACE = 120.0
+"""Seconds that a flow run may take to end: what it is writing is written."""
+MARK = "PREFECT__FLOW_RUN_ID"
+
+
+def flow_runs(worker: Service) -> list[psutil.Process]:
+    """The processes in which the worker's flow runs are at work, or wait."""
+    return list(_flow_runs(worker))
+
+
+def end_flow_runs(worker: Service) -> None:
+    """Ask the worker's flow runs to end, and wait until they have."""
+    asked = flow_runs(worker)
+    for process in asked:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    psutil.wait_procs(asked, GRACE)
+
+
+def _flow_runs(worker: Service) -> Iterator[psutil.Process]:
+    state = State.read(worker.address)
+    with suppress(psutil.NoSuchProcess):
+        for program in psutil.Process(state.keeper).children() if state else ():
+            for child in program.children():
+                with suppress(psutil.Error):
+                    if MARK in child.environ():
+                        yield child

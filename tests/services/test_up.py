@@ -1,0 +1,113 @@
+"""One command serves a project that `agentfly init` has written, and another one ends it all."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import httpx
+import psutil
+import pytest
+
+from agentfly_core.system.module_search import OF_SERVERS
+from flows.local.servers import Servers
+from flows.local.sign_in import SignIn
+from tests.support.project import PROGRAMS, Project, until
+
+SMALL = ["data.test=2", "warm_start.episodes=16", "rollout.problems=2", "steps=9"]
+CHOSEN = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_URI")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A project in a folder of its own, with what `agentfly up` serves of it."""
+
+    project: Project
+    servers: Servers
+    sign_in: SignIn
+
+    @property
+    def http(self) -> httpx.Client:
+        """A client of Prefect's API that knows the password."""
+        known = (self.sign_in.name, self.sign_in.password)
+        return httpx.Client(base_url=self.servers.api, auth=known, timeout=30)
+
+    def family(self) -> list[psutil.Process]:
+        """`agentfly up` with all that it has started, and what those have."""
+        up = psutil.Process(self.servers.owner.pid)
+        return [up, *up.children(recursive=True)]
+
+    def running(self, module: str) -> list[psutil.Process]:
+        """Those of them that run a module."""
+        found = []
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):
+                if module in process.cmdline():
+                    found.append(process)
+        return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, service_address: object) -> Iterator[Served]:
+    """A new project below a path with a space and an umlaut, served; without a clone of ours."""
+    folder = tmp_path_factory.mktemp("up")
+    project = Project(folder / "my shöp", AGENTFLY_LOCKS=str(folder), HOME=str(folder))
+    for name in CHOSEN:
+        project.env.pop(name, None)
+    project.env["PATH"] = os.defpath  # as systemd starts it
+    agentfly = str(PROGRAMS / "agentfly")
+    Project(folder, **project.env).run(agentfly, "init", str(project.root))
+    ports = [f"--prefect-port={free_port()}", f"--mlflow-port={free_port()}"]
+    said = project.run(agentfly, "up", "--detach", *ports)
+    state = project.root / ".agentfly"
+    servers = Servers.running(state)
+    assert servers, said
+    yield Served(project, servers, SignIn.of(state))
+    if left := Servers.running(state):
+        psutil.Process(left.owner.pid).kill()
+
+
+def test_nobody_without_the_password_is_answered_and_the_password_is_told_to_no_log(
+    served: Served,
+) -> None:
+    with httpx.Client() as anybody:
+        experiments = f"{served.servers.mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0"
+        flows = f"{served.servers.api}/deployments/filter"
+        assert anybody.get(experiments).status_code == 401
+        assert anybody.post(flows, json={}).status_code == 401
+        known = (served.sign_in.name, served.sign_in.password)
+        assert anybody.get(experiments, auth=known).status_code == 200
+        assert anybody.post(flows, json={}, auth=known).status_code == 200
+    log = (served.project.root / ".agentfly/logs/up.log").read_text()
+    assert served.sign_in.password not in log
+    for process in served.family():
+        assert served.sign_in.password not in " ".join(process.cmdline())
+        listens = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        assert {connection.laddr.ip for connection in listens} <= {"127.0.0.1"}
+
+
+def test_what_is_triggered_runs_in_the_project_and_down_ends_all_of_it(served: Served) -> None:
+    agentfly = str(PROGRAMS / "agentfly")
+    status = served.project.run(agentfly, "up", "--status")
+    assert "deployed: evaluate, nightly, prepare, promote, train." in status
+    with served.http as http:
+        train = http.get("/deployments/name/train/train").json()
+        given = {"parameters": {"overrides": SMALL}}
+        triggered = http.post(f"/deployments/{train['id']}/create_flow_run", json=given).json()
+        assert triggered["parameters"]["experiment"] == "market"
+        until(lambda: served.running("agentfly_core.training.worker"))
+        assert http.get(f"/flow_runs/{triggered['id']}").json()["state"]["name"] == "Running"
+
+    family, (learner, *_) = served.family(), served.running("agentfly_core.training.worker")
+    assert not OF_SERVERS & learner.environ().keys()
+    assert "Ended." in served.project.run(agentfly, "down")
+    assert psutil.wait_procs(family, timeout=20)[1] == []

@@ -1,0 +1,75 @@
+"""What `agentfly init` writes is whole, and asks of DVC and Prefect what our own project does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
+from flows.__main__ import main
+from flows.commands.project import template
+from tests.support.project import ROOT
+
+
+def of_ours(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def shipped(name: str) -> Any:
+    return yaml.safe_load(template()[name])
+
+
+def test_the_project_is_written_and_its_experiment_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my shöp"
+    assert main(["init", str(folder)]) == 0
+    written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {name for name in written if not name.startswith(".git/")} == template().keys()
+    assert (folder / ".git").is_dir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    science = loading.read("market").science
+    checks.check(science)
+    checks.check_beginning(science)
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "market.py").write_text("mine")
+    assert main(["init", str(tmp_path)]) == 2
+    assert "has market.py already, and nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["market.py"]
+
+
+def test_a_folder_within_a_repository_is_given_no_other_one(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path)]) == 0
+    assert main(["init", str(tmp_path / "second")]) == 0
+    assert not (tmp_path / "second" / ".git").exists()
+
+
+def test_its_pipeline_is_ours_but_for_the_code_that_it_watches() -> None:
+    ours, theirs = of_ours("dvc.yaml")["stages"], shipped("dvc.yaml")["stages"]
+    for stage in (*ours.values(), *theirs.values()):
+        del stage["deps"]
+    assert theirs == ours
+    pipeline = template()["dvc.yaml"]
+    assert "agentfly_core\n" not in pipeline.replace("stages.", "")
+
+
+def test_its_deployments_are_ours_for_its_own_experiment() -> None:
+    ours, theirs = of_ours("prefect.yaml")["deployments"], shipped("prefect.yaml")["deployments"]
+    assert [one.pop("parameters") for one in theirs] == [{"experiment": "market"}] * len(ours)
+    assert theirs == ours
+    assert all(one["entrypoint"].startswith("flows.") for one in theirs), "found without a clone"
+
+
+@pytest.mark.parametrize("machine", ["cpu", "gpu"])
+def test_the_pinned_lists_are_printed_as_they_are(
+    machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["requirements", machine]) == 0
+    assert capsys.readouterr().out == (ROOT / f"requirements/{machine}.txt").read_text()

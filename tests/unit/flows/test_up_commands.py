@@ -1,0 +1,57 @@
+"""What `agentfly up` and `down` say before anything is started."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from flows.__main__ import main
+from flows.local.state_dirs import ELSEWHERE
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, the working directory, whose Prefect is its own."""
+    for name in (*ELSEWHERE, "PREFECT_API_AUTH_STRING", "PREFECT_PROFILES_PATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_where_nothing_runs_status_and_down_say_so(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
+    assert (main(["up", "--status"]), capsys.readouterr().out) == (1, said)
+    assert (main(["down"]), capsys.readouterr().out) == (0, said)
+
+
+def test_only_one_serves_a_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["down"])
+    with (project / ".agentfly/up.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["up"]) == 2
+    assert "`agentfly up` runs in this folder already" in capsys.readouterr().err
+
+
+def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
+    assert main(["up"]) == 2
+    told = capsys.readouterr().err
+    assert "Prefect is elsewhere: Prefect: https://prefect.example/api" in told
+    assert "python -m flows.deploy" in told
+
+
+def test_what_others_could_enter_before_is_closed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".agentfly").mkdir(mode=0o755)
+    monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
+    assert main(["up"]) == 2
+    assert (project / ".agentfly").stat().st_mode & 0o777 == 0o700
