@@ -41,7 +41,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.runs.context import final_policy
-from agentfly_core.runs.summary import Evaluation, stored_evaluation
+from agentfly_core.runs.summary import Evaluation, stored_evaluation, with_stored_datasets
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 from agentfly_core.training.client import DeepSpeedLearner
@@ -246,13 +246,18 @@ class Evaluated(NamedTuple):
 
 
 def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
-    """Train a run, or read it where it is finished, and return its two evaluations."""
+    """Train a run, or read it where it is finished, and return its two evaluations, each with those
+    of evaluate.datasets.
+    """
     command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)
     context = context_of(experiment, overrides, "local", "")
     start = context.store.read_json(f"runs/{run}/start.json")
-    before = stored_evaluation(context, context.store.artifact(start["uri"]), "test")
-    after = stored_evaluation(context, final_policy(context.store, run), "test")
+    policies = context.store.artifact(start["uri"]), final_policy(context.store, run)
+    before, after = (
+        with_stored_datasets(context, policy, stored_evaluation(context, policy, "test"))
+        for policy in policies
+    )
     return Evaluated(before, after)
 
 

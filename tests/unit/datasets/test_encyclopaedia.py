@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import re
 import runpy
 from collections import defaultdict
 from itertools import combinations
@@ -22,7 +20,8 @@ from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rewards.qa import qa_em
 from agentfly_core.tools.answer import answer
-from agentfly_core.tools.search import Row, rows
+from agentfly_core.tools.search import rows
+from benchmarks.tasks import shuffled
 from tests.support import tasks
 from tests.support.project import ROOT
 from tests.support.shipped import search_of
@@ -108,9 +107,9 @@ def test_an_answer_that_reads_no_page_is_seldom_right() -> None:
 async def test_with_shuffled_pages_the_oracle_is_right_by_chance_only(
     tokenizer: PreTrainedTokenizerBase, tmp_path: Path
 ) -> None:
-    shuffled = tmp_path / "shuffled.jsonl"
-    shuffled.write_text("".join(f"{json.dumps(row)}\n" for row in _shuffled(rows(CORPUS))))
-    search = search_of(shuffled, results=2)
+    corpus = tmp_path / "shuffled.jsonl"
+    corpus.write_text("".join(f"{json.dumps(row)}\n" for row in shuffled(rows(CORPUS))))
+    search = search_of(corpus, results=2)
     oracle = search_demonstrations.search(HUNDRED, 0, 0.0)
     played = await answered(oracle, tokenizer, search)
     assert await tasks.success(played, qa_em) <= 0.15
@@ -135,15 +134,3 @@ async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase)
 async def test_a_question_of_no_kind_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Who\?', expected a question of datasets.encyc"):
         understood("Who?")
-
-
-def _shuffled(pages: list[Row]) -> list[Row]:
-    """The pages with the texts of others of their kind: of persons, companies and books."""
-    draw, found = random.Random(0), list[Row]()
-    for kind in ("A company,", "A book,", r"A \w+, born"):
-        of_kind = [page for page in pages if re.match(kind, page["text"])]
-        texts = [page["text"] for page in of_kind]
-        draw.shuffle(texts)
-        found += [{**page, "text": text} for page, text in zip(of_kind, texts, strict=True)]
-    assert len(found) == len(pages)
-    return found

@@ -1,0 +1,106 @@
+"""Are the ready-made tasks learned from their rewards, and what of each?
+
+    python -m benchmarks.tasks [--experiment office mixture] [--seeds 1 2 3]
+
+For each experiment the table of learning.py. For a mixture then the same for the problems of each
+of its tasks, and for an experiment with evaluate.datasets for those; for search the first seed's
+policy where each page has the text of another. All are ordinary runs and evaluations: the same
+command goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from agentfly_core.records.trajectory import task_of
+from agentfly_core.runs.summary import TASK, Evaluation
+from agentfly_core.tools.search import Row, rows
+from benchmarks import agents, harness, learning
+from benchmarks.harness import Evaluated
+
+EXPERIMENTS = [
+    "office",
+    "search",
+    "text-shop",
+    "reasoning-gym",
+    "python-tool",
+    "terminal",
+    "babyai",
+    "mixture",
+]
+CORPUS = "data/raw/encyclopaedia.jsonl"
+SHUFFLED = Path(".agentfly/encyclopaedia-shuffled.jsonl")
+
+
+def main() -> None:
+    """Train and evaluate what is missing and print the tables."""
+    options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
+    for experiment in options.experiment:
+        results = learning.learned(experiment, options.seeds)
+        harness.show(learning.COLUMNS, learning.rows(results), experiment, width=agents.WIDTH)
+        parts = {
+            f"{run}: {part}": found
+            for run, whole in results.items()
+            for part, found in parts_of(whole).items()
+        }
+        if parts:
+            title = f"{experiment}, each part"
+            harness.show(learning.COLUMNS, learning.rows(parts), title, width=agents.WIDTH)
+        if experiment == "search":
+            show_shuffled(results, options.seeds[0])
+
+
+def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
+    """What a run learned of each task of a mixture and of each dataset of evaluate.datasets, by
+    its name; empty for a run with neither.
+    """
+    tasks = {
+        name: Evaluated(*(of_task(found, name) for found in whole))
+        for name in whole.after.by.get(TASK, {})
+    }
+    datasets = {
+        name: Evaluated(whole.before.datasets[name], found)
+        for name, found in whole.after.datasets.items()
+    }
+    return {**tasks, **datasets}
+
+
+def of_task(found: Evaluation, name: str) -> Evaluation:
+    """An evaluation on the problems of one task alone."""
+    solved = {problem: share for problem, share in found.solved.items() if task_of(problem) == name}
+    return replace(found, success=fmean(solved.values()), solved=solved)
+
+
+def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:
+    """Print what a seed's policy solves where no page has its own text."""
+    name = f"seed {seed}"
+    pages = "".join(f"{json.dumps(row)}\n" for row in shuffled(rows(CORPUS)))
+    SHUFFLED.write_text(pages)
+    version = hashlib.sha256(pages.encode()).hexdigest()[:16]
+    search = f"use: agentfly_core.tools.search:Search, corpus: {SHUFFLED}, results: 2"
+    tools = f"tools=[{{{search}, sha256: '{version}'}}, agentfly_core.tools.answer:answer]"
+    run = learning.run_of("search", name)
+    found = harness.evaluated("search", [f"seed={seed}", tools], run)
+    ablated = agents.rows(results[name].after, {"each page with another's text": found})
+    harness.show(agents.COLUMNS, ablated, f"search, {name}", width=agents.WIDTH)
+
+
+def shuffled(pages: list[Row]) -> Iterator[Row]:
+    """The pages with the texts of others of their kind: of persons, companies and books."""
+    draw = random.Random(0)
+    for kind in ("A company,", "A book,", r"A \w+, born"):
+        of_kind = [page for page in pages if re.match(kind, page["text"])]
+        texts = draw.sample([page["text"] for page in of_kind], len(of_kind))
+        for page, text in zip(of_kind, texts, strict=True):
+            yield {**page, "text": text}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What benchmarks/tasks.py tells of the parts of an experiment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agentfly_core.runs.summary import TASK, Evaluation, rates_by_task
+from benchmarks.harness import Evaluated
+from benchmarks.learning import rows
+from benchmarks.tasks import parts_of
+
+
+def evaluation(solved: dict[str, float]) -> Evaluation:
+    """One of these problems, of a mixture."""
+    by = {TASK: rates_by_task(solved)}
+    return Evaluation("9f2c", "test", 0.5, (0.0, 1.0), solved, 1.0, 0, by=by)
+
+
+def test_each_task_of_a_mixture_has_a_row_of_its_own_problems() -> None:
+    before = evaluation({"shop/1": 0.0, "shop/2": 0.0, "sums/1": 1.0, "sums/2": 0.0})
+    after = evaluation({"shop/1": 1.0, "shop/2": 1.0, "sums/1": 1.0, "sums/2": 0.0})
+    assert [row[:5] for row in rows(parts_of(Evaluated(before, after)))] == [
+        ["shop", "2", "0.000", "1.000", "+1.000"],
+        ["sums", "2", "0.500", "0.500", "+0.000"],
+    ]
+
+
+def test_a_dataset_that_is_evaluated_apart_has_a_row_and_a_run_without_parts_has_none() -> None:
+    whole = replace(evaluation({"1": 0.0, "2": 0.0}), by={})
+    apart = replace(whole, datasets={"unseen": whole})
+    assert parts_of(Evaluated(whole, whole)) == {}
+    assert parts_of(Evaluated(apart, apart)) == {"unseen": Evaluated(whole, whole)}
