@@ -8,12 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from flows.local.prefect_server import UI, use
+from flows.local.prefect_server import POOL, UI, use
 from flows.local.state_dirs import settle
 from flows.nights.alarms import put, tell_people
 from flows.nights.deployment_schedule import keeping_schedules
 
-POOL = "agentfly"
 SILENCE = timedelta(minutes=10)
 
 

@@ -20,9 +20,10 @@ from flows.local.ports import require_free
 from flows.local.servers import Servers
 from flows.local.state_dirs import Places, settle
 from flows.up import words
-from flows.up.serving import Wanted, serve
+from flows.up.serving import serve
 from flows.up.unit import ALIKE
 from flows.up.versions import require_matching
+from flows.up.wanted import Wanted
 from flows.up.worker import GRACE
 
 START_SECONDS, END_SECONDS = 300.0, GRACE + 60.0

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 logger = logging.getLogger(__name__)
+POOL = "agentfly"
+"""The work pool of all deployments."""
 UI = "http://127.0.0.1:4200"
 CONTINUED = "Its process was killed; the run went on in another flow run."
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"

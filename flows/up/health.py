@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from flows.deploy import POOL
+from flows.local.prefect_server import POOL
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from flows.up.programs import WORKER

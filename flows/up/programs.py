@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from agentfly_core.runs.mlflow_client import Place
-from flows.deploy import POOL
+from flows.local.prefect_server import POOL
 from flows.local.sign_in import SignIn
 
 WORKER = "agentfly-up"

@@ -8,58 +8,26 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentfly_core.runs.mlflow_client import Place
-from agentfly_core.system.process import Owner
 from agentfly_core.system.service import Service, new_address, supervised
 from flows.deploy import deploy, make_pool
 from flows.local.flow_run_owners import tidy
 from flows.local.prefect_server import answers, deliver, use
 from flows.local.servers import FILE, Servers
 from flows.local.sign_in import SignIn
-from flows.local.state_dirs import Places
 from flows.up import programs
 from flows.up.health import look
-from flows.up.log import LOG, rotate
-from flows.up.versions import Changes, Installed
+from flows.up.log import rotate
+from flows.up.versions import Changes
+from flows.up.wanted import Wanted
 from flows.up.worker import end_flow_runs, flow_runs
 
 START_SECONDS = 120.0
 LOOK_SECONDS = 5.0
 Ready = Callable[[Servers, SignIn], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to serve: a project's places, where MLflow keeps its runs, and the ports."""
-
-    places: Places
-    mlflow: Place
-    prefect_port: int
-    mlflow_port: int
-
-    @property
-    def log(self) -> Path:
-        """The log of all of it."""
-        return self.places.state / LOG
-
-    @property
-    def options(self) -> list[str]:
-        """What `agentfly up` is given for the same."""
-        return [f"--prefect-port={self.prefect_port}", f"--mlflow-port={self.mlflow_port}"]
-
-    def servers(self) -> Servers:
-        """What this process is about to serve; an MLflow server elsewhere stays that."""
-        mlflow = f"http://127.0.0.1:{self.mlflow_port}"
-        return Servers(
-            prefect=f"http://127.0.0.1:{self.prefect_port}",
-            mlflow=self.mlflow.uri if self.mlflow.served else mlflow,
-            version=Installed.now().version,
-            owner=Owner.current(),
-        )
 
 
 def serve(wanted: Wanted, ready: Ready) -> None:

@@ -9,9 +9,9 @@ from flows.local.servers import Servers
 from flows.local.sign_in import FILE, SignIn
 from flows.up.health import look
 from flows.up.log import LOG
-from flows.up.serving import Wanted
 from flows.up.unit import at_boot
 from flows.up.versions import Installed
+from flows.up.wanted import Wanted
 
 
 def ready(project: Path, wanted: Wanted, servers: Servers, sign_in: SignIn) -> None:
