@@ -23,6 +23,7 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
 from agentfly_core.records.trajectory import (
+    USABLE,
     Ending,
     Group,
     Problem,
@@ -30,15 +31,11 @@ from agentfly_core.records.trajectory import (
     Scored,
     Trajectory,
     Unscored,
+    is_usable,
 )
 
 AT_ONCE = 32
 LONGEST_WAIT = 30.0
-LARGEST = 1e15
-"""What a reward may be at most, either way: gradients grow with it, and their squares must be
-numbers in float32.
-"""
-USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 _log = logging.getLogger(__name__)
 Found = Score | Unscored
 _FOUND = TypeAdapter[dict[str, list[Found]]](dict[str, list[Found]])
@@ -390,11 +387,3 @@ def _sum(values: Sequence[float]) -> float:
         return math.fsum(values)
     except (OverflowError, ValueError):  # an infinity, or two that differ
         return math.nan
-
-
-def is_usable(value: float) -> bool:
-    """Whether an author's number may be a reward: it is finite, and LARGEST at most."""
-    try:
-        return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
-    except OverflowError:  # an int of 400 digits
-        return False

@@ -18,7 +18,6 @@ from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
-from agentfly_core.authoring.reward import USABLE, is_usable
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.json_value import JSON
@@ -32,7 +31,15 @@ from agentfly_core.formats.text import (
     with_article,
     words_of,
 )
-from agentfly_core.records.trajectory import Group, Observation, Problem, ToolCall, Trajectory
+from agentfly_core.records.trajectory import (
+    USABLE,
+    Group,
+    Observation,
+    Problem,
+    ToolCall,
+    Trajectory,
+    is_usable,
+)
 
 R = TypeVar("R")
 logger = logging.getLogger(__name__)

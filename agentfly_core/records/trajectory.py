@@ -14,6 +14,11 @@ from typing import Any, Literal
 Finish = Literal["stop", "length", "stop_string"]
 """Whether a stop token, the limit of tokens or a stop string ended what was sampled."""
 Role = Literal["train", "baseline", "evaluation", "demonstration"]
+LARGEST = 1e15
+"""What a reward may be at most, either way: gradients grow with it, and their squares must be
+numbers in float32.
+"""
+USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,14 @@ class Score:
     parts: Mapping[str, float] = field(default_factory=dict)
     per_turn: tuple[float, ...] = ()
     by_speaker: Mapping[str, float] = field(default_factory=dict)
+
+
+def is_usable(value: float) -> bool:
+    """Whether an author's number may be a reward: it is finite, and LARGEST at most."""
+    try:
+        return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
+    except OverflowError:  # an int of 400 digits
+        return False
 
 
 @dataclass(frozen=True, slots=True)
