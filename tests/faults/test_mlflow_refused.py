@@ -18,7 +18,12 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.loading import read
 from tests.support.lives import RUN, TINY, TRAIN, Lives, Whole, digests
 
-ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")
+ELSEWHERE = (
+    "agentfly.run_uid",
+    "agentfly.run_folder",
+    "agentfly.sources",
+    "agentfly.policy_uri",
+)
 
 
 def found(store: str, name: str, uid: str) -> Run:
