@@ -13,7 +13,6 @@ import yaml
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer
@@ -40,19 +39,6 @@ def overrides(experiment: str) -> list[str]:
     if not wanted() or not config.is_file():
         return []
     return [*yaml.safe_load(config.read_text()).get("overrides", [])]
-
-
-def overrides_in(params: Path) -> list[str]:
-    """The `overrides` of a params.yaml, `[update.learning_rate=3e-4]`; raises ValueError for
-    anything but a list of such texts.
-    """
-    found = strict_yaml.settings(params).get("overrides", [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValueError(
-            f"{params}: overrides: got {found!r}, expected a list of key=value, for example "
-            "[update.learning_rate=3e-4]."
-        )
-    return [str(one) for one in found]
 
 
 def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:

@@ -96,6 +96,19 @@ def pipeline(name: str, project: Path) -> Path:
     return Path("results", name, "dvc.yaml")
 
 
+def overrides_in(params: Path) -> list[str]:
+    """The `overrides` of a params.yaml, `[update.learning_rate=3e-4]`; raises ValueError for
+    anything but a list of such texts.
+    """
+    found = strict_yaml.settings(params).get("overrides", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError(
+            f"{params}: overrides: got {found!r}, expected a list of key=value, for example "
+            "[update.learning_rate=3e-4]."
+        )
+    return [str(one) for one in found]
+
+
 def remote(project: Path) -> str:
     """Where policies are shared: `agentfly` in DVC's default remote; raises ValueError where there
     is none, or one that no store can be.
@@ -125,7 +138,8 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
         return "DVC needs a git repository (git init)"
     if name not in loading.names(project / loading.CONF):
         return "the experiment is not in conf/"
-    own = loading.read(str(project / loading.CONF / f"{name}.yaml")).science
+    said = overrides_in(project / pipeline(name, project).parent / "params.yaml")
+    own = loading.read(str(project / loading.CONF / f"{name}.yaml"), said).science
     changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
     return f"{' and '.join(changed)} overridden" if changed else ""
 

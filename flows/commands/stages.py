@@ -18,6 +18,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.inspection.dataset import made_anew, preview
 from agentfly_core.pipeline import checks
+from agentfly_core.runs import versioning
 from flows import dvc_outputs
 from flows.commands.arguments import (
     Commands,
@@ -120,7 +121,7 @@ def warm_start(arguments: Namespace) -> None:
 
 def resolve(arguments: Namespace) -> None:
     """Write the complete configuration for DVC."""
-    asked = dvc_outputs.overrides_in(arguments.params) if arguments.params else []
+    asked = versioning.overrides_in(arguments.params) if arguments.params else []
     said = [*asked, *arguments.overrides]
     context = context_of(arguments.experiment, said, arguments.site, arguments.store)
     checks.check_inputs(context.science)

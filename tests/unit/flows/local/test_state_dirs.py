@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.system.hardware import WAITING
-from flows.local.state_dirs import ELSEWHERE, PRIVATE, settle
+from flows.local.state_dirs import ELSEWHERE, PRIVATE, main_workspace, settle
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +70,11 @@ def test_nothing_is_told_to_anybody_unless_asked_for(tmp_path, monkeypatch):
         == "1"
     )
     assert os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] == "true"
+
+
+@pytest.mark.parametrize("trial", [".dvc/tmp/exps/tmp4f2", ".dvc/tmp/exps/standalone/tmp4f2"])
+def test_what_dvc_tries_in_a_copy_has_its_runs_where_the_project_has(
+    tmp_path: Path, trial: str
+) -> None:
+    assert main_workspace(tmp_path / trial) == tmp_path
+    assert main_workspace(tmp_path) == tmp_path
