@@ -89,7 +89,7 @@ FAULTS = (
     Fault(
         "a sum of rewards that is not finite counts",
         "authoring/reward.py",
-        "if all(map(_is_number, (total, *by_turn))):",
+        "if all(map(is_usable, (total, *by_turn))):",
         "if True:",
         "unit/authoring/test_reward.py",
     ),
@@ -180,7 +180,7 @@ FAULTS = (
     ),
     Fault(
         "a finished run ignores other settings",
-        "runs/run.py",
+        "artifacts/continuing.py",
         "if fixed := [change for change in changes if not change.resumable]:",
         "if fixed := []:",
         "unit/runs",

@@ -233,13 +233,13 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     context: ExperimentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_config(context)
+    write_config(context, [])
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
     settings = {"night": None, "fork": None, "promotion": AS_BEFORE, "nano": {"atoms": []}}
     settings |= {"tasks": {}, "code_files": [], "code": {}}
     settings["code"] = {stage: {} for stage in (*COUNTED, "files")}
     added = {**settings, "quantized": "no"}
-    assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS}
+    assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS, "overrides": []}
 
 
 def test_a_stage_that_a_release_adds_stops_no_run_of_the_release_before(
