@@ -15,6 +15,8 @@ from agentfly_core.formats.text import clip
 LONGEST = 2**18
 """Bytes that are kept of an uncommitted change."""
 SOURCES = ("*.py", "*.yaml", "*.yml", "*.toml", "*.json")
+OURS = (".agentfly", "runs", "artifacts", "plays", "sweeps", "nights", "quarantine")
+"""What AgentFly writes into a folder, the password of `agentfly up` among it: no source."""
 MOST = 200
 """Untracked files that are kept."""
 
@@ -49,7 +51,9 @@ def repository(folder: Path) -> Repository | None:
 
 def _untracked(folder: Path) -> Iterator[str]:
     """New sources as git would show them once they are added."""
-    listed = _git(folder, "ls-files", "-z", "--others", "--exclude-standard", "--", *SOURCES)
+    left = [f":(exclude,glob)**/{name}/**" for name in OURS]
+    words = ("ls-files", "-z", "--others", "--exclude-standard", "--")
+    listed = _git(folder, *words, *SOURCES, *left)
     for name in islice(filter(None, listed.split("\0")), MOST):
         yield _git(folder, "diff", "--no-ext-diff", "--no-index", "--", "/dev/null", name)
 

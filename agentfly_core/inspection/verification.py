@@ -38,13 +38,11 @@ class Verdict:
         return f"differs in {', '.join(self.differing)}" if self.differing else "agrees"
 
 
-def verdicts(store: Store, name: str, rebuilt: Store) -> list[Verdict]:
-    """Of each artifact of a finished run, in the order of their making, how it came out in the
-    store `rebuilt`; raises ValueError for a run that is not finished.
-    """
+def verdicts(store: Store, once: Mapping[str, Artifact], rebuilt: Store) -> list[Verdict]:
+    """Of each artifact that was `made` once, how it came out in the store `rebuilt`."""
     return [
         Verdict(what, artifact.uri, differing(store, artifact, rebuilt))
-        for what, artifact in made(store, name).items()
+        for what, artifact in once.items()
     ]
 
 

@@ -138,8 +138,7 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
         return "DVC needs a git repository (git init)"
     if name not in loading.names(project / loading.CONF):
         return "the experiment is not in conf/"
-    said = overrides_in(project / pipeline(name, project).parent / "params.yaml")
-    own = loading.read(str(project / loading.CONF / f"{name}.yaml"), said).science
+    own = _own_science(name, project)
     changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
     return f"{' and '.join(changed)} overridden" if changed else ""
 
@@ -156,13 +155,19 @@ def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
         return True
 
 
+def _own_science(name: str, project: Path) -> Science:
+    """What DVC makes of an experiment: its file with the overrides of its params.yaml."""
+    said = overrides_in(project / pipeline(name, project).parent / "params.yaml")
+    return loading.read(str(project / loading.CONF / f"{name}.yaml"), said).science
+
+
 def _is_of_other_code(name: str, project: Path) -> bool:
     """Whether the settings that DVC knows tell of other code of the author than there is."""
     known = project / "results" / name / "config.yaml"
     if not known.is_file():
         return False
     said = yaml.safe_load(known.read_text()).get("code", {})
-    now = resolve(loading.read(str(project / loading.CONF / f"{name}.yaml")).science)
+    now = resolve(_own_science(name, project))
     digests = with_code(now, code_of(now)).science.code
     return digests != {stage: own for stage, own in said.items() if own}
 

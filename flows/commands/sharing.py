@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core.artifacts import transfer
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.text import counted
-from agentfly_core.inspection.verification import verdicts
+from agentfly_core.inspection.verification import made, verdicts
 from agentfly_core.models import adapter_artifact
 from agentfly_core.runs import versioning
 from agentfly_core.runs.context import final_policy
@@ -68,7 +68,12 @@ def _remote(uri: str) -> Store:
 
 def _transfer(run: str, source: Store, target: Store) -> None:
     """Copy the last policy, the model that an adapter stands on, and what says whose it is."""
-    known_run(source, run)
+    record, there = known_run(source, run), record_of(target, run)
+    if there and there["uid"] != record["uid"]:
+        raise ValueError(
+            f"{target.uri} has another run {run!r} of its own, "
+            "which would be lost: use another --store or --remote."
+        )
     policy = final_policy(source, run)
     base = adapter_artifact.base_of(source, policy)
     copied = transfer.copy([*filter(None, [base]), policy], source, target)
@@ -82,7 +87,8 @@ def verify(arguments: Namespace) -> int:
     """Build a run again and compare; the exit status is 1 where anything differs."""
     store, name = store_at(arguments.store), arguments.run
     into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
-    found = verdicts(store, name, rebuild(store, name, into))
+    once = made(store, name)
+    found = verdicts(store, once, rebuild(store, name, into))
     table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
     for verdict in found:
         table.add_row(verdict.what, verdict.uri, verdict.words)

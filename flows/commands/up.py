@@ -121,7 +121,8 @@ def _detached(wanted: Wanted, environment: dict[str, str]) -> int:
     end = time.monotonic() + START_SECONDS
     while not (servers := Servers.running(wanted.places.state)) or not servers.ready:
         if process.poll() is not None or time.monotonic() > end:
-            said = wanted.log.read_text(errors="replace")[began:].strip().splitlines()[-20:]
+            written = wanted.log.read_bytes()[began:].decode(errors="replace")
+            said = written.strip().splitlines()[-20:]
             raise ValueError("\n  ".join(["It did not start. It said:", *said]))
         time.sleep(0.1)
     return words.status(wanted.places.state)

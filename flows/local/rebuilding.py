@@ -14,7 +14,7 @@ from agentfly_core.artifacts import transfer
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.run import known_run, science_of, summary_of
+from agentfly_core.runs.run import known_run
 from agentfly_core.system.files import write_text
 from agentfly_core.system.revision import revision
 
@@ -35,27 +35,36 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     """Train a finished run again, in the store `into`/store, which is returned; what is there is
     gone on with.
 
-    A policy that the run starts from is copied. Raises ValueError for a run that is not finished,
-    and RuntimeError where training ends otherwise than well.
+    A policy that the run starts from is copied. Raises ValueError for a run that cannot be built
+    again here, and where training ends otherwise than well.
     """
     record = known_run(store, name)
-    if summary_of(store, name) is None:
-        raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
+    _require_one_code(record, name)
     rebuilt = Store.at(str(into / "store"), into / "cache")
     _copy_origin(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
-    said = science_of(record).model_dump(mode="json", exclude={"code"})  # which is found out
+    said = {key: value for key, value in record["science"].items() if key != "code"}
     write_text(settings, yaml.safe_dump(said))
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]
     environment = {**os.environ, **_site(record, into), "PYTHONPATH": str(code)}
     if status := subprocess.run(command, cwd=code, env=environment).returncode:
-        raise RuntimeError(
+        raise ValueError(
             f"{name} could not be built again: training ended with exit status {status}. The same "
             f"command goes on; what there is lies in {into}."
         )
     return rebuilt
+
+
+def _require_one_code(record: RunRecord, name: str) -> None:
+    """Raise ValueError for a run that was made under several codes, or speaks with policies of
+    other runs.
+    """
+    if record.get("earlier_code"):
+        raise ValueError(f"{name} was continued with --accept-code: no one code makes it again.")
+    if record.get("frozen"):
+        raise ValueError(f"{name} has frozen speakers, which are not brought to another store.")
 
 
 def _copy_origin(record: RunRecord, store: Store, rebuilt: Store) -> None:
@@ -79,7 +88,9 @@ def _code(record: RunRecord, into: Path) -> Path:
     code = (into / "code").resolve()
     if not code.exists():
         subprocess.run(
-            ["git", "worktree", "add", "--detach", str(code), str(commit)], cwd=here, check=True
+            ["git", "worktree", "add", "--force", "--detach", str(code), str(commit)],
+            cwd=here,
+            check=True,
         )
     return code
 

@@ -58,7 +58,10 @@ def _seen(client: httpx.Client) -> datetime:
 
 def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:
     """What the API lists; nothing where it is not there yet, or busy."""
-    answer = client.post(path, json={})
+    try:
+        answer = client.post(path, json={})
+    except httpx.TransportError:
+        return []
     found: list[dict[str, object]] = answer.json() if answer.is_success else []
     return found
 

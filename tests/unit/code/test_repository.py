@@ -38,6 +38,16 @@ def test_a_change_and_new_sources_are_kept_without_secrets(checkout, monkeypatch
     assert len(found.revision["dirty"]) == 16
 
 
+def test_what_agentfly_writes_into_the_folder_is_no_source(checkout):
+    for name in (".agentfly/sign-in.json", "runs/demo/run.json", "sub/artifacts/a/MANIFEST.json"):
+        (checkout / name).parent.mkdir(parents=True)
+        (checkout / name).write_text('{"password": "f3Qk"}\n')
+    (checkout / "prices.json").write_text('{"tea": 4}\n')
+    found = repository(checkout).change
+    assert '+{"tea": 4}' in found
+    assert "password" not in found
+
+
 def test_a_very_long_change_is_cut(checkout):
     (checkout / "tools.py").write_text("X = 1\n" * 2**17)
     assert LONGEST < len(repository(checkout).change) < LONGEST + 100

@@ -271,6 +271,7 @@ def test_commands_find_the_code_of_an_experiment(project):
 def test_dvc_resolves_settings_anew_where_code_was_edited(project):
     (project / "conf").mkdir()
     (project / "conf/shop.yaml").write_text(SHOP)
+    (project / "params.yaml").write_text("experiment: shop\nroot: .\n")
     write_config(flows_context.context_of("shop", [], "local", ""), [])
     assert not _is_of_other_code("shop", project)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
