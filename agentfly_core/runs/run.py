@@ -323,8 +323,10 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
         known = store.names(run_code.FOLDER)
-        if "code" not in record or not store.holds(record["code"]["uri"]):
-            record["code"] = run_code.publish(store, code_of(context.resolved))
+        told = record.get("code")
+        if told is None or not store.holds(told["uri"]):
+            found = run_code.publish(store, code_of(context.resolved))
+            record["code"] = told if told and told["uri"] == found["uri"] else found
         context = context.on(run_code.under(context.science, record))
         science, site = context.science, context.site.model_dump(mode="json")
         current = {"science": science.identity(), "science_digest": science.digest, "site": site}
