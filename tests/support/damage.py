@@ -30,8 +30,9 @@ class Damage:
 
 
 def records(folder: Path, *parts: str) -> list[Path]:
-    """Every file of these parts of a store."""
-    return sorted(path for part in parts for path in (folder / part).rglob("*") if path.is_file())
+    """Every file of these parts of a store that has something in it."""
+    found = (path for part in parts for path in (folder / part).rglob("*"))
+    return sorted(path for path in found if path.is_file() and path.stat().st_size)
 
 
 def damage(draw: random.Random, path: Path) -> Damage:
