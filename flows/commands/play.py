@@ -73,9 +73,8 @@ def play(arguments: Namespace) -> None:
             played = play_episodes(context, laid, logs, way)
     found = figures(played, context.resolved)
     if arguments.chat:
-        found = replace(
-            found, reward=None, success=None, success_by_task={}
-        )  # no attempt at the problem
+        # there was no attempt at the problem
+        found = replace(found, reward=None, success=None, success_by_task={})
     if arguments.json:
         print(json.dumps({"play": played.name, **asdict(found)}))
         return

@@ -44,8 +44,8 @@ def add_sharing(commands: Commands) -> None:
     verifying = commands.add(
         "verify",
         verify,
-        "build a finished run again from its recorded code, data and settings, and say what agrees "
-        "to the byte",
+        "build a finished run again from its recorded settings, at AgentFly's recorded commit where "
+        "git has it and with code of your own as it is now, and say what agrees to the byte",
     )
     verifying.add_argument("run", help=RUN)
     verifying.add_argument("--into", type=Path, metavar="FOLDER", help=INTO)

@@ -57,7 +57,7 @@ def test_its_pipeline_is_ours_but_for_the_code_that_it_watches() -> None:
         stage.pop("deps", None)
     assert theirs == ours
     pipeline = template()["dvc.yaml"]
-    assert "agentfly_core\n" not in pipeline.replace("stages.", "")
+    assert "agentfly_core\n" not in pipeline
 
 
 def test_its_deployments_are_ours_for_its_own_experiment() -> None:
