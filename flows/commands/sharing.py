@@ -44,7 +44,7 @@ def add_sharing(commands: Commands) -> None:
     verifying = commands.add(
         "verify",
         verify,
-        "build a finished run again from its recorded settings, at AgentFly's recorded commit where "
+        "build a finished run again from its recorded settings, at AgentFly's recorded commit if "
         "git has it and with code of your own as it is now, and say what agrees to the byte",
     )
     verifying.add_argument("run", help=RUN)
