@@ -27,7 +27,7 @@ quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
 check: $(INSTALLED)  ## check style and types, run the tests that start no service
-	@+$(BESIDE) types style test-quick
+	@+$(BESIDE) types style test-quick WORKERS=2
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
 	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick
@@ -48,7 +48,7 @@ extras:
 # Four processes of tests, each with the services that it needs. Two work at a time: beside more,
 # Prefect's server on SQLite keeps its callers waiting for minutes.
 test-quick:
-	$(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
+	$(PYTEST) $(WORKERS:%=-n % --dist loadfile) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
 
 test-faults:
 	$(PYTEST) tests/faults -m "(long or not long) $(SHORT)"

@@ -292,8 +292,9 @@ class Store:
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
         for path in left:
             if not marked(path.name):
+                name = os.fsencode(path).decode(errors="backslashreplace")  # it may be no UTF-8
                 logger.warning(
-                    "%s is not ours and stays: its name says of no process that it made it.", path
+                    "%s is not ours and stays: its name says of no process that it made it.", name
                 )
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:

@@ -17,6 +17,7 @@ import yaml
 
 from flows.__main__ import main
 from tests.support.lives import Lives
+from tests.support.mlflow_store import new_store
 from tests.support.project import ROOT
 
 MARK = re.compile(r"<!-- The commands of this page are run by a test, with steps=(\d+)\. -->\n")
@@ -41,7 +42,7 @@ class Workplace:
     """Runs commands of one thread in processes of their own, with the sampler in process."""
 
     def __init__(self, prefect_api: str, home: Path) -> None:
-        self.mlflow = f"sqlite:///{home}/mlflow.db"
+        self.mlflow = new_store(home)
         settings = {
             "PREFECT_API_URL": prefect_api,
             "PREFECT_HOME": str(home),

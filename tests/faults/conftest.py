@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.lives import RUN, TRAIN, Lives, Whole
+from tests.support.mlflow_store import new_store
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,7 @@ def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     settings = {
         "PREFECT_API_URL": prefect_api,
         "PREFECT_HOME": str(home),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db",
+        "MLFLOW_TRACKING_URI": new_store(home),
         "AGENTFLY_SAMPLER": "transformers",
         "AGENTFLY_THREADS": "1",
         "OMP_NUM_THREADS": "1",

@@ -17,6 +17,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.loading import read
 from tests.support.lives import RUN, TINY, TRAIN, Lives, Whole, digests
+from tests.support.mlflow_store import new_store
 
 ELSEWHERE = (
     "agentfly.run_uid",
@@ -105,7 +106,7 @@ def heard(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) 
     """
     folder = tmp_path_factory.mktemp("heard")
     shutil.copytree(whole.folder / "artifacts", folder / "artifacts")
-    store = f"sqlite:///{folder}/mlflow.db"
+    store = new_store(folder)
     end = lives.run(folder, *TRAIN, env={"MLFLOW_TRACKING_URI": store})
     assert end.code == 0, end.printed
     return folder, store
@@ -121,7 +122,7 @@ def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
     assert summary(begun)["mlflow_run_id"] is None
     assert digests(begun) == digests(whole.folder)
 
-    store = f"sqlite:///{begun}/mlflow.db"
+    store = new_store(begun)
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
     run = demo(store, begun)
     sent = points(store, run)
@@ -177,7 +178,7 @@ def test_mlflow_has_what_stages_did_outside_any_run(
 ) -> None:
     shutil.copy(whole.folder / RUN / "start.json", begun / "policy.json")
     evaluate = ("evaluate", TINY, "--policy", "policy.json")
-    store = f"sqlite:///{begun}/mlflow.db"
+    store = new_store(begun)
     for words in (("prepare", TINY), ("warm-start", TINY), evaluate, evaluate):
         end = lives.run(begun, *words, env={"MLFLOW_TRACKING_URI": store})
         assert end.code == 0, end.printed

@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 
 from agentfly_core.config.health_signs import SIGNS
 from tests.support.lives import RUN, TRAIN, Lives, Whole
+from tests.support.mlflow_store import new_store
 
 
 def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole) -> None:
@@ -26,7 +27,7 @@ def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole)
 def test_a_sign_stops_the_run_after_its_step_and_mlflow_knows_why(
     begun: Path, lives: Lives
 ) -> None:
-    store = f"sqlite:///{begun}/mlflow.db"
+    store = new_store(begun)
     signs = ("health.entropy={metric: train/entropy, below: 99, steps: 2, stop: true}",)
     end = lives.run(begun, *TRAIN, *signs, env={"MLFLOW_TRACKING_URI": store})
     assert end.code == 2

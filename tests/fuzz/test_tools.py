@@ -322,9 +322,12 @@ def schema_of(function: Callable[..., Any]) -> Tool | None:
 
 
 @pytest.mark.usefixtures("no_boundary")
-async def test_1000_signatures_have_a_schema_or_are_refused_and_their_calls_are_answered() -> None:
+@pytest.mark.parametrize("cases", [200, pytest.param(1000, marks=pytest.mark.long)])
+async def test_signatures_have_a_schema_or_are_refused_and_their_calls_are_answered(
+    cases: int,
+) -> None:
     draw, refused = random.Random(SEED), 0
-    for _ in range(1000):
+    for _ in range(cases):
         if (found := schema_of(made(draw))) is None:
             refused += 1
             continue
@@ -337,4 +340,4 @@ async def test_1000_signatures_have_a_schema_or_are_refused_and_their_calls_are_
             answer = await found.answer(call, {})
             assert isinstance(answer, Observation)
             assert len(answer.content.encode()) <= found.max_chars + 100
-    assert 50 < refused < 600
+    assert 0.05 * cases < refused < 0.6 * cases

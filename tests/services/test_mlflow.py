@@ -15,6 +15,7 @@ from mlflow import MlflowClient
 
 from agentfly_core.runs.mlflow_client import Place, Success, Tracker, page
 from tests.support.held import serving
+from tests.support.mlflow_store import new_store
 from tests.support.project import until
 
 TIME = 1763740000000
@@ -22,7 +23,7 @@ COMMAND = "agentfly train quickstart"
 
 
 def own_store(folder: Path) -> Place:
-    return Place.choose(folder, f"sqlite:///{folder}/mlflow.db")
+    return Place.choose(folder, new_store(folder))
 
 
 def track(place: Place, uid: str = "4f1c") -> Tracker:

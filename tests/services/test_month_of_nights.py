@@ -28,6 +28,7 @@ from agentfly_core.runs.mlflow_client import DIGEST, Place
 from flows.nights import aliases, events, missed
 from flows.nights.aliases import report_aliases
 from tests.support.experiments import context as context_in
+from tests.support.mlflow_store import new_store
 from tests.support.nights import Played, published, scripted_run
 
 FIRST = datetime.date(2026, 11, 1)
@@ -111,7 +112,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     folder = tmp_path_factory.mktemp("month")
     rollout = {"problems": 4, "group_size": 2}
     context = context_in(folder, steps=3, rollout=rollout)
-    place = Place.choose(folder, f"sqlite:///{folder}/mlflow.db")
+    place = Place.choose(folder, new_store(folder))
     client = MlflowClient(place.uri)
     client.create_registered_model("agentfly-tiny")
     data = published(context, "artifacts/data", "train", PROBLEMS)

@@ -15,7 +15,7 @@ WRITTEN = json.dumps(Owner.current().to_json()).encode()
 DAMAGED = [WRITTEN[:40], b"\0" * len(WRITTEN), b"\xff" + WRITTEN, b"[]", b"{}", b" "]
 
 
-@pytest.mark.parametrize("damaged", [b"", *DAMAGED])
+@pytest.mark.parametrize("damaged", [b"", *DAMAGED], ids=["empty", *range(len(DAMAGED))])
 def test_a_run_whose_lock_file_is_damaged_goes_on(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / "lock.json").write_bytes(damaged)
     assert holder_of(tmp_path) == ""
@@ -27,7 +27,7 @@ def test_a_run_whose_lock_file_is_damaged_goes_on(tmp_path: Path, damaged: bytes
         assert previous == Owner.current()
 
 
-@pytest.mark.parametrize("damaged", DAMAGED)
+@pytest.mark.parametrize("damaged", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_lock_file_is_named_and_frees_no_run_that_is_held(
     tmp_path: Path, damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

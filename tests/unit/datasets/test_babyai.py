@@ -12,7 +12,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.babyai import babyai, named, things
+from agentfly_core.datasets.babyai import LEVELS, babyai, named, things
 from agentfly_core.datasets.babyai_demonstrations import Goal
 from agentfly_core.datasets.babyai_demonstrations import babyai as oracle
 from agentfly_core.datasets.mistakes import observed
@@ -27,7 +27,13 @@ from agentfly_core.tools.babyai import act
 from tests.support import tasks
 
 pytest.importorskip("minigrid")
-HUNDRED = [babyai(seed, 0, 0, 3)["test"][seed % 3] for seed in range(100)]
+
+
+@pytest.fixture(scope="module")
+def hundred() -> list[Problem]:
+    """A held-out mission of each of a hundred seeds, a third of them of each level."""
+    levels = [LEVELS[seed % len(LEVELS)] for seed in range(100)]
+    return [babyai(seed, 0, 0, 1, levels=[name])["test"][0] for seed, name in enumerate(levels)]
 
 
 @pytest.fixture(scope="module")
@@ -36,30 +42,38 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 async def played(
-    policy: Policy, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem] = HUNDRED
+    problems: Sequence[Problem], policy: Policy, tokenizer: PreTrainedTokenizerBase
 ) -> list[Trajectory]:
     return await tasks.played(problems, policy, [act], tokenizer, [BabyAI], [mission], 12)
 
 
-async def test_the_oracle_carries_out_what_it_reads(tokenizer: PreTrainedTokenizerBase) -> None:
-    trajectories = await played(oracle(HUNDRED, 0, 0.0), tokenizer)
+async def test_the_oracle_carries_out_what_it_reads(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    trajectories = await played(hundred, oracle(hundred, 0, 0.0), tokenizer)
     assert tasks.observed_success(trajectories, mission) >= 0.95
     assert not any(o.error for trajectory in trajectories for o in trajectory.observations)
 
 
-async def test_random_calls_carry_out_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
-    assert tasks.observed_success(await played(random_policy, tokenizer), mission) <= 0.1
+async def test_random_calls_carry_out_nearly_none(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    assert tasks.observed_success(await played(hundred, random_policy, tokenizer), mission) <= 0.1
 
 
-async def test_spoilt_episodes_carry_out_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
-    assert tasks.observed_success(await played(oracle(HUNDRED, 0, 1.0), tokenizer), mission) <= 0.1
+async def test_spoilt_episodes_carry_out_nearly_none(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    spoilt = await played(hundred[:40], oracle(hundred, 0, 1.0), tokenizer)
+    assert tasks.observed_success(spoilt, mission) <= 0.1
 
 
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 4), marks=pytest.mark.long)])
 async def test_the_same_calls_for_all_carry_out_nearly_none(
-    tokenizer: PreTrainedTokenizerBase,
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase, seeds: range
 ) -> None:
     best = 0.0
-    for seed in range(3):
+    for seed in seeds:
         draw = random.Random(seed)
         calls = [(draw.choice(ACTIONS[:4]), draw.randint(1, 6)) for _ in range(12)]
 
@@ -69,7 +83,7 @@ async def test_the_same_calls_for_all_carry_out_nearly_none(
             action, times = calls[len(observed(conversation))]
             return call_text("act", action=action, times=times)
 
-        best = max(best, tasks.observed_success(await played(unread, tokenizer), mission))
+        best = max(best, tasks.observed_success(await played(hundred, unread, tokenizer), mission))
     assert best <= 0.15
 
 
@@ -110,16 +124,20 @@ def test_missions_that_name_nothing_of_a_split_are_refused() -> None:
         babyai(0, 0, 1, 0, levels=["BabyAI-GoToRedBall-v0"])
 
 
-async def test_problems_of_another_version_of_minigrid_are_refused() -> None:
-    problem = replace(HUNDRED[0], facts={**HUNDRED[0].facts, "mission": "go to the sun"})
+async def test_problems_of_another_version_of_minigrid_are_refused(
+    hundred: list[Problem],
+) -> None:
+    problem = replace(hundred[0], facts={**hundred[0].facts, "mission": "go to the sun"})
     with pytest.raises(ValueError, match="expected 'go to the sun': prepare the problems again"):
         await BabyAI().reset(problem)
 
 
-async def test_the_same_state_has_the_same_name_however_it_was_reached() -> None:
+async def test_the_same_state_has_the_same_name_however_it_was_reached(
+    hundred: list[Problem],
+) -> None:
     one, other = BabyAI(), BabyAI()
     for babyai_ in (one, other):
-        await babyai_.reset(HUNDRED[1])
+        await babyai_.reset(hundred[1])
     assert one.state_key() == other.state_key()
     one.act("turn left", 3)
     other.act("turn right", 1)

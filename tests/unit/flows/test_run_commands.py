@@ -15,6 +15,7 @@ from agentfly_core.runs.run import opened
 from flows.__main__ import main
 from flows.context import context_of
 from tests.support.experiments import TINY
+from tests.support.mlflow_store import new_store
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
 def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    new_store(store.root / ".agentfly")
     place = Place.choose(store.root / ".agentfly")
     sink = _Sink(place, "tiny", "one", "uid", 0)
     store.write_json("runs/one/links.json", {"mlflow_run_ids": [sink.run_id]})

@@ -6,6 +6,7 @@ from mlflow import MlflowClient
 from agentfly_core.runs.run import opened
 from flows.reporting import reporting
 from tests.support.experiments import context
+from tests.support.mlflow_store import new_store
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(
     tmp_path, monkeypatch, error, status
 ):
     monkeypatch.chdir(tmp_path)
-    store = f"sqlite:///{tmp_path}/mlflow.db"
+    store = new_store(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
 
     def told():

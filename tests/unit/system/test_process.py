@@ -99,7 +99,9 @@ def test_a_program_may_have_any_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".tmp-foo", ".tmp-", ".tmp-a-b-c-d", ".tmp-x-1-2-3", ".tmp-\udcff-a41f-1-1"]
+    "name",
+    [".tmp-foo", ".tmp-", ".tmp-a-b-c-d", ".tmp-x-1-2-3", ".tmp-\udcff-a41f-1-1"],
+    ids=ascii,
 )
 def test_a_temporary_name_of_somebody_else_is_no_dead_process_of_ours(name: str) -> None:
     assert not marked(name)

@@ -1,0 +1,25 @@
+"""MLflow's store as a fresh one is, without the seconds in which MLflow makes it."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from mlflow import MlflowClient
+
+
+def new_store(folder: Path) -> str:
+    """The address of the store in a folder, which is made where there is none."""
+    path = folder / "mlflow.db"
+    if not path.exists():
+        path.write_bytes(_nothing())
+    return f"sqlite:///{path}"
+
+
+@cache
+def _nothing() -> bytes:
+    """The database that MLflow makes where there is none."""
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as folder:
+        MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
+        return Path(folder, "mlflow.db").read_bytes()
