@@ -38,7 +38,7 @@ VERSIONS: Mapping[str, int] = {
 }
 UPDATE = (
     *("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
-    *("code.update", "code.files"),
+    "code.update",
 )
 PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
 
@@ -52,7 +52,7 @@ def prepare(science: Science) -> ArtifactKey:
     said = science.of_data.model_copy(
         update={"code": {**science.code, "prepare": own} if own else {}}
     )
-    return _shared("prepare", said, ("data", "seed", "code.prepare", "code.files"), read)
+    return _shared("prepare", said, ("data", "seed", "code.prepare"), read)
 
 
 def data_files(science: Science) -> dict[str, Path]:
@@ -85,7 +85,7 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
     shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
     inputs = {"train": train, "demonstrations": digest(shown)}
     played = ("template", "agent", "tools", "environments", "tasks")
-    reads = ("model", "nano", "dtype", *played, "code.demonstrate", "code.files")
+    reads = ("model", "nano", "dtype", *played, "code.demonstrate")
     return _shared("model", science, reads, inputs)
 
 
@@ -116,7 +116,7 @@ def demonstrations(
 ) -> ArtifactKey:
     """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
     inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "warm_start", "code.demonstrate", "code.files")
+    reads = (*PLAY, "warm_start", "code.demonstrate")
     return _shared("demonstrate", science, reads, inputs)
 
 
@@ -146,7 +146,7 @@ def rollout(
     `frozen`: see `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "rollout", "night", "code.rollout", "code.files")
+    reads = (*PLAY, "rollout", "night", "code.rollout")
     key = _key("rollout", science, reads, inputs, step, shard, *drawn)
     return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
@@ -163,7 +163,7 @@ def evaluation(
     `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "evaluate", "code.rollout", "code.files")
+    reads = (*PLAY, "evaluate", "code.rollout")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
         f"{target.uri}/{split}/rollout-{shard:03d}",
@@ -179,7 +179,7 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     Round 1, 2, ... are those of a step that may be refilled, before it is.
     """
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    reads = ("rewards", "tasks", "code.score", "code.files")
+    reads = ("rewards", "tasks", "code.score")
     key = _key("score", science, reads, inputs, *([round] if round else []))
     name = f"scored-{round}" if round else "scored"
     return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)

@@ -79,8 +79,7 @@ def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) 
 
 def _changed_digests(record: RunRecord, code: Code) -> list[str]:
     """Which modules differ, where the sources of a run are lost."""
-    stages = {stage: own for stage, own in digests(record).items() if stage != "files"}
-    known = {module: digest for own in stages.values() for module, digest in own.items()}
+    known = {module: was for own in digests(record).values() for module, was in own.items()}
     return [
         f"{module}: its former text is lost"
         for module, was in known.items()
@@ -99,6 +98,11 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
             f"The run {name!r} works under other code:\n{listed(lines)}\nPut it back; or go on "
             "under this code with --accept-code, which run.json then says; or start another run "
             "without --run."
+        )
+    if "files" in digests(record):
+        raise ValueError(
+            f"The run {name!r} was begun while files in code_files counted otherwise. Finish it "
+            f"with `git checkout {record['revision']['commit']}`, or start another run with --new."
         )
     if lines := changed(store, record, code, of_ours=True):
         logger.warning(

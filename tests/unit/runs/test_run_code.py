@@ -83,6 +83,7 @@ def stage_keys(science):
     made = [Artifact(rollouts[0].uri, "9f2c")]
     return {
         "prepare": keys.prepare(science).key,
+        "demonstrate": keys.demonstrations(science, POLICY, DATA, {}).key,
         "rollout": keys.rollout(science, "demo", POLICY, DATA, 1, 0, [], {}).key,
         "evaluate": keys.evaluation(science, POLICY, DATA, "test", 0, {}).key,
         "score": keys.scored(science, made).key,
@@ -94,8 +95,8 @@ def stage_keys(science):
     ("name", "stages"),
     [
         ("own_data", {"prepare"}),
-        ("own_tools", {"rollout", "evaluate"}),
-        ("own_prices", {"rollout", "evaluate"}),
+        ("own_tools", {"demonstrate", "rollout", "evaluate"}),
+        ("own_prices", {"demonstrate", "rollout", "evaluate"}),
         ("own_rewards", {"score"}),
     ],
 )
@@ -126,9 +127,43 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
     before = stage_keys(here(project, code_files=["prices.csv"]).science)
     (project / "prices.csv").write_text("tea,4\n")
     after = stage_keys(here(project, code_files=["prices.csv"]).science)
-    assert not {*before.values()} & {*after.values()}
+    assert {stage for stage in before if before[stage] != after[stage]} == {
+        "prepare",
+        "demonstrate",
+        "rollout",
+        "evaluate",
+        "score",
+    }
     with pytest.raises(ValueError, match=r"code_files: there is no file 'no.csv'"):
         here(project, code_files=["no.csv"])
+
+
+def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(project):
+    (project / "prices.csv").write_text("tea,3\n")
+    with opened(here(project, code_files=["prices.csv"]), "demo") as run:
+        before = stage_keys(run.science)
+        run.remember_start(POLICY)
+    (project / "prices.csv").write_text("tea,4\n")
+    now = here(project, code_files=["prices.csv"])
+    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    with opened(now, "demo") as run:
+        after = stage_keys(run.science)
+    assert {stage for stage in before if before[stage] != after[stage]} == {
+        "rollout",
+        "evaluate",
+        "score",
+    }
+
+
+def test_a_run_with_digests_of_files_by_themselves_is_not_gone_on_with(project):
+    (project / "prices.csv").write_text("tea,3\n")
+    now = here(project, code_files=["prices.csv"])
+    files = {**now.science.code, "files": {"prices.csv": "9f2c"}}
+    with opened(now.on(now.science.model_copy(update={"code": files})), "demo"):
+        pass
+    with pytest.raises(ValueError, match=r"'demo' was begun while files in code_files counted"):
+        with opened(now, "demo"):
+            pass
 
 
 def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
