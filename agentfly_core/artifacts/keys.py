@@ -36,10 +36,9 @@ VERSIONS: Mapping[str, int] = {
     "update": 7,
     "evaluate": 2,
 }
-UPDATE = (
-    *("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
-    "code.update",
-)
+UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
+SHARED = "artifacts"
+"""The folder of what the runs of a store share."""
 PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
 
 
@@ -181,8 +180,18 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
     reads = ("rewards", "tasks", "code.score")
     key = _key("score", science, reads, inputs, *([round] if round else []))
-    name = f"scored-{round}" if round else "scored"
-    return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
+    folder = rollouts[0].uri.rpartition("/")[0]
+    shared = folder.startswith(f"{SHARED}/")
+    at = evaluation_scores(science, folder) if shared else f"{folder}/scored"
+    return ArtifactKey(f"{at}-{round}" if round else at, "score", key, inputs)
+
+
+def evaluation_scores(science: Science, folder: str) -> str:
+    """Where the scores of an evaluation lie, whose folder runs share: each code that scores it has
+    its own.
+    """
+    own = science.code.get("score")
+    return f"{folder}/scored-{digest({**own})[:16]}" if own else f"{folder}/scored"
 
 
 def policy(
@@ -241,7 +250,7 @@ def _shared(
     *place: int | str,
 ) -> ArtifactKey:
     key = _key(stage, science, reads, inputs, *place)
-    return ArtifactKey(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
+    return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
 
 
 def _without_data(task: JSON) -> JSON:

@@ -109,6 +109,17 @@ def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name,
     assert {stage for stage in before if before[stage] != after[stage]} == stages
 
 
+def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_gave(project):
+    played = [Artifact("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
+    before = keys.scored(here(project).science, played)
+    edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
+    after = keys.scored(here(project).science, played)
+    assert before.uri != after.uri
+    scorer = "agentfly_core.rewards.exact:exact"
+    usual = here(project, rewards={scorer: 1.0}).science
+    assert keys.scored(usual, played).uri == "artifacts/evaluate/9f2c/test/scored"
+
+
 def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(project):
     asking = (
         "from agentfly_core import Trajectory, reward\n"
