@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from agentfly_core.artifacts import keys
@@ -103,11 +103,14 @@ def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
     """Where the scores of what the policy of a run's step, 0 for the start, played on held-out
-    problems lie, None where that is not stored or not scored.
+    problems lie, None where that is not stored or not scored. Of several codes that a run has
+    worked under, the last with which that was played counts.
     """
-    played = held_out(store, record, split)
-    frozen = context_of(record, store).frozen if played[0].agent.frozen else {}
-    return partial(_evaluation, store, *played, frozen, run)
+    science, data, played = held_out(store, record, split)
+    frozen = context_of(record, store).frozen if science.agent.frozen else {}
+    before = [earlier["code"] for earlier in reversed(record.get("earlier_code", []))]
+    newest_first = [science, *(science.model_copy(update={"code": code}) for code in before)]
+    return partial(_evaluation, store, newest_first, data, played, frozen, run)
 
 
 def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
@@ -160,7 +163,7 @@ def read_play(store: Store, name: str) -> Episodes:
 
 def _evaluation(
     store: Store,
-    science: Science,
+    newest_first: Sequence[Science],
     data: Artifact,
     split: str,
     frozen: Mapping[str, str],
@@ -174,9 +177,12 @@ def _evaluation(
         raise
     except ValueError:  # the step is not done yet, or there is none
         return None
-    folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
-    scored = keys.evaluation_scores(science, folder)
-    return scored if store.holds(scored) else None
+    for science in newest_first:
+        folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
+        scored = keys.evaluation_scores(science, folder)
+        if store.holds(scored):
+            return scored
+    return None
 
 
 def _evaluated(record: RunRecord, split: str, steps: list[int]) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from rich.console import Console
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.continuing import refuse_other_settings
+from agentfly_core.artifacts.continuing import refuse_finished, refuse_other_settings
 from agentfly_core.artifacts.run_code import (
     accept_code,
     before_edit,
@@ -108,11 +108,13 @@ def train(arguments: Namespace) -> None:
 
 def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> ExperimentContext:
     """The experiment as a run that is there began with it; raises ValueError for other settings,
-    and for other code unless that is accepted.
+    and for other code unless that is accepted by a run that has steps to do.
     """
     store, code = context.store, code_of(context.resolved)
     refuse_other_settings(store, name, context.science)
     if accepts:
+        if (summary := summary_of(store, name)) and summary["steps"] == context.science.steps:
+            refuse_finished(store, name, code)
         accept_code(store, name, context.science, code)
     refuse_other_code(store, name, code)
     record = record_of(store, name)

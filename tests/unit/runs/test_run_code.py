@@ -18,10 +18,12 @@ from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.code.repository import repository
 from agentfly_core.config.loading import read
+from agentfly_core.inspection.sources import evaluations
 from agentfly_core.runs.context import code_of, with_code
 from agentfly_core.runs.run import name_of, opened
 from agentfly_core.runs.versioning import _is_of_other_code
 from flows import context as flows_context
+from flows.commands.training import _as_begun
 from flows.dvc_outputs import write_config
 from tests.support.experiments import context
 
@@ -246,6 +248,46 @@ def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
         1,
         ["own_data.py: MORE (new)", "own_prices.py: PRICES"],
     )
+
+
+def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer_one(project):
+    with opened(here(project), "demo") as run:
+        with run.store.publish(ArtifactKey("artifacts/model/ab", "model", "key", {})):
+            pass
+        start = run.store.artifact("artifacts/model/ab")
+        run.remember_start(start)
+        run.remember_data(DATA, "none")
+    before = evaluated(run, start)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    now = here(project)
+    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    with opened(now, "demo") as run:
+        where = evaluations(run.store, run.record, "demo", "test")
+        assert where(0) == before
+        assert evaluated(run, start) == where(0) != before
+
+
+def evaluated(run, policy):
+    """Where the scores of a policy's evaluation are, which is made up."""
+    target = keys.evaluation(run.science, policy, DATA, "test", 0, {})
+    with run.store.publish(target):
+        pass
+    scored = keys.scored(run.science, [run.store.artifact(target.uri)])
+    with run.store.publish(scored):
+        pass
+    return scored.uri
+
+
+def test_a_finished_run_does_not_go_on_under_other_code(project):
+    with opened(here(project), "demo") as run:
+        run.store.write_json(run.layout.summary, {"steps": 2})
+    _as_begun(here(project), "demo", accepts=True)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    with pytest.raises(ValueError, match=r"'demo' is finished: .* Ask for more with steps=N"):
+        _as_begun(here(project), "demo", accepts=True)
+    assert "earlier_code" not in run.record
+    _as_begun(here(project, steps=3), "demo", accepts=True)
+    assert len(run.record["earlier_code"]) == 1
 
 
 def test_a_run_of_an_earlier_release_goes_on_and_from_then_on_knows_its_code(project):
