@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -19,6 +20,7 @@ from agentfly_core.code.difference import differences
 from agentfly_core.code.modules import Code
 from agentfly_core.code.repository import repository
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.tasks import datasets
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON, as_json
@@ -57,6 +59,24 @@ def under(science: Science, record: RunRecord) -> Science:
     code = digests(record)
     if code and (made := {**science.code.get("prepare", {}), **code.get("prepare", {})}):
         code["prepare"] = made
+    return science.model_copy(update={"code": code})
+
+
+def with_data_of_origin(store: Store, science: Science) -> Science:
+    """The science of a fork with the digests of the code that made the data of the run that it goes
+    on from, which it plays.
+    """
+    origin = None
+    with suppress(Damaged):  # a fork that has begun goes on without it
+        origin = record_of(store, science.fork.run) if science.fork else None
+    if origin is None:
+        return science
+    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
+    own, theirs = science.code.get("prepare", {}), digests(origin).get("prepare", {})
+    prepare = {module: own[module] for module in own if module not in made_by}
+    prepare |= {module: theirs[module] for module in theirs if module in made_by}
+    others = {stage: science.code[stage] for stage in science.code if stage != "prepare"}
+    code = {**others, **({"prepare": prepare} if prepare else {})}
     return science.model_copy(update={"code": code})
 
 

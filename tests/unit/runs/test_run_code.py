@@ -356,6 +356,19 @@ def test_commands_find_the_code_of_an_experiment(project):
     assert found.origin["code.rollout.own_tools"] == "modules"
 
 
+def test_a_fork_plays_the_data_of_its_origin_after_an_edit_of_what_made_it(project):
+    (project / "shop.yaml").write_text(SHOP)
+    there = ("local", str(project / "store"))
+    old = flows_context.context_of("shop.yaml", [], *there)
+    with opened(old, "old"):
+        pass
+    edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
+    another = flows_context.context_of("shop.yaml", ["steps=3"], *there)
+    assert keys.prepare(another.science) != keys.prepare(old.science)
+    fork = flows_context.context_of("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
+    assert keys.prepare(fork.science) == keys.prepare(old.science)
+
+
 def test_dvc_resolves_settings_anew_where_code_was_edited(project):
     (project / "conf").mkdir()
     (project / "conf/shop.yaml").write_text(SHOP)
