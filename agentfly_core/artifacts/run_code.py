@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from agentfly_core.artifacts.lease import remote_lock
-from agentfly_core.artifacts.lock import local_lock
+from agentfly_core.artifacts.lease import only_writer
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.code import stored
@@ -50,6 +50,32 @@ def publish(store: Store, code: Code) -> CodeRecord:
     sources = store.artifact(target.uri)
     found: CodeRecord = {"uri": sources.uri, "digest": sources.digest}
     return {**found, "repository": here.revision} if here else found
+
+
+def sources(store: Store, record: RunRecord, code: Code) -> CodeRecord:
+    """The sources that a run works under; where they are lost, or lack a dataset that is evaluated
+    in addition, the code at hand is stored, which is no other.
+    """
+    told = record.get("code")
+    if told is None or not store.holds(told["uri"]):
+        found = publish(store, code)
+        return told if told and told["uri"] == found["uri"] else found
+    known = stored.read(store.open(Artifact(told["uri"], told["digest"])))
+    return told if code.names <= known.names else publish(store, known.with_more(code))
+
+
+def remove_unused(store: Store, sources: CodeRecord) -> None:
+    """Remove sources that no run works under."""
+    if all(record["code"]["uri"] != sources["uri"] for record in _with_sources(store)):
+        store.remove(sources["uri"])
+
+
+def _with_sources(store: Store) -> Iterator[RunRecord]:
+    """The run.json of each run that tells of its code."""
+    for name in store.names("runs"):
+        with suppress(Damaged):  # it is told where it is read for its own sake
+            if (record := record_of(store, name)) and "code" in record:
+                yield record
 
 
 def under(science: Science, record: RunRecord) -> Science:
@@ -137,10 +163,10 @@ def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
     """Let a run go on under the code at hand, which run.json then says; steps that are done stay.
     Raises Locked while a process writes it.
     """
-    layout, remote = RunLayout(name), store.remote
+    layout = RunLayout(name)
     if record_of(store, name) is None:
         return
-    with remote_lock(remote, layout.uri) if remote else local_lock(store.root / layout.uri):
+    with only_writer(store, layout.uri):
         record = record_of(store, name)
         if record is None or not (lines := changed(store, record, code)):
             return
@@ -177,15 +203,12 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     none.
     """
     same = science.model_copy(update={"code": {}}).identity()
-    found = []
-    for name in store.names("runs") if science.code else ():
-        try:
-            record = record_of(store, name)
-        except Damaged:  # it is told where it is read for its own sake
-            continue
-        if record and "code" in record and {**record["science"], "code": 0} == {**same, "code": 0}:
-            found.append(record)
-    if not found:
+    found = [
+        record
+        for record in _with_sources(store)
+        if {**record["science"], "code": 0} == {**same, "code": 0}
+    ]
+    if not found or not science.code:
         return None
     newest = max(found, key=lambda record: record["created_ms"])
     return newest, changed(store, newest, code)

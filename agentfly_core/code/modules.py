@@ -70,6 +70,15 @@ class Code:
         said: list[JSON] = [{module.name: module.digest for module in modules}, versions]
         return hashing.digest([*said, dict(self.files)] if self.files else said)[:16]
 
+    def with_more(self, other: Code) -> Code:
+        """The same with what another names in addition."""
+        return Code(
+            self.names | other.names,
+            {**other.modules, **self.modules},
+            {**other.versions, **self.versions},
+            {**other.files, **self.files},
+        )
+
     def behind(self, name: str) -> tuple[list[Module], dict[str, str]]:
         """A named module and what it imports, and the versions of packages."""
         return reached([name], self.modules.get, self.versions.get)

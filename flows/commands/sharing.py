@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core.artifacts import transfer
+from agentfly_core.artifacts.lease import only_writer
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.text import counted
@@ -58,8 +59,11 @@ def push(arguments: Namespace) -> None:
 
 
 def pull(arguments: Namespace) -> None:
-    """Fetch a run's policy."""
-    _transfer(arguments.run, _remote(arguments.remote), store_at(arguments.store))
+    """Fetch a run's policy; raises Locked while a process writes the run."""
+    source, target = _remote(arguments.remote), store_at(arguments.store)
+    known_run(source, arguments.run)
+    with only_writer(target, RunLayout(arguments.run).uri):
+        _transfer(arguments.run, source, target)
 
 
 def _remote(uri: str) -> Store:
