@@ -7,8 +7,11 @@ for the same inputs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
@@ -37,9 +40,22 @@ VERSIONS: Mapping[str, int] = {
     "evaluate": 2,
 }
 UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
+_recorded: ContextVar[Mapping[str, int]] = ContextVar("recorded", default=MappingProxyType({}))
 SHARED = "artifacts"
 """The folder of what the runs of a store share."""
 PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
+
+
+@contextmanager
+def of_versions(stages: Mapping[str, int]) -> Iterator[None]:
+    """Within the block keys are those that stages of these versions gave, by which what they made
+    is found.
+    """
+    before = _recorded.set(stages)
+    try:
+        yield
+    finally:
+        _recorded.reset(before)
 
 
 def prepare(science: Science) -> ArtifactKey:
@@ -274,4 +290,5 @@ def _key(
     # what is made of their data counts
     if isinstance(tasks := settings.get("tasks"), Mapping):
         settings["tasks"] = {name: _without_data(task) for name, task in tasks.items()}
-    return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
+    version = _recorded.get().get(stage, VERSIONS[stage])
+    return digest([stage, version, settings, dict(inputs), list(place)])
