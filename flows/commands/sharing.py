@@ -46,7 +46,7 @@ def add_sharing(commands: Commands) -> None:
         "verify",
         verify,
         "build a finished run again from its recorded settings, at AgentFly's recorded commit if "
-        "git has it and with code of your own as it is now, and say what agrees to the byte",
+        "git has it and with code of your own as it was stored, and say what agrees to the byte",
     )
     verifying.add_argument("run", help=RUN)
     verifying.add_argument("--into", type=Path, metavar="FOLDER", help=INTO)
