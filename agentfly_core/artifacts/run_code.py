@@ -202,13 +202,15 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     """The newest run of the same settings under other code, and what differs; None where there is
     none.
     """
+    if not science.code:
+        return None
     same = science.model_copy(update={"code": {}}).identity()
     found = [
         record
         for record in _with_sources(store)
         if {**record["science"], "code": 0} == {**same, "code": 0}
     ]
-    if not found or not science.code:
+    if not found:
         return None
     newest = max(found, key=lambda record: record["created_ms"])
     return newest, changed(store, newest, code)

@@ -8,7 +8,7 @@ from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.inspection.sources import evaluations
 from agentfly_core.runs.context import code_of
 from agentfly_core.runs.run import opened
-from flows.commands.training import _as_begun
+from flows.commands.training import _as_begun, _tell_of_edit
 from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
 
 
@@ -82,6 +82,22 @@ def evaluated(run, policy):
     with run.store.publish(scored):
         pass
     return scored.uri
+
+
+def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project, capsys):
+    with opened(here(project), "old") as run:
+        pass
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    _tell_of_edit(here(project), "new")
+    told = capsys.readouterr().out
+    begins = (
+        "Another run begins, new: its code differs from that of old:\n  own_prices.py: PRICES\n"
+    )
+    assert told.startswith(f"{begins}This continues old:\n  ")
+    assert told.endswith(" --accept-code\n")
+    run.store.write_json(run.layout.summary, {"steps": 2})
+    _tell_of_edit(here(project), "new")
+    assert capsys.readouterr().out == begins
 
 
 def test_a_finished_run_does_not_go_on_under_other_code(project):
