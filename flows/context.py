@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly_core.artifacts.run_code import with_data_of_origin
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.pipeline import checks
@@ -19,14 +20,15 @@ def context_of(
     """An experiment as resolved, and where it runs; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
     resolved = checks.check(read.science)
-    resolved = with_code(resolved, code_of(resolved))
-    found = experiments.flat({"code": resolved.science.code})
-    origin = {**read.origin, **dict.fromkeys(found, "modules")}
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
-    return ExperimentContext(read.name, resolved, origin, place, store_at(place.store))
+    there = store_at(place.store)
+    science = with_data_of_origin(there, with_code(resolved, code_of(resolved)).science)
+    found = experiments.flat({"code": science.code})
+    origin = {**read.origin, **dict.fromkeys(found, "modules")}
+    return ExperimentContext(read.name, resolved, origin, place, there).on(science)
 
 
 def store_at(uri: str) -> Store:

@@ -47,7 +47,7 @@ def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     """
     # DVC stops where one that dvc.yaml names is missing
     every_key = context.science.model_dump(mode="json")
-    code: JSON = {stage: context.science.code.get(stage, {}) for stage in (*COUNTED, "files")}
+    code: JSON = {stage: context.science.code.get(stage, {}) for stage in COUNTED}
     said: JSON = [*overrides]
     found = {"code": code, "stages": dict(keys.VERSIONS), "overrides": said}
     values = every_key | context.science.identity() | found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_code import refuse_other_code
+from agentfly_core.artifacts.run_code import changed, refuse_other_code
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.code.modules import Code
@@ -43,6 +43,18 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
         raise ValueError(
             f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
             f"many or more with steps={done[-1]}, or for another run with --new."
+        )
+
+
+def refuse_finished(store: Store, name: str, code: Code) -> None:
+    """Raise ValueError where a run, which has done all its steps, is to go on under other code: its
+    evaluations are those of the code that it has.
+    """
+    record = record_of(store, name)
+    if record and changed(store, record, code):
+        raise ValueError(
+            f"The run {name!r} is finished: no step is left to do under other code. Ask for more "
+            "with steps=N, or start another run without --run."
         )
 
 

@@ -7,8 +7,11 @@ for the same inputs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
@@ -36,11 +39,23 @@ VERSIONS: Mapping[str, int] = {
     "update": 7,
     "evaluate": 2,
 }
-UPDATE = (
-    *("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
-    *("code.update", "code.files"),
-)
+UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
+_recorded: ContextVar[Mapping[str, int]] = ContextVar("recorded", default=MappingProxyType({}))
+SHARED = "artifacts"
+"""The folder of what the runs of a store share."""
 PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
+
+
+@contextmanager
+def of_versions(stages: Mapping[str, int]) -> Iterator[None]:
+    """Within the block keys are those that stages of these versions gave, by which what they made
+    is found.
+    """
+    before = _recorded.set(stages)
+    try:
+        yield
+    finally:
+        _recorded.reset(before)
 
 
 def prepare(science: Science) -> ArtifactKey:
@@ -52,7 +67,7 @@ def prepare(science: Science) -> ArtifactKey:
     said = science.of_data.model_copy(
         update={"code": {**science.code, "prepare": own} if own else {}}
     )
-    return _shared("prepare", said, ("data", "seed", "code.prepare", "code.files"), read)
+    return _shared("prepare", said, ("data", "seed", "code.prepare"), read)
 
 
 def data_files(science: Science) -> dict[str, Path]:
@@ -85,7 +100,7 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
     shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
     inputs = {"train": train, "demonstrations": digest(shown)}
     played = ("template", "agent", "tools", "environments", "tasks")
-    reads = ("model", "nano", "dtype", *played, "code.demonstrate", "code.files")
+    reads = ("model", "nano", "dtype", *played, "code.demonstrate")
     return _shared("model", science, reads, inputs)
 
 
@@ -116,7 +131,7 @@ def demonstrations(
 ) -> ArtifactKey:
     """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
     inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "warm_start", "code.demonstrate", "code.files")
+    reads = (*PLAY, "warm_start", "code.demonstrate")
     return _shared("demonstrate", science, reads, inputs)
 
 
@@ -146,7 +161,7 @@ def rollout(
     `frozen`: see `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "rollout", "night", "code.rollout", "code.files")
+    reads = (*PLAY, "rollout", "night", "code.rollout")
     key = _key("rollout", science, reads, inputs, step, shard, *drawn)
     return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
@@ -163,7 +178,7 @@ def evaluation(
     `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "evaluate", "code.rollout", "code.files")
+    reads = (*PLAY, "evaluate", "code.rollout")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
         f"{target.uri}/{split}/rollout-{shard:03d}",
@@ -179,10 +194,20 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     Round 1, 2, ... are those of a step that may be refilled, before it is.
     """
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    reads = ("rewards", "tasks", "code.score", "code.files")
+    reads = ("rewards", "tasks", "code.score")
     key = _key("score", science, reads, inputs, *([round] if round else []))
-    name = f"scored-{round}" if round else "scored"
-    return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
+    folder = rollouts[0].uri.rpartition("/")[0]
+    shared = folder.startswith(f"{SHARED}/")
+    at = evaluation_scores(science, folder) if shared else f"{folder}/scored"
+    return ArtifactKey(f"{at}-{round}" if round else at, "score", key, inputs)
+
+
+def evaluation_scores(science: Science, folder: str) -> str:
+    """Where the scores of an evaluation lie, whose folder runs share: each code that scores it has
+    its own.
+    """
+    own = science.code.get("score")
+    return f"{folder}/scored-{digest({**own})[:16]}" if own else f"{folder}/scored"
 
 
 def policy(
@@ -241,7 +266,7 @@ def _shared(
     *place: int | str,
 ) -> ArtifactKey:
     key = _key(stage, science, reads, inputs, *place)
-    return ArtifactKey(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
+    return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
 
 
 def _without_data(task: JSON) -> JSON:
@@ -265,4 +290,5 @@ def _key(
     # what is made of their data counts
     if isinstance(tasks := settings.get("tasks"), Mapping):
         settings["tasks"] = {name: _without_data(task) for name, task in tasks.items()}
-    return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
+    version = _recorded.get().get(stage, VERSIONS[stage])
+    return digest([stage, version, settings, dict(inputs), list(place)])

@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.artifacts.lock import LockLost, in_words, locked
+from agentfly_core.artifacts.lock import LockLost, in_words, local_lock, locked
 from agentfly_core.artifacts.object_storage import Remote
+from agentfly_core.artifacts.store import Store
 from agentfly_core.formats import strict_json
 from agentfly_core.system.process import Owner
 
@@ -62,6 +63,16 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
         lease.stop.set()
         beat.join()
         lease.release()
+
+
+@contextmanager
+def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
+    """Hold a run of a store, wherever that is; yields its previous owner, if it is known. Raises
+    Locked while it is held.
+    """
+    remote = store.remote
+    with remote_lock(remote, uri) if remote else local_lock(store.root / uri) as previous:
+        yield previous
 
 
 @dataclass(frozen=True, slots=True)

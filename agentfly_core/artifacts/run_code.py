@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from agentfly_core.artifacts.lease import remote_lock
-from agentfly_core.artifacts.lock import local_lock
+from agentfly_core.artifacts.lease import only_writer
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.code import stored
@@ -19,6 +20,7 @@ from agentfly_core.code.difference import differences
 from agentfly_core.code.modules import Code
 from agentfly_core.code.repository import repository
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.tasks import datasets
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON, as_json
@@ -50,6 +52,32 @@ def publish(store: Store, code: Code) -> CodeRecord:
     return {**found, "repository": here.revision} if here else found
 
 
+def sources(store: Store, record: RunRecord, code: Code) -> CodeRecord:
+    """The sources that a run works under; where they are lost, or lack a dataset that is evaluated
+    in addition, the code at hand is stored, which is no other.
+    """
+    told = record.get("code")
+    if told is None or not store.holds(told["uri"]):
+        found = publish(store, code)
+        return told if told and told["uri"] == found["uri"] else found
+    known = stored.read(store.open(Artifact(told["uri"], told["digest"])))
+    return told if code.names <= known.names else publish(store, known.with_more(code))
+
+
+def remove_unused(store: Store, sources: CodeRecord) -> None:
+    """Remove sources that no run works under."""
+    if all(record["code"]["uri"] != sources["uri"] for record in _with_sources(store)):
+        store.remove(sources["uri"])
+
+
+def _with_sources(store: Store) -> Iterator[RunRecord]:
+    """The run.json of each run that tells of its code."""
+    for name in store.names("runs"):
+        with suppress(Damaged):  # it is told where it is read for its own sake
+            if (record := record_of(store, name)) and "code" in record:
+                yield record
+
+
 def under(science: Science, record: RunRecord) -> Science:
     """The science with the digests of the code that a run works under; a run of an earlier release
     has none. A dataset that is evaluated in addition has its own.
@@ -57,6 +85,24 @@ def under(science: Science, record: RunRecord) -> Science:
     code = digests(record)
     if code and (made := {**science.code.get("prepare", {}), **code.get("prepare", {})}):
         code["prepare"] = made
+    return science.model_copy(update={"code": code})
+
+
+def with_data_of_origin(store: Store, science: Science) -> Science:
+    """The science of a fork with the digests of the code that made the data of the run that it goes
+    on from, which it plays.
+    """
+    origin = None
+    with suppress(Damaged):  # a fork that has begun goes on without it
+        origin = record_of(store, science.fork.run) if science.fork else None
+    if origin is None:
+        return science
+    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
+    own, theirs = science.code.get("prepare", {}), digests(origin).get("prepare", {})
+    prepare = {module: own[module] for module in own if module not in made_by}
+    prepare |= {module: theirs[module] for module in theirs if module in made_by}
+    others = {stage: science.code[stage] for stage in science.code if stage != "prepare"}
+    code = {**others, **({"prepare": prepare} if prepare else {})}
     return science.model_copy(update={"code": code})
 
 
@@ -79,8 +125,7 @@ def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) 
 
 def _changed_digests(record: RunRecord, code: Code) -> list[str]:
     """Which modules differ, where the sources of a run are lost."""
-    stages = {stage: own for stage, own in digests(record).items() if stage != "files"}
-    known = {module: digest for own in stages.values() for module, digest in own.items()}
+    known = {module: was for own in digests(record).values() for module, was in own.items()}
     return [
         f"{module}: its former text is lost"
         for module, was in known.items()
@@ -100,6 +145,11 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
             "under this code with --accept-code, which run.json then says; or start another run "
             "without --run."
         )
+    if "files" in digests(record):
+        raise ValueError(
+            f"The run {name!r} was begun while files in code_files counted otherwise. Finish it "
+            f"with `git checkout {record['revision']['commit']}`, or start another run with --new."
+        )
     if lines := changed(store, record, code, of_ours=True):
         logger.warning(
             "What the run %s names of AgentFly has changed since it was started, and the versions "
@@ -113,10 +163,10 @@ def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
     """Let a run go on under the code at hand, which run.json then says; steps that are done stay.
     Raises Locked while a process writes it.
     """
-    layout, remote = RunLayout(name), store.remote
+    layout = RunLayout(name)
     if record_of(store, name) is None:
         return
-    with remote_lock(remote, layout.uri) if remote else local_lock(store.root / layout.uri):
+    with only_writer(store, layout.uri):
         record = record_of(store, name)
         if record is None or not (lines := changed(store, record, code)):
             return
@@ -152,15 +202,14 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     """The newest run of the same settings under other code, and what differs; None where there is
     none.
     """
+    if not science.code:
+        return None
     same = science.model_copy(update={"code": {}}).identity()
-    found = []
-    for name in store.names("runs") if science.code else ():
-        try:
-            record = record_of(store, name)
-        except Damaged:  # it is told where it is read for its own sake
-            continue
-        if record and "code" in record and {**record["science"], "code": 0} == {**same, "code": 0}:
-            found.append(record)
+    found = [
+        record
+        for record in _with_sources(store)
+        if {**record["science"], "code": 0} == {**same, "code": 0}
+    ]
     if not found:
         return None
     newest = max(found, key=lambda record: record["created_ms"])

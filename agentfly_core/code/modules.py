@@ -12,6 +12,7 @@ from functools import cached_property
 from agentfly_core.code import syntax
 from agentfly_core.code.imports import imported
 from agentfly_core.formats import hashing
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.module_search import OURS
 
 
@@ -53,7 +54,7 @@ class Code:
     """The modules that are named, these and what they import by name, the versions of installed
     packages among those, and digests of the data files that they read: `Code({"my_tools"},
     {"my_tools": Module(...), "my_helpers": Module(...)}, {"numpy": "2.4.1"}, {"prices.csv":
-    "9f2c..."})`.
+    "9f2c..."})`. Which module reads which file nobody knows, so that each reads all.
     """
 
     names: Set[str]
@@ -62,10 +63,21 @@ class Code:
     files: Mapping[str, str]
 
     def digest(self, name: str) -> str:
-        """16 hex digits of a named module and of what it imports, one from another."""
+        """16 hex digits of a named module, of what it imports, one from another, and of the data
+        files.
+        """
         modules, versions = self.behind(name)
-        said = {module.name: module.digest for module in modules}
-        return hashing.digest([said, versions])[:16]
+        said: list[JSON] = [{module.name: module.digest for module in modules}, versions]
+        return hashing.digest([*said, dict(self.files)] if self.files else said)[:16]
+
+    def with_more(self, other: Code) -> Code:
+        """The same with what another names in addition."""
+        return Code(
+            self.names | other.names,
+            {**other.modules, **self.modules},
+            {**other.versions, **self.versions},
+            {**other.files, **self.files},
+        )
 
     def behind(self, name: str) -> tuple[list[Module], dict[str, str]]:
         """A named module and what it imports, and the versions of packages."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.code.finding import code_of
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.parts import RewardPart
 from agentfly_core.formats import strict_yaml
@@ -30,8 +28,6 @@ from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscore
 from agentfly_core.rollout.parts import reward_of as reward_at
 from agentfly_core.runs.episodes import spans
 from agentfly_core.runs.run import known_run, science_of
-from agentfly_core.system.files import sha256
-from agentfly_core.system.module_search import OURS
 
 
 @dataclass(frozen=True)
@@ -46,20 +42,9 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """Its path, its weight and settings, and the code behind it: its file, and what there is
-        imported of the working directory.
-        """
-        made = inspect.unwrap(self.reward.made_of)
-        own = made.__module__ if hasattr(made, "__name__") else type(made).__module__
-        code: dict[str, JSON] = {}
-        for name, module in sys.modules.items():
-            if not (file := getattr(module, "__file__", None)):
-                continue
-            path, ours = Path(file), name.partition(".")[0] in OURS
-            here = path.is_relative_to(Path.cwd()) and not path.is_relative_to(sys.prefix)
-            if name == own or (here and not ours):
-                code[name] = sha256(path)
-        return [self.path, self.part.model_dump(mode="json"), code]
+        """Its path, its weight and settings, and a digest of the code behind it."""
+        module = self.path.partition(":")[0]
+        return [self.path, self.part.model_dump(mode="json"), code_of([module], []).digest(module)]
 
 
 @dataclass(frozen=True, slots=True)

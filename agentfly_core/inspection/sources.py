@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from agentfly_core.artifacts import keys
@@ -83,17 +83,17 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
     begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
-    found = next(((step, folder) for step in asked if (folder := where(step))), None)
+    found = next(((step, scored) for step in asked if (scored := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
         which = _evaluated(record, split, there)
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
-    number, folder = found
+    number, scored = found
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
-        evaluated_pairs(store, folder),
+        evaluated_pairs(store, scored),
         partial(pieces, decode=decoder(store, run)),
         {},
     )
@@ -102,18 +102,22 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """Where what the policy of a run's step, 0 for the start, played on held-out problems lies:
-    its folder, None where that is not stored or not scored.
+    """Where the scores of what the policy of a run's step, 0 for the start, played on held-out
+    problems lie, None where that is not stored or not scored. Of several codes that a run has
+    worked under, the last with which that was played counts.
     """
-    played = held_out(store, record, split)
-    frozen = context_of(record, store).frozen if played[0].agent.frozen else {}
-    return partial(_evaluation, store, *played, frozen, run)
+    science, data, played = held_out(store, record, split)
+    frozen = context_of(record, store).frozen if science.agent.frozen else {}
+    before = [earlier["code"] for earlier in reversed(record.get("earlier_code", []))]
+    newest_first = [science, *(science.model_copy(update={"code": code}) for code in before)]
+    return partial(_evaluation, store, newest_first, data, played, frozen, run)
 
 
-def evaluated_pairs(store: Store, folder: str) -> tuple[Pair, ...]:
-    """The episodes of an evaluation, with their scores."""
+def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
+    """The episodes of an evaluation, with their scores, which lie beside them."""
+    folder = scored.rpartition("/")[0]
     shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
-    return read_pairs(store, [uri for uri in shards if store.holds(uri)], f"{folder}/scored")
+    return read_pairs(store, [uri for uri in shards if store.holds(uri)], scored)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
@@ -159,22 +163,26 @@ def read_play(store: Store, name: str) -> Episodes:
 
 def _evaluation(
     store: Store,
-    science: Science,
+    newest_first: Sequence[Science],
     data: Artifact,
     split: str,
     frozen: Mapping[str, str],
     run: str,
     step: int,
 ) -> str | None:
-    """The folder of a policy's evaluation, None where it is not stored or not scored."""
+    """The scores of a policy's evaluation, None where it is not stored or not scored."""
     try:
         policy = policy_of(store, run, step)
     except Damaged:
         raise
     except ValueError:  # the step is not done yet, or there is none
         return None
-    folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
-    return folder if store.holds(f"{folder}/scored") else None
+    for science in newest_first:
+        folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
+        scored = keys.evaluation_scores(science, folder)
+        if store.holds(scored):
+            return scored
+    return None
 
 
 def _evaluated(record: RunRecord, split: str, steps: list[int]) -> str:

@@ -171,8 +171,7 @@ def with_code(resolved: Resolved, code: Code) -> Resolved:
         if not ours(module):
             own.setdefault(stage, set()).add(module)
     found = {stage: {m: code.digest(m) for m in sorted(own[stage])} for stage in sorted(own)}
-    files = {"files": dict(code.files)} if code.files and own else {}
-    return replace(resolved, science=resolved.science.model_copy(update={"code": found | files}))
+    return replace(resolved, science=resolved.science.model_copy(update={"code": found}))
 
 
 def code_of(resolved: Resolved) -> Code:

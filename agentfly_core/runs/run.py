@@ -16,8 +16,8 @@ from typing import Any
 
 from agentfly_core.artifacts import keys, run_code
 from agentfly_core.artifacts.continuing import require_continuable
-from agentfly_core.artifacts.lease import refuse_if_leased, remote_lock
-from agentfly_core.artifacts.lock import local_lock, refuse_if_held
+from agentfly_core.artifacts.lease import only_writer, refuse_if_leased
+from agentfly_core.artifacts.lock import refuse_if_held
 from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
@@ -311,22 +311,17 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     settings or by a stage of another version. A run that is refused before anything of it is
     published leaves nothing.
     """
-    store, layout = context.store, RunLayout(name)
+    store, layout, code = context.store, RunLayout(name), code_of(context.resolved)
     new = _record(context, name) if record_of(store, name) is None else None
-    remote, here = store.remote, store.root / layout.uri
-    with remote_lock(remote, layout.uri) if remote else local_lock(here):
+    with only_writer(store, layout.uri):
         record = record_of(store, name)
         if record is None:
             record = new or _record(context, name)
         else:
-            require_continuable(store, name, context.science, code_of(context.resolved))
+            require_continuable(store, name, context.science, code)
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        known = store.names(run_code.FOLDER)
-        told = record.get("code")
-        if told is None or not store.holds(told["uri"]):
-            found = run_code.publish(store, code_of(context.resolved))
-            record["code"] = told if told and told["uri"] == found["uri"] else found
+        record["code"] = run_code.sources(store, record, code)
         context = context.on(run_code.under(context.science, record))
         science, site = context.science, context.site.model_dump(mode="json")
         current = {"science": science.identity(), "science_digest": science.digest, "site": site}
@@ -338,9 +333,8 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if new is record and _is_empty(store, layout.uri):
-                if record["code"]["uri"].rpartition("/")[2] not in known:
-                    store.remove(record["code"]["uri"])
                 _forget(store, layout.uri)
+                run_code.remove_unused(store, record["code"])
             raise
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core.artifacts import transfer
+from agentfly_core.artifacts.lease import only_writer
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.text import counted
@@ -45,7 +46,7 @@ def add_sharing(commands: Commands) -> None:
         "verify",
         verify,
         "build a finished run again from its recorded settings, at AgentFly's recorded commit if "
-        "git has it and with code of your own as it is now, and say what agrees to the byte",
+        "git has it and with code of your own as it was stored, and say what agrees to the byte",
     )
     verifying.add_argument("run", help=RUN)
     verifying.add_argument("--into", type=Path, metavar="FOLDER", help=INTO)
@@ -58,8 +59,11 @@ def push(arguments: Namespace) -> None:
 
 
 def pull(arguments: Namespace) -> None:
-    """Fetch a run's policy."""
-    _transfer(arguments.run, _remote(arguments.remote), store_at(arguments.store))
+    """Fetch a run's policy; raises Locked while a process writes the run."""
+    source, target = _remote(arguments.remote), store_at(arguments.store)
+    known_run(source, arguments.run)
+    with only_writer(target, RunLayout(arguments.run).uri):
+        _transfer(arguments.run, source, target)
 
 
 def _remote(uri: str) -> Store:
@@ -88,7 +92,7 @@ def verify(arguments: Namespace) -> int:
     store, name = store_at(arguments.store), arguments.run
     into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
     once = made(store, name)
-    found = verdicts(store, once, rebuild(store, name, into))
+    found = verdicts(store, name, once, rebuild(store, name, into))
     table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
     for verdict in found:
         table.add_row(verdict.what, verdict.uri, verdict.words)

@@ -11,7 +11,7 @@ from functools import partial
 from rich.console import Console
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.continuing import refuse_other_settings
+from agentfly_core.artifacts.continuing import refuse_finished, refuse_other_settings
 from agentfly_core.artifacts.run_code import (
     accept_code,
     before_edit,
@@ -108,11 +108,13 @@ def train(arguments: Namespace) -> None:
 
 def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> ExperimentContext:
     """The experiment as a run that is there began with it; raises ValueError for other settings,
-    and for other code unless that is accepted.
+    and for other code unless that is accepted by a run that has steps to do.
     """
     store, code = context.store, code_of(context.resolved)
     refuse_other_settings(store, name, context.science)
     if accepts:
+        if _ended(context, name):
+            refuse_finished(store, name, code)
         accept_code(store, name, context.science, code)
     refuse_other_code(store, name, code)
     record = record_of(store, name)
@@ -121,7 +123,7 @@ def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> Experimen
 
 def _tell_of_edit(context: ExperimentContext, name: str) -> None:
     """Where a run begins because the code of one that is there was edited: what differs, and how
-    that one goes on.
+    that one goes on, unless it has ended.
     """
     if record_of(context.store, name) is not None:
         return
@@ -133,9 +135,9 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
             command = f"{command} --accept-code"
         else:
             differs = f"{old}, which works under the same code, began under other code."
-        print(
-            f"Another run begins, {name}: {differs}\nThis continues {old}:\n  {command}", flush=True
-        )
+        print(f"Another run begins, {name}: {differs}", flush=True)
+        if _ended(context, old) is None:
+            print(f"This continues {old}:\n  {command}", flush=True)
 
 
 def fork(arguments: Namespace) -> None:
@@ -195,12 +197,17 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
     return summary
 
 
-def _finished(context: ExperimentContext, name: str) -> Summary | None:
-    """The summary of a run that has done all its steps, on the data that there are now."""
+def _ended(context: ExperimentContext, name: str) -> Summary | None:
+    """The summary of a run that has done all its steps."""
     summary = summary_of(context.store, name)
-    if summary is None or summary["steps"] != context.science.steps:
-        return None
-    return summary if context.store.holds(keys.prepare(context.science).uri) else None
+    return summary if summary and summary["steps"] == context.science.steps else None
+
+
+def _finished(context: ExperimentContext, name: str) -> Summary | None:
+    """The summary of one that has done so on the data that there are now."""
+    summary = _ended(context, name)
+    held = summary and context.store.holds(keys.prepare(context.science).uri)
+    return summary if held else None
 
 
 def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:

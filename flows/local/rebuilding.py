@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import yaml
 
 from agentfly_core.artifacts import transfer
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.code import stored
+from agentfly_core.code.modules import ours
+from agentfly_core.config.experiment import step_named
+from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.run import known_run
-from agentfly_core.system.files import write_text
+from agentfly_core.runs.context import resolve
+from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.system import files
+from agentfly_core.system.module_search import OURS
 from agentfly_core.system.revision import revision
 
 HOW = (
@@ -35,21 +42,22 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     """Train a finished run again, in the store `into`/store, which is returned; what is there is
     gone on with.
 
-    A policy that the run starts from is copied. Raises ValueError for a run that cannot be built
-    again here, and where training ends otherwise than well.
+    Policies of other runs that it starts from or stays near are copied. Raises ValueError for a run
+    that cannot be built again here, and where training ends otherwise than well.
     """
     record = known_run(store, name)
     _require_one_code(record, name)
     rebuilt = Store.at(str(into / "store"), into / "cache")
-    _copy_origin(record, store, rebuilt)
+    copy_origins(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
     said = {key: value for key, value in record["science"].items() if key != "code"}
-    write_text(settings, yaml.safe_dump(said))
+    files.write_text(settings, yaml.safe_dump(said))
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]
     environment = {**os.environ, **_site(record, into), "PYTHONPATH": str(code)}
-    if status := subprocess.run(command, cwd=code, env=environment).returncode:
+    folder = with_own_code(record, store, code, into)
+    if status := subprocess.run(command, cwd=folder, env=environment).returncode:
         raise ValueError(
             f"{name} could not be built again: training ended with exit status {status}. The same "
             f"command goes on; what there is lies in {into}."
@@ -67,17 +75,78 @@ def _require_one_code(record: RunRecord, name: str) -> None:
         raise ValueError(f"{name} has frozen speakers, which are not brought to another store.")
 
 
-def _copy_origin(record: RunRecord, store: Store, rebuilt: Store) -> None:
-    """Copy the policy that the run starts from, with its learner state, where it is another
-    run's.
+def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
+    """Copy the policies of other runs that a run starts from, with its learner state, and stays
+    near, the models that adapters among these stand on, and what tells whose they are.
     """
-    if (parent := record["parent"]) is None:
-        return
-    policy = Artifact(parent["uri"], parent["digest"])
-    learner = f"{policy.uri.rpartition('/')[0]}/learner"
-    beside = [store.artifact(learner)] if store.holds(learner) else []
-    transfer.copy([policy, *beside], store, rebuilt)
-    transfer.copy_json(RunLayout(parent["run"]).record, store, rebuilt)
+    policies, runs = [], []
+    if parent := record["parent"]:
+        policies.append(Artifact(parent["uri"], parent["digest"]))
+        learner = f"{parent['uri'].rpartition('/')[0]}/learner"
+        policies += [store.artifact(learner)] if store.holds(learner) else []
+        runs.append(parent["run"])
+    if reference := record.get("reference"):
+        policies.append(Artifact(reference["uri"], reference["digest"]))
+        where = resolve(science_of(record)).algorithm.needs.reference
+        runs += [named[0]] if where and (named := step_named(where)) else []
+    bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
+    transfer.copy([*bases, *policies], store, rebuilt)
+    for name in runs:
+        _copy_records(name, store, rebuilt)
+
+
+def _copy_records(name: str, store: Store, rebuilt: Store) -> None:
+    """Copy what says who did which step of a run, and of those that it goes on from."""
+    for uri in (RunLayout(name).record, RunLayout(name).start):
+        transfer.copy_json(uri, store, rebuilt)
+    record = record_of(store, name)
+    fork = science_of(record).fork if record else None
+    if fork:
+        _copy_records(fork.run, store, rebuilt)
+
+
+def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Path:
+    """The folder in which a run is built: `code`, or for one with code of its author's own a folder
+    with that as it was stored, and links to all else.
+
+    Raises ValueError where a file in code_files is no longer what it was.
+    """
+    told = record.get("code")
+    if told is None or not store.holds(told["uri"]):
+        return code
+    known = stored.read(store.open(Artifact(told["uri"], told["digest"])))
+    own = [module for module in known.modules.values() if not ours(module.name)]
+    if not own:
+        return code
+    folder = into / "own"
+    tops = {module.name.partition(".")[0] for module in own}
+    for source in dict.fromkeys((code, Path.cwd())):
+        _link(source, folder, tops)
+    for module in own:
+        (folder / module.file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / module.file).write_bytes(module.content)
+    for name, was in known.files.items():
+        if not (folder / name).is_file() or files.sha256(folder / name) != was:
+            raise ValueError(
+                f"{name}, in code_files, is not what it was for {record['name']}, and no copy was "
+                "stored: put it back."
+            )
+    return folder
+
+
+def _link(source: Path, folder: Path, copied: Collection[str]) -> None:
+    """Link what lies in a folder from another, without what is hidden and AgentFly; packages of the
+    author's are `copied`, to be written into.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in source.iterdir():
+        target, name = folder / entry.name, entry.stem
+        if target.exists() or name in OURS or name.startswith("."):
+            continue
+        if name not in copied:
+            target.symlink_to(entry.resolve())
+        elif entry.is_dir():
+            shutil.copytree(entry, target, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _code(record: RunRecord, into: Path) -> Path:

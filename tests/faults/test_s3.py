@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,14 @@ from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.context import ExperimentContext, final_policy, resolve
 from agentfly_core.runs.run import opened
+from flows.commands import sharing
+from tests.support import experiments
 from tests.support.clocks import set_clock
 from tests.support.held import serving
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
-from tests.support.project import until
+from tests.support.project import Project, until
 
 BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
@@ -117,6 +120,41 @@ def test_a_run_on_object_storage_goes_on_on_another_machine_and_ends_with_the_sa
     assert "rollout 1 8" not in end.moments
     assert digests_at(Store.at(f"{BUCKET}/exp", tmp_path / "cache")) == digests(whole.folder)
     assert not (there / RUN).exists()
+
+
+def test_a_policy_is_shared_by_a_bucket(tmp_path: Path, reached: None) -> None:
+    with opened(experiments.context(tmp_path), "demo") as run:
+        with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
+            (made / "model.safetensors").write_text("1")
+    there = str(tmp_path / "there")
+    sharing.push(Namespace(run="demo", remote=f"{BUCKET}/shared", store=run.store.uri))
+    sharing.pull(Namespace(run="demo", remote=f"{BUCKET}/shared", store=there))
+    fetched = Store.at(there, tmp_path)
+    assert final_policy(fetched, "demo") == final_policy(run.store, "demo")
+    assert fetched.read_json("runs/demo/run.json")["uid"] == run.uid
+
+
+@pytest.mark.long
+def test_dvc_and_agentfly_share_an_experiment_by_one_bucket(
+    tmp_path: Path, s3: Mapping[str, str], prefect_api: str
+) -> None:
+    one, other = (
+        Project.clone(tmp_path / name, PREFECT_API_URL=prefect_api, **s3) for name in ("one", "two")
+    )
+    for project in (one, other):
+        project.run("dvc", "remote", "add", "--default", "shared", f"{BUCKET}/dvc")
+    one.run("dvc", "repro")
+    one.run("dvc", "push")
+    (run,) = os.listdir(one.root / "runs")
+    assert f"is in {BUCKET}/dvc/agentfly: 1 artifact copied" in one.run("agentfly", "push", run)
+
+    shutil.copy(one.root / "dvc.lock", other.root)
+    other.run("dvc", "pull")
+    assert "Running stage" not in other.run("dvc", "repro")
+    other.run("agentfly", "pull", run)
+    named = json.loads((other.root / "results/tiny/policy.json").read_text())
+    store = Store.at(str(other.root), tmp_path / "cache")
+    assert store.artifact(named["uri"]).digest == named["digest"]
 
 
 def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(

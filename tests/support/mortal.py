@@ -46,8 +46,9 @@ class Life:
 
     A moment is something about to be published (`publish runs/tiny-5f0e2b7c/steps/000001/policy`)
     or some progress (`update 1 2`: two optimizer steps of step 1 are done). A death comes
-    `{"at": moment}`, or at the n-th file that is opened, `{"opening": n}`. It comes to the command,
-    or with `"of"` to its "learner", its "sampler" or a process.
+    `{"at": moment}`, with `"time": 2` when that comes again, or at the n-th file that is opened,
+    `{"opening": n}`. It comes to the command, or with `"of"` to its "learner", its "sampler" or a
+    process.
     """
 
     def __init__(self, folder: Path, death: dict[str, Any]) -> None:
@@ -71,7 +72,8 @@ class Life:
 
     def _live(self, moment: str) -> None:
         self.moments.append(moment)
-        self._die(moment == self.death.get("at"))
+        times = self.moments.count(moment)
+        self._die(moment == self.death.get("at") and times == self.death.get("time", 1))
 
     def _die(self, now: bool) -> None:
         if now:

@@ -82,8 +82,8 @@ def run_steps(store: Store, run: str) -> list[Step]:
     for step in range(last + 1):
         measured = store.read_json(RunLayout(done_by(store, run, step)).step(step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
-        folders = {name: folder for name, of in evaluated.items() if (folder := of(step))}
-        held_out = _held_out(store, folders, goal)
+        scores = {name: scored for name, of in evaluated.items() if (scored := of(step))}
+        held_out = _held_out(store, scores, goal)
         if metrics or held_out:
             found.append(Step(step, _figures(metrics), _parts(metrics), held_out))
     if not found:
@@ -135,11 +135,11 @@ def _parts(metrics: Mapping[str, float]) -> dict[str, float]:
     return means if len(means) > 1 else {}
 
 
-def _held_out(store: Store, folders: Mapping[str, str], goal: str) -> dict[str, Rate]:
+def _held_out(store: Store, scores: Mapping[str, str], goal: str) -> dict[str, Rate]:
     found = {}
-    for name, folder in folders.items():
-        pairs = evaluated_pairs(store, folder)
-        scores = [scored for _, scored in pairs if scored]
-        if solved := solved_by_problem([trajectory for trajectory, _ in pairs], scores, goal):
+    for name, uri in scores.items():
+        pairs = evaluated_pairs(store, uri)
+        given = [scored for _, scored in pairs if scored]
+        if solved := solved_by_problem([trajectory for trajectory, _ in pairs], given, goal):
             found[name] = Rate.of(solved)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,14 @@ def again(store: Store, *rewards: str) -> RescoredStep:
     return step
 
 
+def edit(module: str, text: str) -> None:
+    """Another text of a module, as the next process imports it."""
+    Path(f"{module}.py").write_text(text)
+    for name in [name for name in sys.modules if name.startswith(("rewards_", "others_"))]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
 def new(step: RescoredStep) -> list[float | Unscored]:
     return [new.reward for _, _, new in step.episodes]
 
@@ -106,8 +115,9 @@ def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
     first, second = again(store, f"{module}:long"), again(store, f"{module}:long")
     assert first.artifact and first.artifact == second.artifact
     assert Path("calls").read_text() == "xxx"
-    path = Path(f"{module}.py")
-    path.write_text(path.read_text() + "\n# changed\n")
+    edit(module, Path(f"{module}.py").read_text() + "\n# a comment\n")
+    assert again(store, f"{module}:long").artifact == first.artifact
+    edit(module, Path(f"{module}.py").read_text() + "\nMORE = 1\n")
     third = again(store, f"{module}:long").artifact
     assert third and third.uri != first.artifact.uri
     assert store.holds(first.artifact.uri)
@@ -115,10 +125,7 @@ def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
 
 def test_a_change_in_what_a_reward_imports_scores_again(store: Store, module: str) -> None:
     assert new(again(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
-    other = importlib.import_module(module.replace("rewards", "others"))
-    assert other.__file__
-    Path(other.__file__).write_text("VALUE = 0.25\n")
-    other.VALUE = 0.25  # as a new process would read it
+    edit(module.replace("rewards", "others"), "VALUE = 0.25\n")
     assert new(again(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
 
 

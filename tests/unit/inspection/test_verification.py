@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts import transfer
+from agentfly_core.artifacts import keys, transfer
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.inspection.verification import Verdict, differing
+from agentfly_core.inspection.verification import Verdict, differing, made, verdicts
+from agentfly_core.runs.run import opened
+from tests.support.experiments import SUMMARY, context
 
 
 def store(folder: Path) -> Store:
@@ -37,17 +39,44 @@ def test_an_artifact_agrees_where_all_but_its_times_does(
     tmp_path: Path, again: dict[str, str], words: str
 ) -> None:
     first, second = store(tmp_path / "first"), store(tmp_path / "second")
-    made = published(first, "runs/demo/x", episodes="[1]", scores="[2]", metrics='{"seconds": 3}')
+    once = published(first, "runs/demo/x", episodes="[1]", scores="[2]", metrics='{"seconds": 3}')
     if again:
         published(second, "runs/demo/x", **again)
-    verdict = Verdict("step 1 rollout 0", made.uri, differing(first, made, second))
+    verdict = Verdict("step 1 rollout 0", once.uri, differing(first, once, second))
     assert (verdict.words, verdict.agrees) == (words, words == "agrees")
+
+
+def test_where_a_stage_had_another_version_both_are_told_of_each_artifact(tmp_path: Path) -> None:
+    first, second = store(tmp_path / "first"), store(tmp_path / "second")
+    for where, version in ((first, 2), (second, 3)):
+        where.write_json("runs/demo/run.json", {"stages": {"rollout": version, "score": 1}})
+    once = published(first, "runs/demo/x", episodes="[1]")
+    (verdict,) = verdicts(first, "demo", {"step 1 rollout 0": once}, second)
+    assert verdict.words == "was not built: got version 3 of the stage rollout, expected 2"
+
+
+def test_what_a_stage_of_an_earlier_version_made_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    science, stages = context(tmp_path).science, dict(keys.VERSIONS)
+    before = keys.prepare(science)
+    monkeypatch.setattr(keys, "VERSIONS", {**stages, "prepare": stages["prepare"] + 1})
+    assert keys.prepare(science) != before
+    with keys.of_versions(stages):
+        assert keys.prepare(science) == before
+
+
+def test_a_run_whose_dataset_is_gone_cannot_be_compared(tmp_path: Path) -> None:
+    with opened(context(tmp_path), "demo") as run:
+        run.store.write_json(run.layout.summary, SUMMARY)
+    with pytest.raises(ValueError, match=r"under 'artifacts/prepare/.* belongs to what demo made"):
+        made(run.store, "demo")
 
 
 def test_what_is_copied_keeps_its_key_and_digest_and_is_copied_once(tmp_path: Path) -> None:
     first, second = store(tmp_path / "first"), store(tmp_path / "second")
-    made = published(first, "runs/demo/policy", weights="[1]")
-    assert transfer.copy([made], first, second) == [made]
-    assert (second.artifact(made.uri), second.key_of(made.uri)) == (made, first.key_of(made.uri))
-    assert json.loads((second.open(made) / "weights.json").read_text()) == [1]
-    assert transfer.copy([made], first, second) == []
+    once = published(first, "runs/demo/policy", weights="[1]")
+    assert transfer.copy([once], first, second) == [once]
+    assert (second.artifact(once.uri), second.key_of(once.uri)) == (once, first.key_of(once.uri))
+    assert json.loads((second.open(once) / "weights.json").read_text()) == [1]
+    assert transfer.copy([once], first, second) == []

@@ -1,21 +1,13 @@
-"""A run and its code: what enters which key, what is refused, told and accepted."""
+"""A run and its code: what enters which key, what is refused and told."""
 
-import importlib
-import sys
 from dataclasses import replace
 
 import pytest
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_code import (
-    accept_code,
-    before_edit,
-    changed,
-    refuse_other_code,
-    under,
-)
+from agentfly_core.artifacts.run_code import before_edit, changed, refuse_other_code, under
 from agentfly_core.artifacts.run_layout import record_of
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.code.repository import repository
 from agentfly_core.config.loading import read
 from agentfly_core.runs.context import code_of, with_code
@@ -24,22 +16,8 @@ from agentfly_core.runs.versioning import _is_of_other_code
 from flows import context as flows_context
 from flows.dvc_outputs import write_config
 from tests.support.experiments import context
+from tests.support.own_code import PROJECT, SETTINGS, author_folder, edit, here, stage_keys
 
-PROJECT = {
-    "own_tools": "from agentfly_core import tool\nfrom own_prices import PRICES\n\n"
-    '@tool\nasync def lookup(key: str) -> str:\n    """Look."""\n    return PRICES[key]\n',
-    "own_prices": "PRICES = {'tea': '3'}\n",
-    "own_rewards": "from agentfly_core import Trajectory, reward\n\n"
-    "@reward\ndef brief(trajectory: Trajectory) -> float:\n    return 1.0\n",
-    "own_data": "from agentfly_core.datasets.arithmetic import arithmetic\n\n"
-    "def problems(seed, train, validation, test):\n"
-    "    return arithmetic(seed, train, validation, test)\n",
-}
-SETTINGS = {
-    "data": {"use": "own_data:problems", "train": 8, "test": 4},
-    "tools": ["own_tools:lookup"],
-    "rewards": {"own_rewards:brief": 1.0},
-}
 SHOP = """
 model: nano:calculator
 steps: 2
@@ -47,55 +25,19 @@ tools: [own_tools:lookup]
 data: {use: "own_data:problems", train: 16, test: 4}
 rewards: {own_rewards:brief: 1}
 """
-POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """An author's folder, where commands are given."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name, text in PROJECT.items():
-        edit(name, text)
-    yield tmp_path
-    for name in PROJECT:
-        sys.modules.pop(name, None)
-
-
-def edit(name, text):
-    """Another text of a module, as the next process imports it."""
-    with open(f"{name}.py", "w") as file:
-        file.write(text)
-    for each in PROJECT:
-        sys.modules.pop(each, None)
-    importlib.invalidate_caches()
-
-
-def here(tmp_path, **settings):
-    """The experiment as it is now."""
-    made = context(tmp_path, **{**SETTINGS, **settings})
-    return replace(made, resolved=with_code(made.resolved, code_of(made.resolved)))
-
-
-def stage_keys(science):
-    rollouts = [ArtifactKey("runs/demo/steps/000001/rollout-000", "rollout", "", {})]
-    made = [Artifact(rollouts[0].uri, "9f2c")]
-    return {
-        "prepare": keys.prepare(science).key,
-        "rollout": keys.rollout(science, "demo", POLICY, DATA, 1, 0, [], {}).key,
-        "evaluate": keys.evaluation(science, POLICY, DATA, "test", 0, {}).key,
-        "score": keys.scored(science, made).key,
-        "update": keys.policy(science, "demo", POLICY, made[0], 1).key,
-    }
+    yield from author_folder(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
     ("name", "stages"),
     [
         ("own_data", {"prepare"}),
-        ("own_tools", {"rollout", "evaluate"}),
-        ("own_prices", {"rollout", "evaluate"}),
+        ("own_tools", {"demonstrate", "rollout", "evaluate"}),
+        ("own_prices", {"demonstrate", "rollout", "evaluate"}),
         ("own_rewards", {"score"}),
     ],
 )
@@ -106,6 +48,17 @@ def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name,
     edit(name, f"{PROJECT[name]}MORE = 1\n")
     after = stage_keys(here(project).science)
     assert {stage for stage in before if before[stage] != after[stage]} == stages
+
+
+def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_gave(project):
+    played = [Artifact("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
+    before = keys.scored(here(project).science, played)
+    edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
+    after = keys.scored(here(project).science, played)
+    assert before.uri != after.uri
+    scorer = "agentfly_core.rewards.exact:exact"
+    usual = here(project, rewards={scorer: 1.0}).science
+    assert keys.scored(usual, played).uri == "artifacts/evaluate/9f2c/test/scored"
 
 
 def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(project):
@@ -126,9 +79,26 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
     before = stage_keys(here(project, code_files=["prices.csv"]).science)
     (project / "prices.csv").write_text("tea,4\n")
     after = stage_keys(here(project, code_files=["prices.csv"]).science)
-    assert not {*before.values()} & {*after.values()}
+    assert {stage for stage in before if before[stage] != after[stage]} == {
+        "prepare",
+        "demonstrate",
+        "rollout",
+        "evaluate",
+        "score",
+    }
     with pytest.raises(ValueError, match=r"code_files: there is no file 'no.csv'"):
         here(project, code_files=["no.csv"])
+
+
+def test_a_run_with_digests_of_files_by_themselves_is_not_gone_on_with(project):
+    (project / "prices.csv").write_text("tea,3\n")
+    now = here(project, code_files=["prices.csv"])
+    files = {**now.science.code, "files": {"prices.csv": "9f2c"}}
+    with opened(now.on(now.science.model_copy(update={"code": files})), "demo"):
+        pass
+    with pytest.raises(ValueError, match=r"'demo' was begun while files in code_files counted"):
+        with opened(now, "demo"):
+            pass
 
 
 def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
@@ -178,28 +148,6 @@ def test_a_comment_is_no_edit_and_keys_stay(project):
     edit("own_prices", "# tea got no dearer\n\nPRICES = {'tea': '3'}\n")
     with opened(here(project), "demo") as run:
         assert stage_keys(run.science) == before
-
-
-def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
-    with opened(here(project), "demo") as run:
-        before = run.science
-        with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})):
-            pass
-        run.remember_start(POLICY)
-    edit("own_prices", "PRICES = {'tea': '4'}\n")
-    edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
-    now = here(project)
-    accept_code(now.store, "demo", now.science, code_of(now.resolved))
-    with opened(here(project), "demo") as run:
-        first, second = (stage_keys(run.at(step).science) for step in (1, 2))
-        assert first == stage_keys(before)
-        assert second["rollout"] != first["rollout"]
-        assert second["prepare"] == first["prepare"]  # its problems are those that it began with
-        (was,) = run.record["earlier_code"]
-    assert (was["until"], was["differs"]) == (
-        1,
-        ["own_data.py: MORE (new)", "own_prices.py: PRICES"],
-    )
 
 
 def test_a_run_of_an_earlier_release_goes_on_and_from_then_on_knows_its_code(project):
@@ -261,11 +209,51 @@ def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
     assert "own_rewards" in under(more.science, record).code["prepare"]
 
 
+def test_sources_hold_a_dataset_that_is_evaluated_later_and_an_edit_of_it_is_refused(project):
+    with opened(here(project), "demo"):
+        pass
+    more = {"evaluate": {"datasets": {"hard": {"use": "own_more:problems", "test": 4}}}}
+    edit("own_more", PROJECT["own_data"])
+    with opened(here(project, **more), "demo") as run:
+        found = run.record["code"]
+    assert (run.store.root / found["uri"] / "own_more.py").read_text() == PROJECT["own_data"]
+    with opened(here(project, **more), "demo") as run:
+        assert run.record["code"] == found
+    edit("own_more", f"{PROJECT['own_data']}MORE = 1\n")
+    with pytest.raises(ValueError, match=r"own_more\.py: MORE \(new\)"):
+        with opened(here(project, **more), "demo"):
+            pass
+
+
+@pytest.mark.parametrize("others", [["other"], []])
+def test_a_refused_run_takes_its_sources_along_unless_another_run_works_under_them(project, others):
+    with pytest.raises(ValueError, match="no such model"), opened(here(project), "demo") as run:
+        sources = run.record["code"]["uri"]
+        for name in others:
+            with opened(here(project), name):
+                pass
+        raise ValueError("no such model")
+    assert run.store.holds(sources) == bool(others)
+
+
 def test_commands_find_the_code_of_an_experiment(project):
     (project / "shop.yaml").write_text(SHOP)
     found = flows_context.context_of("shop.yaml", [], "local", str(project / "store"))
     assert sorted(found.science.code) == ["demonstrate", "prepare", "rollout", "score"]
     assert found.origin["code.rollout.own_tools"] == "modules"
+
+
+def test_a_fork_plays_the_data_of_its_origin_after_an_edit_of_what_made_it(project):
+    (project / "shop.yaml").write_text(SHOP)
+    there = ("local", str(project / "store"))
+    old = flows_context.context_of("shop.yaml", [], *there)
+    with opened(old, "old"):
+        pass
+    edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
+    another = flows_context.context_of("shop.yaml", ["steps=3"], *there)
+    assert keys.prepare(another.science) != keys.prepare(old.science)
+    fork = flows_context.context_of("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
+    assert keys.prepare(fork.science) == keys.prepare(old.science)
 
 
 def test_dvc_resolves_settings_anew_where_code_was_edited(project):

@@ -1,0 +1,48 @@
+"""A run that is to go on under other code can be killed once that is written down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests
+
+EVEN = """
+from agentfly_core import Trajectory, reward
+
+@reward
+def even(trajectory: Trajectory) -> float:
+    tokens = [token for turn in trajectory.turns for span in turn.sampled for token in span.tokens]
+    return sum(token % 2 == REST for token in tokens) / max(1, len(tokens))
+"""
+EXACT = "agentfly_core.rewards.exact:exact"
+WORDS = (*TRAIN, "warm_start=null", "steps=2", f"rewards={{'{EXACT}': 1, 'own_even:even': 1}}")
+
+
+def test_a_run_killed_when_it_has_written_down_other_code_goes_on_under_that(
+    tmp_path: Path, lives: Lives
+) -> None:
+    (tmp_path / "own_even.py").write_text(EVEN.replace("REST", "0"))
+    end = lives.run(tmp_path, *WORDS, at="update 2 1")
+    assert end.code == KILLED, end.printed
+    first = step_1(tmp_path)
+
+    (tmp_path / "own_even.py").write_text(EVEN.replace("REST", "1"))
+    accepting = (*WORDS, "--accept-code")
+    end = lives.run(tmp_path, *accepting, at=f"publish {RUN}/run.json", time=2)
+    assert end.code == KILLED, end.printed
+    end = lives.run(tmp_path, *accepting)
+    assert end.code == 0, end.printed
+    (earlier,) = json.loads((tmp_path / RUN / "run.json").read_text())["earlier_code"]
+    assert (earlier["until"], earlier["differs"]) == (1, ["own_even.py: even"])
+    assert step_1(tmp_path) == first
+
+    (tmp_path / "own_even.py").write_text(EVEN.replace("REST", "0"))
+    end = lives.run(tmp_path, *WORDS)
+    assert (end.code, "works under other code:\n  own_even.py: even" in end.printed) == (2, True)
+
+
+def step_1(folder: Path) -> dict[str, str]:
+    """What the first step published, without the learner state, which comes and goes."""
+    made = {name: one for name, one in digests(folder).items() if f"{RUN}/steps/000001" in name}
+    return {name: made[name] for name in made if not name.endswith("/learner")}

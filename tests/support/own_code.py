@@ -1,0 +1,72 @@
+"""An author's folder with modules of their own, which tests edit."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.runs.context import code_of, with_code
+from tests.support.experiments import context
+
+PROJECT = {
+    "own_tools": "from agentfly_core import tool\nfrom own_prices import PRICES\n\n"
+    '@tool\nasync def lookup(key: str) -> str:\n    """Look."""\n    return PRICES[key]\n',
+    "own_prices": "PRICES = {'tea': '3'}\n",
+    "own_rewards": "from agentfly_core import Trajectory, reward\n\n"
+    "@reward\ndef brief(trajectory: Trajectory) -> float:\n    return 1.0\n",
+    "own_data": "from agentfly_core.datasets.arithmetic import arithmetic\n\n"
+    "def problems(seed, train, validation, test):\n"
+    "    return arithmetic(seed, train, validation, test)\n",
+}
+SETTINGS = {
+    "data": {"use": "own_data:problems", "train": 8, "test": 4},
+    "tools": ["own_tools:lookup"],
+    "rewards": {"own_rewards:brief": 1.0},
+}
+POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
+
+
+def author_folder(tmp_path, monkeypatch) -> Iterator:
+    """The folder of the author, where commands are given, while a test lasts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name, text in PROJECT.items():
+        edit(name, text)
+    yield tmp_path
+    forget()
+
+
+def edit(name, text):
+    """Another text of a module, as the next process imports it."""
+    with open(f"{name}.py", "w") as file:
+        file.write(text)
+    forget()
+
+
+def forget():
+    """Let the modules of the folder be imported anew."""
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def here(tmp_path, **settings):
+    """The experiment as it is now."""
+    made = context(tmp_path, **{**SETTINGS, **settings})
+    return replace(made, resolved=with_code(made.resolved, code_of(made.resolved)))
+
+
+def stage_keys(science):
+    rollouts = [ArtifactKey("runs/demo/steps/000001/rollout-000", "rollout", "", {})]
+    made = [Artifact(rollouts[0].uri, "9f2c")]
+    return {
+        "prepare": keys.prepare(science).key,
+        "demonstrate": keys.demonstrations(science, POLICY, DATA, {}).key,
+        "rollout": keys.rollout(science, "demo", POLICY, DATA, 1, 0, [], {}).key,
+        "evaluate": keys.evaluation(science, POLICY, DATA, "test", 0, {}).key,
+        "score": keys.scored(science, made).key,
+        "update": keys.policy(science, "demo", POLICY, made[0], 1).key,
+    }

@@ -1,0 +1,76 @@
+"""The shards of a step are scored while the next ones are played, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.timing import write_timings
+from agentfly_core.records.trajectory import Scored
+from agentfly_core.runs.run import Run, opened
+from agentfly_core.testing.trajectories import trajectory, turn
+from flows import train
+from flows.shard_scoring import scoring_shards
+from tests.support.experiments import context
+
+POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
+SETTINGS = {
+    "rewards": {"tests.support.evenness:evenness": 1.0},
+    "rollout": {"problems": 2, "group_size": 2, "shard": 2},
+}
+
+
+def played(store: Store, uri: str, name: str) -> Artifact:
+    """A shard of one episode with this name."""
+    with store.publish(ArtifactKey(uri, "rollout", name, {})) as folder:
+        write_trajectories(folder / EPISODES, [trajectory(turn([1], {2: -0.5}), name=name)])
+        write_timings(folder, [])
+    return store.artifact(uri)
+
+
+def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path) -> None:
+    here = context(tmp_path, **SETTINGS)
+    with scoring_shards(here) as scoring:
+        for name in ("t0", "t1", "t2"):
+            scoring.begin(played(here.store, f"runs/demo/{name}", name))
+        found = scoring.scores()
+    assert [one.trajectory_id for one in found] == ["t0", "t1", "t2"]
+
+
+def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
+    here = context(tmp_path, **SETTINGS)
+    shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
+    with pytest.raises(KeyboardInterrupt), scoring_shards(here) as scoring:
+        for shard in shards:
+            scoring.begin(shard)
+        raise KeyboardInterrupt
+    assert all(shard.done() for shard in scoring.begun)
+    assert scoring.begun[-1].cancelled()
+
+
+def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = list[str]()
+
+    def rollout(run: Run, *given: Any) -> Artifact:
+        uri = run.layout.step(1).rollout(given[-1])
+        return played(run.store, uri, f"t{given[-1]}")
+
+    def score(*_: object, known: Sequence[Scored]) -> Artifact:
+        scored.extend(one.trajectory_id for one in known)
+        return DATA
+
+    monkeypatch.setattr(train, "rollout", rollout)
+    monkeypatch.setattr(train, "score", score)
+    with opened(context(tmp_path, **SETTINGS), "demo") as run:
+        rollout(run, 0)
+        services: Any = None
+        shards, _ = train.episodes(run, services, DATA, POLICY, 0, 1)
+    assert [shard.uri[-3:] for shard in shards] == ["000", "001"]
+    assert scored == ["t1"]

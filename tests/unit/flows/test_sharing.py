@@ -1,0 +1,27 @@
+"""A policy is shared by a folder or a bucket, and fetched by who alone writes the run."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts.lock import Locked, local_lock
+from agentfly_core.artifacts.store import ArtifactKey
+from agentfly_core.runs.run import opened
+from flows.commands import sharing
+from tests.support.experiments import context
+
+
+def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_path: Path) -> None:
+    with opened(context(tmp_path), "demo") as run:
+        with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
+            (made / "model.safetensors").write_text("1")
+    mine = tmp_path / "mine"
+    words = Namespace(run="demo", remote=run.store.uri, store=str(mine))
+    with local_lock(mine / "runs/demo"), pytest.raises(Locked, match="'demo' is held by"):
+        sharing.pull(words)
+    assert not (mine / "runs/demo/run.json").exists()
+    sharing.pull(words)
+    assert (mine / "runs/demo/steps/000001/policy/model.safetensors").read_text() == "1"

@@ -1,0 +1,112 @@
+"""A run that goes on under other code, which its author has accepted."""
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_code import accept_code
+from agentfly_core.artifacts.store import ArtifactKey
+from agentfly_core.inspection.sources import evaluations
+from agentfly_core.runs.context import code_of
+from agentfly_core.runs.run import opened
+from flows.commands.training import _as_begun, _tell_of_edit
+from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    yield from author_folder(tmp_path, monkeypatch)
+
+
+def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(project):
+    (project / "prices.csv").write_text("tea,3\n")
+    with opened(here(project, code_files=["prices.csv"]), "demo") as run:
+        before = stage_keys(run.science)
+        run.remember_start(POLICY)
+    (project / "prices.csv").write_text("tea,4\n")
+    now = here(project, code_files=["prices.csv"])
+    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    with opened(now, "demo") as run:
+        after = stage_keys(run.science)
+    assert {stage for stage in before if before[stage] != after[stage]} == {
+        "rollout",
+        "evaluate",
+        "score",
+    }
+
+
+def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
+    with opened(here(project), "demo") as run:
+        before = run.science
+        with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})):
+            pass
+        run.remember_start(POLICY)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
+    now = here(project)
+    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    with opened(here(project), "demo") as run:
+        first, second = (stage_keys(run.at(step).science) for step in (1, 2))
+        assert first == stage_keys(before)
+        assert second["rollout"] != first["rollout"]
+        assert second["prepare"] == first["prepare"]  # its problems are those that it began with
+        (was,) = run.record["earlier_code"]
+    assert (was["until"], was["differs"]) == (
+        1,
+        ["own_data.py: MORE (new)", "own_prices.py: PRICES"],
+    )
+
+
+def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer_one(project):
+    with opened(here(project), "demo") as run:
+        with run.store.publish(ArtifactKey("artifacts/model/ab", "model", "key", {})):
+            pass
+        start = run.store.artifact("artifacts/model/ab")
+        run.remember_start(start)
+        run.remember_data(DATA, "none")
+    before = evaluated(run, start)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    now = here(project)
+    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    with opened(now, "demo") as run:
+        where = evaluations(run.store, run.record, "demo", "test")
+        assert where(0) == before
+        assert evaluated(run, start) == where(0) != before
+
+
+def evaluated(run, policy):
+    """Where the scores of a policy's evaluation are, which is made up."""
+    target = keys.evaluation(run.science, policy, DATA, "test", 0, {})
+    with run.store.publish(target):
+        pass
+    scored = keys.scored(run.science, [run.store.artifact(target.uri)])
+    with run.store.publish(scored):
+        pass
+    return scored.uri
+
+
+def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project, capsys):
+    with opened(here(project), "old") as run:
+        pass
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    _tell_of_edit(here(project), "new")
+    told = capsys.readouterr().out
+    begins = (
+        "Another run begins, new: its code differs from that of old:\n  own_prices.py: PRICES\n"
+    )
+    assert told.startswith(f"{begins}This continues old:\n  ")
+    assert told.endswith(" --accept-code\n")
+    run.store.write_json(run.layout.summary, {"steps": 2})
+    _tell_of_edit(here(project), "new")
+    assert capsys.readouterr().out == begins
+
+
+def test_a_finished_run_does_not_go_on_under_other_code(project):
+    with opened(here(project), "demo") as run:
+        run.store.write_json(run.layout.summary, {"steps": 2})
+    _as_begun(here(project), "demo", accepts=True)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    with pytest.raises(ValueError, match=r"'demo' is finished: .* Ask for more with steps=N"):
+        _as_begun(here(project), "demo", accepts=True)
+    assert "earlier_code" not in run.record
+    _as_begun(here(project, steps=3), "demo", accepts=True)
+    assert len(run.record["earlier_code"]) == 1
