@@ -25,7 +25,7 @@ def test_the_first_problems_are_played_and_those_of_a_mixtures_tasks_in_turn(fol
 
 def test_a_problem_is_found_by_its_id_and_one_that_is_not_there_is_told(folder):
     assert problems(folder, "train", 8, "shop/d") == [Problem("shop/d", "shop/d?", {})]
-    with pytest.raises(ValueError, match="has no problem 'shop/e'.*shop/d"):
+    with pytest.raises(ValueError, match=r"has no problem 'shop/e'.*shop/d"):
         problems(folder, "train", 8, "shop/e")
     with pytest.raises(ValueError, match=r"The test split is empty; raise data\.test"):
         problems(folder, "test", 8)
