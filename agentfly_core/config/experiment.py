@@ -29,7 +29,7 @@ from agentfly_core.config.parts import (
 )
 from agentfly_core.config.promotion import AS_BEFORE, HeldOutDataset, Promotion
 from agentfly_core.config.section import RESUMABLE, Added, Keys, Positive, Section
-from agentfly_core.config.tasks import GOAL, Name, Task, mixed, quotas
+from agentfly_core.config.tasks import GOAL, TASK, Name, Task, mixed, quotas
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
@@ -263,6 +263,11 @@ class Science(Section):
             raise ValueError(
                 f"evaluate.goal: got {self.evaluate.goal!r}, and each task has its own rewards: "
                 "give the tasks their `goal`"
+            )
+        if self.tasks and self.evaluate.by == TASK:
+            raise ValueError(
+                f"evaluate.by: got {TASK!r}, by which a mixture is told in any case; name another "
+                "fact, or leave it out"
             )
         return self
 

@@ -22,6 +22,8 @@ DEMONSTRATIONS = "agentfly_core.inference.policy_path:of_tasks"
 GOAL = "goal"
 """What the reward that says solved is called in the scores of a mixture, whichever it is of a task.
 """
+TASK = "task"
+"""What tells the problems of a mixture apart in an evaluation, beside the fact of `evaluate.by`."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 

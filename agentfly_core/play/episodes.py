@@ -22,12 +22,17 @@ from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.play.players import Model, Player
 from agentfly_core.play.way import Way
-from agentfly_core.records.dataset import size_of_split, split
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.dataset import split
+from agentfly_core.records.parquet import (
+    EPISODES,
+    SCORES,
+    read_ids,
+    read_scores,
+    read_trajectories,
+)
 from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
-from agentfly_core.records.schedule import by_task
-from agentfly_core.records.trajectory import Problem, Scored, Trajectory
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
@@ -73,21 +78,29 @@ def problems(
     """At most so many problems of a split of a prepared dataset, the first ones, of the tasks in
     turn, or the one of this id; raises ValueError where there is none.
     """
-    size = size_of_split(folder, name)
-    if not size:
+    ids = read_ids(folder / f"{name}.parquet")
+    if not ids:
         raise ValueError(
             f"The {name} split is empty; raise data.{name}, or choose another --split."
         )
     if not named:
-        by_name = by_task(split(folder, name), tasks)
-        in_turn = chain(*zip_longest(*by_name.values()))
-        return [problem for problem in in_turn if problem][:most]
-    known = {problem.id: problem for problem in split(folder, name)}
-    if named not in known:
-        raise ValueError(
-            f"The {name} split has no problem {named!r}.{did_you_mean(named, list(known))}"
-        )
-    return [known[named]]
+        return split(folder, name, in_turn(ids, tasks)[:most])
+    if named not in ids:
+        raise ValueError(f"The {name} split has no problem {named!r}.{did_you_mean(named, ids)}")
+    return split(folder, name, [ids.index(named)])
+
+
+def in_turn(ids: Sequence[str], tasks: Collection[str]) -> list[int]:
+    """The rows of problems of these ids, one of each task after the other: of
+    `["sums/a", "sums/b", "shop/c"]` 0, 2, 1.
+    """
+    if not tasks:
+        return [*range(len(ids))]
+    by_name: dict[str, list[int]] = {name: [] for name in tasks}
+    for row, name in enumerate(ids):
+        by_name[task_of(name)].append(row)
+    rows = chain(*zip_longest(*by_name.values()))
+    return [row for row in rows if row is not None]
 
 
 def play(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -70,11 +70,11 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
     table.to_parquet(folder / FILE)
 
 
-def pass_rates(folders: Sequence[Path]) -> PassRates:
-    """How many of the scored episodes of each kind of problem were solved in these steps; raises
-    ValueError for a step that was played without a curriculum.
+def pass_rates(folder: Path) -> PassRates:
+    """How many of the scored episodes of each kind of problem were solved in a step; raises
+    ValueError for one that was played without a curriculum.
     """
-    rows = joined(folders) if folders else pd.DataFrame({"kind": [], "solved": [], "scored": []})
+    rows = pd.read_parquet(folder / FILE)
     if "kind" not in rows or rows["kind"].isna().any():
         raise ValueError(
             "rollout.curriculum: an earlier step was played without one, and nobody counted what "
@@ -82,6 +82,17 @@ def pass_rates(folders: Sequence[Path]) -> PassRates:
         )
     sums = rows.groupby("kind")[["solved", "scored"]].sum().astype(int)
     return {kind: (solved, scored) for kind, solved, scored in sums.itertuples()}
+
+
+def together(steps: Iterable[PassRates]) -> PassRates:
+    """The same of several steps, their kinds in alphabetical order."""
+    solved: Counter[str] = Counter()
+    scored: Counter[str] = Counter()
+    for rates in steps:
+        for kind, (some, of) in rates.items():
+            solved[kind] += some
+            scored[kind] += of
+    return {kind: (solved[kind], scored[kind]) for kind in sorted(scored)}
 
 
 def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:

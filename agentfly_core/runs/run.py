@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
+from pathlib import Path
 from typing import Any
 
 from agentfly_core.artifacts import keys, run_code
@@ -57,6 +58,7 @@ class Run:
     created_ms: int
     parent: Parent | None
     _problems: list[int] = field(default_factory=list, repr=False, compare=False)
+    _pass_rates: list[PassRates] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def science(self) -> Science:
@@ -106,20 +108,21 @@ class Run:
         each one's ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
-            layout = RunLayout(done_by(self.store, self.name, earlier))
-            scored = self.store.artifact(layout.step(earlier).scored)
-            self._problems.append(ledger.problems(self.store.open(scored)))
+            self._problems.append(ledger.problems(self._scored(earlier)))
         return sum(self._problems[: step - 1])
 
     def pass_rates(self, step: int) -> PassRates:
         """What a step's curriculum knows: the steps before that of the policy which it samples
-        from, and that one.
+        from, and that one; each one's ledger is read once.
         """
-        last = step - 1 - self.science.rollout.max_staleness
-        layouts = [RunLayout(done_by(self.store, self.name, k)).step(k) for k in range(1, last + 1)]
-        return ledger.pass_rates(
-            [self.store.open(self.store.artifact(layout.scored)) for layout in layouts]
-        )
+        last = max(0, step - 1 - self.science.rollout.max_staleness)
+        for earlier in range(len(self._pass_rates) + 1, last + 1):
+            self._pass_rates.append(ledger.pass_rates(self._scored(earlier)))
+        return ledger.together(self._pass_rates[:last])
+
+    def _scored(self, step: int) -> Path:
+        layout = RunLayout(done_by(self.store, self.name, step)).step(step)
+        return self.store.open(self.store.artifact(layout.scored))
 
     def at(self, step: int) -> Run:
         """This run under the code that a step is done under, see `accept_code`."""

@@ -14,6 +14,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.tasks import TASK
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
@@ -25,8 +26,6 @@ from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_key
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
 
-TASK = "task"
-"""What tells the problems of a mixture apart in `Evaluation.by`."""
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
 

@@ -24,18 +24,11 @@ from flows.commands.arguments import STORE, Commands, positive
 from flows.context import store_at
 
 WHAT = "RUN, RUN@STEP or play:NAME, see `agentfly list`"
-CHOOSING = [
-    "best",
-    "problem",
-    "chain",
-    "ending",
-    "below",
-    "above",
-    "tool",
-    "error",
-    "text",
+SHOWN = 3
+CHOOSING = (
+    *("worst", "best", "problem", "chain", "ending", "below", "above", "tool", "error", "text"),
     "against",
-]
+)
 AGAINST = (
     "show the same problems as another step (or RUN@STEP, play:NAME) played them beside these; "
     "--worst K are then those whose reward fell most, --best K those whose reward rose most"
@@ -60,8 +53,8 @@ def add_episodes(commands: Commands) -> None:
     source.add_argument("--demonstrations", action="store_true", help=demonstrations)
     source.add_argument("--steps", action="store_true", help=STEPS)
     order = parser.add_mutually_exclusive_group()
-    worst = "how many episodes, lowest reward first (default: 3)"
-    order.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
+    worst = f"how many episodes, lowest reward first (default: {SHOWN})"
+    order.add_argument("--worst", type=positive, metavar="K", help=worst)
     best = "how many episodes, highest reward first"
     order.add_argument("--best", type=positive, metavar="K", help=best)
     group = parser.add_argument_group("only episodes", "all that are given must hold")
@@ -122,9 +115,7 @@ def _show_steps(arguments: Namespace, store: Store, named: Reference) -> None:
     """Show a run step by step; raises ValueError for what chooses among episodes."""
     if isinstance(named, PlayReference) or named.step is not None:
         raise ValueError(f"--steps shows all steps of a RUN; got {arguments.what}.")
-    chosen = [
-        name for name in (*CHOOSING, "against") if getattr(arguments, name) not in (None, False)
-    ]
+    chosen = [name for name in CHOOSING if getattr(arguments, name) not in (None, False)]
     if chosen:
         raise ValueError(f"--steps shows no episodes: leave --{chosen[0]} out.")
     steps = run_steps(store, named.run)
@@ -150,7 +141,7 @@ def score(arguments: Namespace) -> None:
 
 
 def _order(arguments: Namespace) -> tuple[choice.Order, int]:
-    return ("best", arguments.best) if arguments.best else ("worst", arguments.worst)
+    return ("best", arguments.best) if arguments.best else ("worst", arguments.worst or SHOWN)
 
 
 def _filters(arguments: Namespace, stored: Episodes) -> Iterator[choice.Filter]:

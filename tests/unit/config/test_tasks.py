@@ -72,6 +72,10 @@ def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experimen
             },
             r"tasks\.shop\.warm_start: it must be given, as those of sums are",
         ),
+        (
+            {"evaluate": {"by": "task"}},
+            r"evaluate\.by: got 'task', by which a mixture is told in any case",
+        ),
     ],
 )
 def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):

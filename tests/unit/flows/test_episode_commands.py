@@ -60,10 +60,12 @@ def test_a_run_is_shown_step_by_step_and_not_with_what_chooses_episodes(
     assert [step.get("success") for step in found["steps"]][-2:] == [0.5, pytest.approx(0.6)]
     assert main(["show", "mine", "--steps"]) == 0
     assert "success in training over steps" in capsys.readouterr().out
-    for words in (["mine", "--steps", "--tool", "search"], ["mine@2", "--steps"]):
-        assert main(["show", *words]) == 2
+    refused = (["mine", "--tool", "search"], ["mine", "--worst", "3"], ["mine@2"])
+    for words in refused:
+        assert main(["show", *words, "--steps"]) == 2
     told = capsys.readouterr().err
     assert "--steps shows no episodes: leave --tool out." in told
+    assert "--steps shows no episodes: leave --worst out." in told
     assert "--steps shows all steps of a RUN; got mine@2." in told
 
 

@@ -38,6 +38,8 @@ def test_a_step_knows_those_up_to_its_policys_and_no_later_one(tmp_path, stalene
         known = {4: (6, 12), 3: (3, 8), 2: (1, 4), 1: None}
         for step in (1, 2, 3):
             assert run.pass_rates(step + staleness).get("hard") == known[step]
+        run.store.remove(run.layout.step(1).scored)  # what was read once is known
+        assert run.pass_rates(3 + staleness)["hard"] == known[3]
 
 
 def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
@@ -60,4 +62,4 @@ def test_a_scored_step_counts_what_was_solved_of_each_kind(tmp_path):
     write_trajectories(tmp_path / EPISODES, played)
     write_timings(tmp_path, [])
     score_episodes(context(tmp_path, rollout=ROLLOUT).resolved, [tmp_path], [], 1, tmp_path)
-    assert ledger.pass_rates([tmp_path]) == {"hard": (1, 2)}
+    assert ledger.pass_rates(tmp_path) == {"hard": (1, 2)}

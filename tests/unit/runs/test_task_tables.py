@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentfly_core.runs.summary import TASK, Evaluation, rates_by_task
+from agentfly_core.config.tasks import TASK
+from agentfly_core.runs.summary import Evaluation, rates_by_task
 from benchmarks.harness import Evaluated
 from benchmarks.learning import rows
 from benchmarks.tasks import parts_of
