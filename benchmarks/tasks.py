@@ -19,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+from agentfly_core.config.tasks import TASK
 from agentfly_core.records.trajectory import task_of
-from agentfly_core.runs.summary import TASK, Evaluation
+from agentfly_core.runs.summary import Evaluation
 from agentfly_core.tools.search import Row, rows
 from benchmarks import agents, harness, learning
 from benchmarks.harness import Evaluated

@@ -60,9 +60,7 @@ def test_a_run_is_built_with_its_authors_code_as_it_was_and_all_else_that_lies_b
     assert (folder / "own_prices.py").read_text() == PROJECT["own_prices"]
     assert (folder / "prices.csv").read_text() == "tea,3\n"
     (project / "prices.csv").write_text("tea,4\n")
-    with pytest.raises(
-        ValueError, match=r"prices\.csv, in code_files, is not what it was"
-    ):
+    with pytest.raises(ValueError, match=r"prices\.csv, in code_files, is not what it was"):
         with_own_code(run.record, run.store, project, project / ".again")
 
 
