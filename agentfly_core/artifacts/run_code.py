@@ -139,16 +139,12 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
     """
     if (record := record_of(store, name)) is None:
         return
+    _refuse_digests_of_files(record, name)
     if lines := changed(store, record, code):
         raise ValueError(
             f"The run {name!r} works under other code:\n{listed(lines)}\nPut it back; or go on "
             "under this code with --accept-code, which run.json then says; or start another run "
             "without --run."
-        )
-    if "files" in digests(record):
-        raise ValueError(
-            f"The run {name!r} was begun while files in code_files counted otherwise. Finish it "
-            f"with `git checkout {record['revision']['commit']}`, or start another run with --new."
         )
     if lines := changed(store, record, code, of_ours=True):
         logger.warning(
@@ -159,13 +155,23 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
         )
 
 
+def _refuse_digests_of_files(record: RunRecord, name: str) -> None:
+    """Raise ValueError for a run in whose keys files in code_files have digests of their own."""
+    if "files" in digests(record):
+        raise ValueError(
+            f"The run {name!r} was begun while files in code_files counted otherwise. Finish it "
+            f"with `git checkout {record['revision']['commit']}`, or start another run with --new."
+        )
+
+
 def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
     """Let a run go on under the code at hand, which run.json then says; steps that are done stay.
     Raises Locked while a process writes it.
     """
     layout = RunLayout(name)
-    if record_of(store, name) is None:
+    if (there := record_of(store, name)) is None:
         return
+    _refuse_digests_of_files(there, name)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
         if record is None or not (lines := changed(store, record, code)):

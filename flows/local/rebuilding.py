@@ -125,13 +125,18 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
     for module in own:
         (folder / module.file).parent.mkdir(parents=True, exist_ok=True)
         (folder / module.file).write_bytes(module.content)
-    for name, was in known.files.items():
+    _require_same(known.files, folder)
+    return folder
+
+
+def _require_same(digests: Mapping[str, str], folder: Path) -> None:
+    """Raise ValueError for a file in code_files that is no longer what it was."""
+    for name, was in digests.items():
         if not (folder / name).is_file() or files.sha256(folder / name) != was:
             raise ValueError(
-                f"{name}, in code_files, is not what it was for {record['name']}, and no copy was "
-                "stored: put it back."
+                f"{name}, in code_files, is not what it was for the run, and no copy was stored: "
+                "put it back."
             )
-    return folder
 
 
 def _link(source: Path, folder: Path, copied: Collection[str]) -> None:

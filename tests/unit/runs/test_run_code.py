@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_code import before_edit, changed, refuse_other_code, under
+from agentfly_core.artifacts.run_code import (
+    accept_code,
+    before_edit,
+    changed,
+    refuse_other_code,
+    under,
+)
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.code.repository import repository
@@ -96,9 +102,12 @@ def test_a_run_with_digests_of_files_by_themselves_is_not_gone_on_with(project):
     files = {**now.science.code, "files": {"prices.csv": "9f2c"}}
     with opened(now.on(now.science.model_copy(update={"code": files})), "demo"):
         pass
-    with pytest.raises(ValueError, match=r"'demo' was begun while files in code_files counted"):
-        with opened(now, "demo"):
-            pass
+    refused = r"'demo' was begun while files in code_files counted"
+    with pytest.raises(ValueError, match=refused), opened(now, "demo"):
+        pass
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    with pytest.raises(ValueError, match=refused):
+        accept_code(now.store, "demo", now.science, code_of(now.resolved))
 
 
 def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
