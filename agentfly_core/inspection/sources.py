@@ -21,10 +21,12 @@ from agentfly_core.runs.episodes import (
     decoder,
     decoder_of,
     pieces,
+    published_rollouts,
     read_pairs,
     read_step,
     spans,
 )
+from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import context_of, known_run, science_of
 
 HELD_OUT = ("test", "validation")
@@ -112,8 +114,21 @@ def evaluations(
 
 def evaluated_pairs(store: Store, folder: str) -> tuple[Pair, ...]:
     """The episodes of an evaluation, with their scores."""
-    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
-    return read_pairs(store, [uri for uri in shards if store.holds(uri)], f"{folder}/scored")
+    return read_pairs(store, published_rollouts(store, folder), f"{folder}/scored")
+
+
+def solved_held_out(store: Store, science: Science, folder: str, goal: str) -> dict[str, float]:
+    """The share of each problem's episodes that an evaluation solved: `{"add-41-58": 1.0}`.
+
+    Empty where this experiment's rewards did not score it: the evaluation of a policy that two runs
+    share has the scores of the run that evaluated last.
+    """
+    played = [store.artifact(uri) for uri in published_rollouts(store, folder)]
+    if store.find(keys.scored(science, played)) is None:
+        return {}
+    pairs = evaluated_pairs(store, folder)
+    scores = [scored for _, scored in pairs if scored]
+    return solved_by_problem([trajectory for trajectory, _ in pairs], scores, goal)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
