@@ -21,10 +21,12 @@ from agentfly_core.runs.episodes import (
     decoder,
     decoder_of,
     pieces,
+    published_rollouts,
     read_pairs,
     read_step,
     spans,
 )
+from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import context_of, known_run, science_of
 
 HELD_OUT = ("test", "validation")
@@ -115,9 +117,14 @@ def evaluations(
 
 def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
     """The episodes of an evaluation, with their scores, which lie beside them."""
-    folder = scored.rpartition("/")[0]
-    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
-    return read_pairs(store, [uri for uri in shards if store.holds(uri)], scored)
+    return read_pairs(store, published_rollouts(store, scored.rpartition("/")[0]), scored)
+
+
+def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
+    """The share of each problem's episodes that an evaluation solved: `{"add-41-58": 1.0}`."""
+    pairs = evaluated_pairs(store, scored)
+    given = [found for _, found in pairs if found]
+    return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:

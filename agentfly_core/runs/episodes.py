@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
 
-from agentfly_core.artifacts.run_layout import RunLayout, StepLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.messages import read_text, said_text
@@ -82,7 +82,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
-    step = next((step for step in begun if published_rollouts(store, layout.step(step))), None)
+    step = next((step for step in begun if published_rollouts(store, layout.step(step).uri)), None)
     if step is None:
         raise ValueError(_no_step(store, run, number))
     here = layout.step(step)
@@ -90,15 +90,15 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
     return Episodes(
         f"run:{run}@{step}",
         f"{run}, step {step}",
-        read_pairs(store, published_rollouts(store, here), here.scored),
+        read_pairs(store, published_rollouts(store, here.uri), here.scored),
         partial(pieces, decode=decoder(store, run)),
         ended["metrics"] if ended else {},
     )
 
 
-def published_rollouts(store: Store, step: StepLayout) -> list[str]:
-    """The shards of a step that are published, those of a step that is still played as well."""
-    shards = [f"{step.uri}/{name}" for name in store.names(step.uri) if name.startswith("rollout-")]
+def published_rollouts(store: Store, folder: str) -> list[str]:
+    """The shards of a step or an evaluation that are published, also while it is still played."""
+    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
     return [uri for uri in shards if MANIFEST in store.names(uri)]
 
 
@@ -221,7 +221,9 @@ def reward_of(scored: Scored | None) -> float | None:
 
 def _no_step(store: Store, run: str, number: int | None) -> str:
     layout = RunLayout(run)
-    played = [step for step in layout.steps(store) if published_rollouts(store, layout.step(step))]
+    played = [
+        step for step in layout.steps(store) if published_rollouts(store, layout.step(step).uri)
+    ]
     known = store.names("runs")
     if played:
         why = f"; it has steps {spans(played)}."

@@ -1,4 +1,4 @@
-"""docs/settings.md has every setting, with its default."""
+"""docs/settings.md and docs/site.md have every setting, with its default."""
 
 import re
 
@@ -13,7 +13,7 @@ from agentfly_core.config.section import resumable
 from agentfly_core.config.site import Endpoint, Site
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/settings.md").read_text()
+PAGE = (ROOT / "docs/settings.md").read_text() + (ROOT / "docs/site.md").read_text()
 PLAIN = bool | int | float | str | None
 SECTIONS = {
     "The experiment": experiment.Science,
@@ -39,7 +39,7 @@ SECTIONS = {
 def table(heading):
     """The defaults of a section's first table, by setting, as they are written."""
     text = re.search(
-        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE
+        rf"^##? {re.escape(heading)}\n(.*?)(?=^##? |\Z)", PAGE, re.DOTALL | re.MULTILINE
     )[1]
     rows = re.search(
         r"^\| setting \|.*?\n\|---.*?\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE

@@ -12,6 +12,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.records import dataset, ledger
+from agentfly_core.records.parquet import SCORES, write_scores
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.metrics import point
@@ -64,6 +65,16 @@ def on_further(store: Store, run: str, name: str, solved: str, *overrides: str) 
     data = published(there, keys.prepare(there.science), _prepared(there))
     policy = policy_of(store, run, context.science.steps)
     evaluated(there, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
+
+
+def scored_by_another(store: Store, run: str, *overrides: str) -> None:
+    """The evaluation of a run's last policy on test, scored once more by a run of other rewards."""
+    context = experiment(store, *overrides)
+    data = store.artifact(keys.prepare(context.science).uri)
+    policy = policy_of(store, run, context.science.steps)
+    folder = keys.evaluation(context.science, policy, data, "test", 0, {}).uri.rpartition("/")[0]
+    scored = ArtifactKey(f"{folder}/scored", "score", "by other rewards", {})
+    published(context, scored, lambda folder: write_scores(folder / SCORES, []))
 
 
 def _prepared(context: ExperimentContext) -> Any:

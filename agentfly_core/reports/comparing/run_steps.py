@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -14,7 +14,8 @@ from rich.text import Text
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.inspection.sources import HELD_OUT, evaluated_pairs, evaluations
+from agentfly_core.inspection.sources import HELD_OUT, evaluations, solved_held_out
+from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.learning_curves import (
     NOTHING,
     SECONDS,
@@ -26,7 +27,6 @@ from agentfly_core.reports.comparing.learning_curves import (
 from agentfly_core.reports.comparing.unbroken_table import Unbroken
 from agentfly_core.runs.context import resolve
 from agentfly_core.runs.intervals import Rate
-from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import known_run, science_of
 
 PART = re.compile(r"reward_extra/(.+)/mean")
@@ -76,16 +76,14 @@ def run_steps(store: Store, run: str) -> list[Step]:
     science = science_of(record)
     last = max([science.start_step, *RunLayout(run).steps(store)])
     names = (*HELD_OUT, *science.evaluate.datasets)
-    evaluated = {name: evaluations(store, record, run, name) for name in names}
-    goal = resolve(science).goal
+    evaluated = {name: _rates(store, record, run, name) for name in names}
     found = []
     for step in range(last + 1):
         measured = store.read_json(RunLayout(done_by(store, run, step)).step(step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
-        scores = {name: scored for name, of in evaluated.items() if (scored := of(step))}
-        held_out = _held_out(store, scores, goal)
-        if metrics or held_out:
-            found.append(Step(step, _figures(metrics), _parts(metrics), held_out))
+        rates = {name: rate for name, of in evaluated.items() if (rate := of(step))}
+        if metrics or rates:
+            found.append(Step(step, _figures(metrics), _parts(metrics), rates))
     if not found:
         raise ValueError(f"The run {run!r} has ended no step yet.")
     return found
@@ -135,11 +133,13 @@ def _parts(metrics: Mapping[str, float]) -> dict[str, float]:
     return means if len(means) > 1 else {}
 
 
-def _held_out(store: Store, scores: Mapping[str, str], goal: str) -> dict[str, Rate]:
-    found = {}
-    for name, uri in scores.items():
-        pairs = evaluated_pairs(store, uri)
-        given = [scored for _, scored in pairs if scored]
-        if solved := solved_by_problem([trajectory for trajectory, _ in pairs], given, goal):
-            found[name] = Rate.of(solved)
-    return found
+def _rates(store: Store, record: RunRecord, run: str, name: str) -> Callable[[int], Rate | None]:
+    """What the policy of a step solves of held-out problems, None where that is not known."""
+    scored_of, goal = evaluations(store, record, run, name), resolve(science_of(record)).goal
+
+    def rate(step: int) -> Rate | None:
+        scored = scored_of(step)
+        solved = solved_held_out(store, scored, goal) if scored else {}
+        return Rate.of(solved) if solved else None
+
+    return rate

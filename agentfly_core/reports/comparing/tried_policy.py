@@ -10,15 +10,13 @@ from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.loading import flat
 from agentfly_core.config.section import resumable
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.inspection.sources import held_out
+from agentfly_core.inspection.sources import evaluations, held_out, solved_held_out
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.seed_intervals import Solved
-from agentfly_core.reports.held_out import evaluated_episodes, is_evaluated
-from agentfly_core.runs.context import ExperimentContext, policy_of
+from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
-from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import context_of, known_run, science_of, summary_of
+from agentfly_core.runs.run import known_run, science_of, summary_of
 
 STEP = "step"
 
@@ -77,20 +75,18 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     if step is None:
         _require_finished(store, run, record, science)
         step = science.steps
-    policy = policy_of(store, run, step)
-
-    context = context_of(record, store)
+    policy_of(store, run, step)  # says which there are
     problems, data, part = held_out(store, record, split)
     if not data.uri:
         raise ValueError(
             f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "
             "changed, so what was played on it is not found. Restore the files."
         )
-    there = context.on(problems)
-    if not is_evaluated(there, policy, data, part):
+    scored = evaluations(store, record, run, split)(step)
+    goal = resolve(science).goal
+    solved = solved_held_out(store, scored, goal) if scored else {}
+    if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
-    episodes, scores = evaluated_episodes(there, policy, data, part)
-    solved = solved_by_problem(episodes, scores, context.resolved.goal)
     return TriedPolicy(*_trial(science, run, step, _problems(store, data, part)), solved)
 
 

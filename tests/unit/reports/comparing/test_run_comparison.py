@@ -11,7 +11,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.reports.comparing.run_comparison import RunComparison, compared, shown
 from agentfly_core.reports.comparing.tried_policy import tried
 from agentfly_core.runs.run import opened
-from tests.support.tried_runs import experiment, finished, on_further, project
+from tests.support.tried_runs import experiment, finished, on_further, project, scored_by_another
 
 
 @pytest.fixture
@@ -139,6 +139,15 @@ def test_a_step_that_was_not_evaluated_is_refused_with_the_command_that_does_it(
         tried(store, "one@1", "test")
     with pytest.raises(ValueError, match=r"one@2 was not evaluated on the validation problems"):
         tried(store, "one", "validation")
+
+
+def test_an_evaluation_that_another_runs_rewards_scored_last_is_to_be_made_again(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000")
+    scored_by_another(store, "one")
+    with pytest.raises(ValueError, match=r"one@2 was not evaluated on the test problems\. This"):
+        tried(store, "one", "test")
 
 
 def test_a_run_that_is_not_there_is_refused(store: Store) -> None:

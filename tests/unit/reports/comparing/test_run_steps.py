@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.reports.comparing.run_steps import Step, run_steps, view
 from agentfly_core.runs.intervals import Rate
-from tests.support.tried_runs import finished, project
+from tests.support.tried_runs import finished, project, scored_by_another
 
 
 @pytest.fixture
@@ -35,6 +35,11 @@ def test_each_step_has_what_was_measured_in_it_and_the_last_what_it_solves(store
     first, last = run_steps(store, "mine")[-2:]
     assert first == Step(1, {"success": 0.5, "tokens": 10.0, "seconds": 5.0}, {}, {})
     assert (last.step, last.held_out["test"].share) == (2, 0.75)
+
+
+def test_scores_of_a_run_with_other_rewards_are_not_told_as_its_own(store: Store) -> None:
+    scored_by_another(store, "mine")
+    assert run_steps(store, "mine")[-1].held_out == {}
 
 
 def test_parts_of_the_reward_are_told_where_there_are_several(store: Store) -> None:

@@ -1,0 +1,74 @@
+"""The tasks of docs/own-tasks.md are played as they stand, by their oracle and at random."""
+
+import json
+import re
+import shlex
+import sys
+
+import pytest
+
+from flows.__main__ import main
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/own-tasks.md").read_text()
+README = (ROOT / "README.md").read_text()
+LONGEST = {"my_gym.py": 25, "my_adventure.py": 60}
+
+
+def files(section):
+    """The files of a section by their names."""
+    return dict(
+        re.findall(r"`(\w+\.\w+)`[^`]*?:\n\n```(?:python|yaml)\n(.*?)```", section, re.DOTALL)
+    )
+
+
+def code_lines(text):
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def in_folder(heading, tmp_path, monkeypatch):
+    """The commands of a section, whose files lie in the working directory."""
+    section = PAGE[PAGE.index(f"## {heading}") :].split("\n## ")[0]
+    for name, text in files(section).items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+def solved(words, capsys):
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["success"]["share"]
+
+
+def test_a_task_has_as_many_lines_of_python_as_the_page_says():
+    lengths = {n: code_lines(text) for n, text in files(PAGE).items() if n.endswith(".py")}
+    assert all(lengths[name] <= longest for name, longest in LONGEST.items())
+    own, writes, knows = map(code_lines, re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+    told = " ".join(PAGE.split())
+    assert f"in {lengths['my_gym.py']} lines of Python" in told
+    assert f"in {lengths['my_adventure.py']}, and" in told
+    assert f"in {own + knows} (and {writes} that write" in told
+    assert own + knows <= 28
+
+
+def test_the_riddles_of_the_page_are_solved_by_their_oracle_and_not_by_chance(
+    tmp_path, monkeypatch, capsys
+):
+    oracle, chance = in_folder("A dataset of reasoning-gym", tmp_path, monkeypatch)
+    assert solved(oracle, capsys) == 1.0
+    assert solved(chance, capsys) == 0.0
+
+
+@pytest.mark.long
+def test_the_adventures_of_the_page_are_won_by_their_oracle_and_not_by_chance(
+    tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("textworld")
+    oracle, chance, look = in_folder("A game of TextWorld", tmp_path, monkeypatch)
+    assert solved(oracle, capsys) == pytest.approx(2 / 3)
+    assert solved(chance, capsys) == 0.0
+    assert main(look) == 0
+    assert "Which do you mean" in capsys.readouterr().out
