@@ -54,7 +54,12 @@ def deploy(output: IO[str] | None = None) -> None:
             "command in the folder of your project, or make one with `agentfly init`."
         )
     with keeping_schedules():
-        _send(output)
+        command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
+        if subprocess.run(command, stdout=output, stderr=output, check=False).returncode:
+            raise ValueError(
+                f"`prefect deploy --all` failed on {Path('prefect.yaml').resolve()}, for the "
+                f"reason that it has printed{f' into {output.name}' if output else ''}."
+            )
     notice_the_dead(SILENCE)
     for name, blocks in tell_people().items():
         told = f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
@@ -88,15 +93,6 @@ def notice_the_dead(silence: timedelta) -> None:
         name="Crashed", state=StateType.CRASHED, message=message, force=True
     )
     put(Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action]))
-
-
-def _send(output: IO[str] | None) -> None:
-    command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    if subprocess.run(command, stdout=output, stderr=output, check=False).returncode:
-        raise ValueError(
-            f"`prefect deploy --all` failed on {Path('prefect.yaml').resolve()}, for the reason "
-            f"that it has printed{f' into {output.name}' if output else ''}."
-        )
 
 
 if __name__ == "__main__":

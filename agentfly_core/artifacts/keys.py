@@ -197,17 +197,11 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     reads = ("rewards", "tasks", "code.score")
     key = _key("score", science, reads, inputs, *([round] if round else []))
     folder = rollouts[0].uri.rpartition("/")[0]
-    shared = folder.startswith(f"{SHARED}/")
-    at = evaluation_scores(science, folder) if shared else f"{folder}/scored"
-    return ArtifactKey(f"{at}-{round}" if round else at, "score", key, inputs)
-
-
-def evaluation_scores(science: Science, folder: str) -> str:
-    """Where the scores of an evaluation lie, whose folder runs share: each code that scores it has
-    its own.
-    """
-    own = science.code.get("score")
-    return f"{folder}/scored-{digest({**own})[:16]}" if own else f"{folder}/scored"
+    if folder.startswith(f"{SHARED}/") and (own := science.code.get("score")):
+        # runs share the folder, and each code that scores it has scores of its own
+        return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
+    name = f"scored-{round}" if round else "scored"
+    return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
 
 def policy(

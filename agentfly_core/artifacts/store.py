@@ -114,9 +114,10 @@ class Store:
             yield folder
             files.make_readable(folder)
             paths = sorted(each for each in folder.rglob("*") if each.is_file())
+            names = [each.relative_to(folder).as_posix() for each in paths]
             with ThreadPoolExecutor() as threads:
-                names = (each.relative_to(folder).as_posix() for each in paths)
-                entries = dict(zip(names, threads.map(_synced, paths), strict=True))
+                list(threads.map(files.sync, paths))
+                entries = dict(zip(names, threads.map(_entry, paths), strict=True))
             manifest: dict[str, JSON] = {
                 "stage": target.stage,
                 "key": target.key,
@@ -348,12 +349,6 @@ def _unfinished(path: Path) -> Iterator[Path]:
 def _entry(path: Path) -> Entry | None:
     """What a manifest says of a file; None where there is no file."""
     return Entry(sha256=files.sha256(path), size=path.stat().st_size) if path.is_file() else None
-
-
-def _synced(path: Path) -> Entry | None:
-    """What a manifest says of a file that is on the disk then."""
-    files.sync(path)
-    return _entry(path)
 
 
 def _move(folder: Path, path: Path, key: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import resolve_name
 
 from agentfly_core.code.syntax import parsed
@@ -23,7 +24,9 @@ def imported(source: bytes, package: str) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            origin = _origin(node, package)
+            origin = "." * node.level + (node.module or "")
+            with suppress(ImportError):  # beyond the top, which fails when it is run: as it stands
+                origin = resolve_name(origin, package)
             found.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])
     return found
 
@@ -38,14 +41,3 @@ def _run(tree: ast.Module) -> Iterator[ast.AST]:
             waiting.extend(node.orelse)
         else:
             waiting.extend(ast.iter_child_nodes(node))
-
-
-def _origin(node: ast.ImportFrom, package: str) -> str:
-    """The module that names are imported from; a relative one beyond the top, which fails when it
-    is run, keeps its dots.
-    """
-    name = "." * node.level + (node.module or "")
-    try:
-        return resolve_name(name, package)
-    except ImportError:
-        return name

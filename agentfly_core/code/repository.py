@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -45,17 +44,14 @@ def repository(folder: Path) -> Repository | None:
     commit = _git(folder, "rev-parse", "HEAD").strip()
     if not commit:
         return None
-    change = _git(folder, "diff", "--no-ext-diff", "HEAD") + "".join(_untracked(folder))
-    return Repository(commit, clip(change, LONGEST))
-
-
-def _untracked(folder: Path) -> Iterator[str]:
-    """New sources as git would show them once they are added."""
+    change = _git(folder, "diff", "--no-ext-diff", "HEAD")
     left = [f":(exclude,glob)**/{name}/**" for name in OURS]
     words = ("ls-files", "-z", "--others", "--exclude-standard", "--")
     listed = _git(folder, *words, *SOURCES, *left)
     for name in islice(filter(None, listed.split("\0")), MOST):
-        yield _git(folder, "diff", "--no-ext-diff", "--no-index", "--", "/dev/null", name)
+        # new sources as git would show them once they are added
+        change += _git(folder, "diff", "--no-ext-diff", "--no-index", "--", "/dev/null", name)
+    return Repository(commit, clip(change, LONGEST))
 
 
 def _git(folder: Path, *words: str) -> str:

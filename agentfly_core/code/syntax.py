@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator
 
 IMPLIED = frozenset({"ctx", "kind", "type_comment"})
@@ -37,21 +38,17 @@ def definitions(source: bytes) -> dict[str, str]:
     """
     if (tree := parsed(source)) is None:
         return {REST: digest(source)}
-    found: dict[str, list[ast.AST]] = {}
-    for name, node in _defined(tree):
-        found.setdefault(name, []).append(node)
-    return {name: _digest(nodes) for name, nodes in found.items()}
-
-
-def _defined(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    found = defaultdict[str, list[ast.AST]](list)
     for statement in tree.body:
         if isinstance(statement, ast.ClassDef):
             methods = [each for each in statement.body if isinstance(each, FUNCTION)]
-            yield from ((f"{statement.name}.{method.name}", method) for method in methods)
+            for method in methods:
+                found[f"{statement.name}.{method.name}"].append(method)
             statement.body = [each for each in statement.body if each not in methods]
-            yield statement.name, statement
+            found[statement.name].append(statement)
         else:
-            yield _name(statement), statement
+            found[_name(statement)].append(statement)
+    return {name: _digest(nodes) for name, nodes in found.items()}
 
 
 def _name(statement: ast.stmt) -> str:

@@ -290,24 +290,24 @@ class Science(Section):
         if not self.tasks:
             return {"": self}
         problems = self.quotas(self.rollout.problems)
-        return {name: self._of(task, problems[name]) for name, task in self.tasks.items()}
+        found = {}
+        for name, task in self.tasks.items():
+            goal = task.goal if task.goal or task.rewards else self.evaluate.goal
+            sections = {
+                **task.own,
+                "data": task.data,
+                "agent": self.agent.model_copy(update=task.agent.model_dump()),
+                "rollout": self.rollout.model_copy(update={"problems": problems[name]}),
+                "evaluate": self.evaluate.model_copy(update={"goal": goal}),
+                "tasks": {},
+            }
+            found[name] = self.model_copy(update=sections)
+        return found
 
     def quotas(self, count: int) -> dict[str, int]:
         """How many of `count` each task has, by the weights; `{"": count}` without tasks."""
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {"": 1.0}, count)
-
-    def _of(self, task: Task, problems: int) -> Science:
-        goal = task.goal if task.goal or task.rewards else self.evaluate.goal
-        sections = {
-            **task.own,
-            "data": task.data,
-            "agent": self.agent.model_copy(update=task.agent.model_dump()),
-            "rollout": self.rollout.model_copy(update={"problems": problems}),
-            "evaluate": self.evaluate.model_copy(update={"goal": goal}),
-            "tasks": {},
-        }
-        return self.model_copy(update=sections)
 
     @property
     def start_step(self) -> int:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product, takewhile
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.babyai import named
 from agentfly_core.datasets.demonstrations import Script
-from agentfly_core.datasets.mistakes import mistake, observed
+from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.environments.babyai import ACTIONS
-from agentfly_core.records.trajectory import Message, Problem, ToolCall
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.babyai import DONE, OVER
 
@@ -126,7 +127,7 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """What leads to it from here; where that is not known, to a cell that was not seen."""
         if self.verb == "put" and room.carried:
-            way, last = room.way(pose, lambda cell: self._is_beside(room, cell)), "drop"
+            way, last = room.way(pose, partial(self._is_beside, room)), "drop"
         else:
             way = room.way(pose, lambda cell: fits(room.things.get(cell, ""), self.thing))
             last = "go forward" if self.verb == "go to" else "pick up"
@@ -160,7 +161,11 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
             return call_text("act", action=draw.choice(ACTIONS[:3]), times=draw.randint(1, 3))
         if wrong == "other thing":
             goal = replace(goal, thing=_another(first, goal.thing))
-        room, pose = _seen(told, conversation)
+        room, pose = Room(), Pose((0, 0), (1, 0))
+        room.see(first, pose)
+        for call, view in zip(called(conversation), told[1:], strict=True):
+            pose = pose.after(str(call.arguments["action"]), int(str(call.arguments["times"])))
+            room.see(view, pose)
         action, *others = goal.next_actions(room, pose)
         return call_text("act", action=action, times=1 + len([*takewhile(action.__eq__, others)]))
 
@@ -178,20 +183,3 @@ def _another(first: str, right: str) -> str:
     room.see(first, Pose((0, 0), (1, 0)))
     others = [thing for thing in room.things.values() if not fits(thing, right)]
     return next(iter(others), "grey box" if fits("red key", right) else "red key")
-
-
-def _seen(told: Sequence[str], conversation: Conversation) -> tuple[Room, Pose]:
-    """What all views say of the room, and the pose after what was done between them."""
-    room, pose = Room(), Pose((0, 0), (1, 0))
-    room.see(told[0], pose)
-    for (action, times), view in zip(_done(conversation), told[1:], strict=True):
-        pose = pose.after(action, times)
-        room.see(view, pose)
-    return room, pose
-
-
-def _done(conversation: Conversation) -> Iterator[tuple[str, int]]:
-    for message in conversation.messages:
-        for call in message.calls if isinstance(message, Message) else ():
-            assert isinstance(call, ToolCall), "a policy's calls can be read"
-            yield str(call.arguments["action"]), int(str(call.arguments["times"]))

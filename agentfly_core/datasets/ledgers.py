@@ -67,15 +67,9 @@ def _ledgers(
     made: dict[str, Problem] = {}
     while len(made) < size:
         numbers = draw.sample(sorted(entries), draw.choice(lengths))
-        problem = _problem([(number, draw.choice(entries[number])) for number in numbers])
-        made[problem.id] = problem
+        read = [(number, draw.choice(entries[number])) for number in numbers]
+        name = "-".join(["ledger", *(f"{number}:{entry}" for number, entry in read)])
+        total = sum(entry for _, entry in read)
+        facts = {"answer": str(total), "pages": [list(page) for page in read]}
+        made[name] = Problem(name, f"What do the pages from {numbers[0]} on add up to?", facts)
     return list(made.values())
-
-
-def _problem(pages: Sequence[Page]) -> Problem:
-    total = sum(entry for _, entry in pages)
-    return Problem(
-        "-".join(["ledger", *(f"{number}:{entry}" for number, entry in pages)]),
-        f"What do the pages from {pages[0][0]} on add up to?",
-        {"answer": str(total), "pages": [list(page) for page in pages]},
-    )

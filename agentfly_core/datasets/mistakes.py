@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Observation
+from agentfly_core.records.trajectory import Message, Observation, ToolCall
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
@@ -24,6 +24,12 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
         return draw.choice([other for other in like if other != right])
     numbers = range(10 ** (len(right) - 1), 10 ** len(right))
     return str(draw.choice([number for number in numbers if str(number) != right]))
+
+
+def called(conversation: Conversation) -> list[ToolCall]:
+    """What was called so far."""
+    said = [message for message in conversation.messages if isinstance(message, Message)]
+    return [call for message in said for call in message.calls if isinstance(call, ToolCall)]
 
 
 def observed(conversation: Conversation) -> list[str]:

@@ -113,6 +113,26 @@ class Asked:
     person: Person
     company: Company
 
+    @property
+    def orders(self) -> int:
+        """How many orders the person placed."""
+        return len(self.records.of_person(self.person.number))
+
+    @property
+    def spent(self) -> int:
+        """How much the person ordered in all."""
+        return sum(order.amount for order in self.records.of_person(self.person.number))
+
+    @property
+    def colleagues(self) -> int:
+        """How many people work for the company."""
+        return len(self.records.staff(self.company.number))
+
+    @property
+    def city(self) -> str:
+        """Where the company is."""
+        return self.records.cities[self.company.city]
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -123,19 +143,11 @@ class Kind:
     answer: Callable[[Asked], str | int]
 
 
-def _spent(asked: Asked) -> int:
-    return sum(order.amount for order in asked.records.of_person(asked.person.number))
-
-
 KINDS = {
     "amount": Kind("How much is order {order}?", 1, attrgetter("order.amount")),
     "buyer": Kind("Who placed order {order}?", 2, attrgetter("person.name")),
-    "orders": Kind(
-        "How many orders did {person} place?",
-        2,
-        lambda asked: len(asked.records.of_person(asked.person.number)),
-    ),
-    "spent": Kind("How much did {person} order in all?", 2, _spent),
+    "orders": Kind("How many orders did {person} place?", 2, attrgetter("orders")),
+    "spent": Kind("How much did {person} order in all?", 2, attrgetter("spent")),
     "company": Kind(
         "Which company does the person who placed order {order} work for?",
         3,
@@ -144,12 +156,12 @@ KINDS = {
     "colleagues": Kind(
         "How many people work for the company of the person who placed order {order}?",
         3,
-        lambda asked: len(asked.records.staff(asked.company.number)),
+        attrgetter("colleagues"),
     ),
     "city": Kind(
         "In which city is the company of the person who placed order {order}?",
         4,
-        lambda asked: asked.records.cities[asked.company.city],
+        attrgetter("city"),
     ),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.demonstrations import Script
@@ -31,16 +32,20 @@ _COPIED: Sequence[Sequence[str]] = (
 """What a command takes from the prompt or a listing, by kind."""
 
 
+def _first(look: str, ending: str, command: str, asked: Mapping[str, str]) -> Plan:
+    """Look, and do something with the first name that is printed, `{file}`; where an ending is
+    given, with the first that has it.
+    """
+    listed = yield look.format(**asked)
+    found = _ending_in(ending.format(**asked), listed) if ending else listed.split()
+    return command.format(file=found[0], **asked)
+
+
 def _rename(asked: Mapping[str, str]) -> Plan:
     listed = yield "ls"
     old, new = asked["old"], asked["new"]
     moved = [name for name in listed.split() if name.startswith(f"{old}.")]
     return "; ".join(f"mv {name} {new}.{_ending(name)}" for name in moved)
-
-
-def _lines(asked: Mapping[str, str]) -> Plan:
-    listed = yield "ls"
-    return f"wc -l < {_ending_in(asked['ending'], listed)[0]} > count.txt"
 
 
 def _total(asked: Mapping[str, str]) -> Plan:
@@ -49,27 +54,6 @@ def _total(asked: Mapping[str, str]) -> Plan:
     header = yield f"head -1 {table}"
     column = header.split(",").index(asked["column"]) + 1
     return f"awk -F, '{{s += ${column}}} END {{print s}}' {table} > total.txt"
-
-
-def _largest(asked: Mapping[str, str]) -> Plan:
-    listed = yield "ls -S"
-    return f"echo {listed.split()[0]} > largest.txt"
-
-
-def _extract(asked: Mapping[str, str]) -> Plan:
-    listed = yield "ls"
-    return f"grep {asked['level']} {_ending_in('log', listed)[0]} > found.txt"
-
-
-def _config(asked: Mapping[str, str]) -> Plan:
-    key = asked["key"]
-    listed = yield f"grep -l {key} *"
-    return f"sed -i s/{key}=.*/{key}={asked['value']}/ {listed.split()[0]}"
-
-
-def _sort(asked: Mapping[str, str]) -> Plan:
-    listed = yield "ls"
-    return f"sort -u {_ending_in('txt', listed)[0]} > sorted.md"
 
 
 def _move(asked: Mapping[str, str]) -> Plan:
@@ -93,12 +77,12 @@ def _tree(asked: Mapping[str, str]) -> Plan:
 
 PLANS: Mapping[str, Callable[[Mapping[str, str]], Plan]] = {
     "rename": _rename,
-    "lines": _lines,
+    "lines": partial(_first, "ls", "{ending}", "wc -l < {file} > count.txt"),
     "total": _total,
-    "largest": _largest,
-    "extract": _extract,
-    "config": _config,
-    "sort": _sort,
+    "largest": partial(_first, "ls -S", "", "echo {file} > largest.txt"),
+    "extract": partial(_first, "ls", "log", "grep {level} {file} > found.txt"),
+    "config": partial(_first, "grep -l {key} *", "", "sed -i s/{key}=.*/{key}={value}/ {file}"),
+    "sort": partial(_first, "ls", "txt", "sort -u {file} > sorted.md"),
     "move": _move,
     "join": _join,
     "tree": _tree,
@@ -113,7 +97,22 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scr
     """
 
     async def policy(conversation: Conversation) -> str:
-        return _said(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        family, asked = understood(conversation.problem.prompt)
+        plan, printed = PLANS[family](asked), iter(observed(conversation))
+        try:
+            command = next(plan)
+            for text in printed:
+                command = plan.send(text)
+        except StopIteration as ended:
+            if wrong == "stop early" or any(True for _ in printed):
+                return DONE
+            command = ended.value
+            if wrong == "miscopy":
+                command = _miscopied(random.Random(conversation.seed), command)
+        except (LookupError, ValueError):  # what was printed is not what the plan expects
+            return DONE
+        return call_text("shell", command=command)
 
     return policy
 
@@ -127,25 +126,6 @@ def understood(prompt: str) -> tuple[str, dict[str, str]]:
         if found := re.fullmatch(pattern, prompt):
             return family, found.groupdict()
     raise ValueError(f"Got {prompt!r}, expected a prompt of datasets.terminal.")
-
-
-def _said(conversation: Conversation, wrong: str) -> str:
-    """The next command, or that it is done; also where what was printed is not what it expects."""
-    family, asked = understood(conversation.problem.prompt)
-    plan, printed = PLANS[family](asked), iter(observed(conversation))
-    try:
-        command = next(plan)
-        for text in printed:
-            command = plan.send(text)
-    except StopIteration as ended:
-        if wrong == "stop early" or any(True for _ in printed):
-            return DONE
-        command = ended.value
-        if wrong == "miscopy":
-            command = _miscopied(random.Random(conversation.seed), command)
-    except (LookupError, ValueError):
-        return DONE
-    return call_text("shell", command=command)
 
 
 def _miscopied(draw: random.Random, command: str) -> str:

@@ -54,7 +54,21 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
     """
 
     async def policy(conversation: Conversation) -> str:
-        return _shopped(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+        wanted, pages = understood(conversation.problem.prompt), observed(conversation)
+        seen, lines = dict(viewed(pages)), [line for page in pages for line in listed(page)]
+        for product, options in seen.items():
+            if {*wanted.options} <= {value for values in options.values() for value in values}:
+                wrong = mistake(conversation, seed, spoilt, MISTAKES)
+                return _decided(conversation, wanted, lines, product, options, wrong)
+        for line in lines:
+            if wanted.fits(line) and line.product not in seen:
+                return call_text("view", product=line.product)
+        if not pages:
+            return call_text("browse", words=wanted.words)
+        for page, last in reversed([found for text in pages for found in _PAGE.findall(text)]):
+            if int(page) < int(last):
+                return call_text("browse", words=wanted.words, page=int(page) + 1)
+        return GIVES_UP
 
     return policy
 
@@ -97,23 +111,6 @@ def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:
             yield listed(page)[0].product, options
-
-
-def _shopped(conversation: Conversation, wrong: str) -> str:
-    wanted, pages = understood(conversation.problem.prompt), observed(conversation)
-    seen, lines = dict(viewed(pages)), [line for page in pages for line in listed(page)]
-    for product, options in seen.items():
-        if {*wanted.options} <= {value for values in options.values() for value in values}:
-            return _decided(conversation, wanted, lines, product, options, wrong)
-    for line in lines:
-        if wanted.fits(line) and line.product not in seen:
-            return call_text("view", product=line.product)
-    if not pages:
-        return call_text("browse", words=wanted.words)
-    for page, last in reversed([found for text in pages for found in _PAGE.findall(text)]):
-        if int(page) < int(last):
-            return call_text("browse", words=wanted.words, page=int(page) + 1)
-    return GIVES_UP
 
 
 def _decided(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.demonstrations import Script
-from agentfly_core.datasets.mistakes import mistake, observed
+from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.datasets.textworld import hunted
 from agentfly_core.environments.textworld import LOST, WON
-from agentfly_core.records.trajectory import Message, Problem, ToolCall
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.templates.chatml import call_text
 
 BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
@@ -75,7 +75,11 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
         thing, room = hunted(conversation.problem.prompt)
         if over(conversation):
             return "Done."
-        seen = _explored(conversation)
+        seen = Map()
+        seen.see(conversation.problem.prompt)
+        for call, told in zip(called(conversation), observed(conversation), strict=True):
+            verb, _, direction = str(call.arguments["command"]).partition(" ")
+            seen.see(told, direction if verb == "go" else "")
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
         if wrong == "wander":
             exits = sorted(seen.rooms[seen.here])
@@ -103,23 +107,3 @@ async def random_hunter(conversation: Conversation) -> str:
 def over(conversation: Conversation) -> bool:
     """Whether the game has ended."""
     return any(mark in told for told in observed(conversation)[-1:] for mark in (WON, LOST))
-
-
-def _explored(conversation: Conversation) -> Map:
-    """What was seen so far."""
-    seen = Map()
-    seen.see(conversation.problem.prompt)
-    for command, told in zip(_commands(conversation), observed(conversation), strict=True):
-        verb, _, direction = command.partition(" ")
-        seen.see(told, direction if verb == "go" else "")
-    return seen
-
-
-def _commands(conversation: Conversation) -> list[str]:
-    return [
-        str(call.arguments["command"])
-        for message in conversation.messages
-        if isinstance(message, Message)
-        for call in message.calls
-        if isinstance(call, ToolCall)
-    ]

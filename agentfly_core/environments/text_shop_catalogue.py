@@ -118,16 +118,14 @@ def catalogue(seed: int, products: int, /) -> Catalogue:
     """So many products drawn from a seed, made once in a process; raises ValueError for more than
     there are IDS.
     """
-    draw = random.Random(seed)
-    return Catalogue([_product(draw, str(number)) for number in draw.sample(IDS, products)])
-
-
-def _product(draw: random.Random, number: str) -> Product:
-    category = draw.choice(list(CATEGORIES))
-    kinds = DEPARTMENTS[CATEGORIES[category]].attributes
-    offered = {
-        kind: sorted(draw.sample(values, draw.randint(2, len(values) - 2)), key=values.index)
-        for kind, values in OPTIONS.items()
-    }
-    attributes = tuple(draw.choice(kind) for kind in kinds)
-    return Product(number, category, attributes, draw.choice(PRICES), offered)
+    draw, made = random.Random(seed), []
+    for number in draw.sample(IDS, products):
+        category = draw.choice(list(CATEGORIES))
+        kinds = DEPARTMENTS[CATEGORIES[category]].attributes
+        offered = {
+            kind: sorted(draw.sample(values, draw.randint(2, len(values) - 2)), key=values.index)
+            for kind, values in OPTIONS.items()
+        }
+        attributes = tuple(draw.choice(kind) for kind in kinds)
+        made.append(Product(str(number), category, attributes, draw.choice(PRICES), offered))
+    return Catalogue(made)

@@ -86,7 +86,7 @@ class Second:
         old = ranks([episode.old for episode in everything])
         new = ranks([episode.new for episode in everything])
         apart = [abs(one - other) for one, other in zip(old, new, strict=True)]
-        order = sorted(range(len(everything)), key=lambda index: -apart[index])
+        order = sorted(range(len(everything)), key=apart.__getitem__, reverse=True)
         return [
             everything[index]
             for index in order[:SHOWN]

@@ -177,7 +177,9 @@ def _evaluation(
     run: str,
     step: int,
 ) -> str | None:
-    """The scores of a policy's evaluation, None where it is not stored or not scored."""
+    """The scores of a policy's evaluation, None where it is not stored, or was last scored by
+    another run's rewards.
+    """
     try:
         policy = policy_of(store, run, step)
     except Damaged:
@@ -186,9 +188,9 @@ def _evaluation(
         return None
     for science in newest_first:
         folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
-        scored = keys.evaluation_scores(science, folder)
-        if store.holds(scored):
-            return scored
+        played = [store.artifact(uri) for uri in published_rollouts(store, folder)]
+        if played and (scores := store.find(keys.scored(science, played))):
+            return scores.uri
     return None
 
 

@@ -100,14 +100,9 @@ def kept_for_others(store: Store, run: str) -> Kept:
             if science.inherits_learner and not finished:
                 kept.learners.update(own & {fork.step})
         if not finished:
-            kept.policies.update(_frozen_by(science, store, run))
+            frozen = filter(None, map(step_named, science.agent.frozen.values()))
+            kept.policies.update(k for of, k in frozen if done_by(store, of, k) == run)
     return kept
-
-
-def _frozen_by(science: Science, store: Store, run: str) -> set[int]:
-    """The steps of a run whose policies speak in an experiment, frozen."""
-    named = filter(None, map(step_named, science.agent.frozen.values()))
-    return {step for name, step in named if done_by(store, name, step) == run}
 
 
 def first_policy(step: int, staleness: int) -> int:

@@ -76,7 +76,7 @@ class NightEntry:
     event: NightEvent
     why: str = ""
     champion: Champion | None = None
-    details: Mapping[str, JSON] = field(default_factory=lambda: NO_DETAILS)
+    details: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,20 +102,16 @@ def judge(
     goal = both.compared(GOAL, 0.0)
     guards = [both.compared(*guard) for guard in both.guards(settings)]
     worse = _Both(challenger, champion).compared(GOAL, 0.0).held
-    return Verdict((goal, *guards, *_elsewhere(settings, datasets)), worse)
-
-
-def _elsewhere(settings: Promotion, datasets: Mapping[str, Pair]) -> list[Comparison]:
-    """The comparison at the goal on each of promotion.datasets."""
     if datasets.keys() != settings.datasets.keys():
         raise ValueError(
             f"Got outcomes on the datasets {sorted(datasets)}, expected "
             f"{sorted(settings.datasets)}: evaluate both policies on each of promotion.datasets."
         )
-    return [
+    elsewhere = [
         _Both(*pair).compared(GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
         for name, pair in datasets.items()
     ]
+    return Verdict((goal, *guards, *elsewhere), worse)
 
 
 def compare_goal(champion: HeldOut, challenger: HeldOut, name: str, level: float) -> Comparison:
@@ -203,12 +199,11 @@ def _gain(one: Comparison) -> str:
 def _failure(one: Comparison) -> str:
     """What a comparison that did not hold says."""
     found = f"{one.challenger:.4g} instead of {one.champion:.4g}"
-    bound = f"{one.difference:+.3f}, at least {one.bound:+.3f}"
     if one.name == GOAL:
         what = "a loss" if one.difference < 0 else "no sure gain"
-        return f"success is {found} on {one.problems:,} problems ({bound}), which is {what}"
+        return f"success is {found} on {one.problems:,} problems ({_gain(one)}), which is {what}"
     if one.name == CONFIRMATION:
-        return f"{one.problems:,} other problems do not confirm the gain: {found} ({bound})"
+        return f"{one.problems:,} other problems do not confirm the gain: {found} ({_gain(one)})"
     return (
         f"the guard {one.name} is {found}: it may be worse by {-one.bound:.3g}, allowed is "
         f"{one.margin:.3g}"

@@ -174,15 +174,19 @@ def answered_last(trajectory: Trajectory) -> list[Piece]:
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
+def written_out(text: str) -> str:
+    """A text whose control characters do nothing to a terminal: ESC is written `\\x1b`."""
+    return UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 def lines(piece: Piece, width: int) -> list[str]:
     """A piece's text in lines of at most `width` columns with their mark; control characters are
     written out.
     """
-    visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", piece.text)
     room = max(20, width - 12)
     wrapped = (
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)
-        for line in visible.split("\n")
+        for line in written_out(piece.text).split("\n")
     )
     return [part for parts in wrapped for part in parts or [""]]
 

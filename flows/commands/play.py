@@ -22,7 +22,7 @@ from agentfly_core.play.session import Table, Wish, table
 from agentfly_core.play.session import play as play_episodes
 from agentfly_core.play.summary import Figures, figures
 from agentfly_core.play.way import Usual, Way
-from agentfly_core.runs.episodes import UNPRINTABLE, Piece
+from agentfly_core.runs.episodes import Piece, written_out
 from agentfly_core.runs.intervals import Interval
 from agentfly_core.runs.listing import in_store
 from agentfly_core.system.progress import Progress as Told
@@ -106,8 +106,7 @@ class Terminal:
     def show(self, what: Piece | str) -> None:
         """Show a piece of an episode, or plain text."""
         if isinstance(what, str):
-            visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", what)
-            self.console.print(visible, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(written_out(what), highlight=False, markup=False, soft_wrap=True)
         else:
             self.console.print(what)
 

@@ -39,21 +39,16 @@ def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> He
     ) as client:
         if not _answers(f"{servers.api}/health"):
             return Health(False, mlflow, False, ())
-        seen = _seen(client)
+        workers = _asked(client, f"/work_pools/{POOL}/workers/filter")
         deployments = _asked(client, "/deployments/filter")
-    names = tuple(sorted(str(deployment["name"]) for deployment in deployments))
-    return Health(True, mlflow, seen > (since or datetime.now(UTC) - SILENCE), names)
-
-
-def _seen(client: httpx.Client) -> datetime:
-    """When the worker has given its last sign of life."""
-    workers = _asked(client, f"/work_pools/{POOL}/workers/filter")
     signs = [
         datetime.fromisoformat(str(worker["last_heartbeat_time"]))
         for worker in workers
         if worker["name"] == WORKER and worker["status"] == "ONLINE"
     ]
-    return max(signs, default=datetime.min.replace(tzinfo=UTC))
+    since = since or datetime.now(UTC) - SILENCE
+    names = tuple(sorted(str(deployment["name"]) for deployment in deployments))
+    return Health(True, mlflow, any(sign > since for sign in signs), names)
 
 
 def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:

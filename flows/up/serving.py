@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from agentfly_core.system.service import Service, new_address, supervised
@@ -38,7 +39,10 @@ def serve(wanted: Wanted, ready: Ready) -> None:
     they are writing. Raises ServiceLost for what does not start.
     """
     state, changes, sign_in = wanted.places.state, Changes(), SignIn.of(wanted.places.state)
-    with _recorded(wanted.servers(), state) as servers, ExitStack() as stack:
+    with ExitStack() as stack:
+        servers = wanted.servers()
+        servers.write(state)
+        stack.callback((state / FILE).unlink, missing_ok=True)
         services = _started(wanted, servers, sign_in, stack)
         servers = replace(servers, ready=True)
         servers.write(state)
@@ -84,7 +88,7 @@ def _servers_started(
     stack.callback(deliver)
     import prefect.main  # noqa: F401  # takes seconds, as the servers do
 
-    prefect_server.wait(lambda: answers(servers.api), START_SECONDS)
+    prefect_server.wait(partial(answers, servers.api), START_SECONDS)
     return services
 
 
@@ -92,13 +96,3 @@ def _start(program: programs.Program, log: Path, stack: ExitStack) -> Service:
     address = new_address(program.kind)
     running = supervised(program.kind, program.command, program.env, address, log, "")
     return stack.enter_context(running)
-
-
-@contextmanager
-def _recorded(servers: Servers, state: Path) -> Iterator[Servers]:
-    """The servers as other commands find them, for as long as the block lasts."""
-    servers.write(state)
-    try:
-        yield servers
-    finally:
-        (state / FILE).unlink(missing_ok=True)

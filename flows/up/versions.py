@@ -28,7 +28,8 @@ class Installed:
     def now(cls) -> Installed:
         """What is installed now; raises PackageNotFoundError while it is being replaced."""
         found = [distribution(name) for name in SERVED]
-        return cls(found[0].version, tuple(map(_digest, found)))
+        lists = [(package.read_text("RECORD") or "").encode() for package in found]
+        return cls(found[0].version, tuple(hashlib.sha256(files).hexdigest() for files in lists))
 
 
 class Changes:
@@ -85,7 +86,3 @@ def _applies(wanted: Requirement, extras: frozenset[str]) -> bool:
     return marker is not None and any(
         marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}) for extra in extras
     )
-
-
-def _digest(package: Distribution) -> str:
-    return hashlib.sha256((package.read_text("RECORD") or "").encode()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
@@ -17,7 +16,15 @@ MARK = "PREFECT__FLOW_RUN_ID"
 
 def flow_runs(worker: Service) -> list[psutil.Process]:
     """The processes in which the worker's flow runs are at work, or wait."""
-    return list(_flow_runs(worker))
+    found = []
+    state = State.read(worker.address)
+    with suppress(psutil.NoSuchProcess):
+        for program in psutil.Process(state.keeper).children() if state else ():
+            for child in program.children():
+                with suppress(psutil.Error):
+                    if MARK in child.environ():
+                        found.append(child)
+    return found
 
 
 def end_flow_runs(worker: Service) -> None:
@@ -27,13 +34,3 @@ def end_flow_runs(worker: Service) -> None:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
     psutil.wait_procs(asked, GRACE)
-
-
-def _flow_runs(worker: Service) -> Iterator[psutil.Process]:
-    state = State.read(worker.address)
-    with suppress(psutil.NoSuchProcess):
-        for program in psutil.Process(state.keeper).children() if state else ():
-            for child in program.children():
-                with suppress(psutil.Error):
-                    if MARK in child.environ():
-                        yield child

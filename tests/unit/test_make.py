@@ -16,7 +16,7 @@ DRY_RUN = [
     + EXTRAS
 ]
 TIERS = {
-    "check": [f"-m not service and not smollm2 and not long {REST}"],
+    "check": [f"-n 2 --dist loadfile -m not service and not smollm2 and not long {REST}"],
     "test": [
         f"-m (service or smollm2) and not prefect and not long {REST}",
         f"-m not service and not smollm2 and not long {REST}",

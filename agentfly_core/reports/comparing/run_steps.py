@@ -83,7 +83,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
         rates = {name: rate for name, of in evaluated.items() if (rate := of(step))}
         if metrics or rates:
-            found.append(Step(step, _figures(metrics), _parts(metrics), rates))
+            found.append(_step(step, metrics, rates))
     if not found:
         raise ValueError(f"The run {run!r} has ended no step yet.")
     return found
@@ -108,29 +108,23 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
                 for found in map(step.held_out.get, held_out)
             ),
         )
-    return Group(Unbroken(table), Text(LEGEND, "dim"), "", *map(Text, _bars(run, steps)))
+    success = {step.step: step.figures["success"] for step in steps if "success" in step.figures}
+    curve = Curve(tuple(success.values()), {"steps": tuple(map(float, success))})
+    bars = plotted({run: [curve]}, "steps") if any(success.values()) else [NOTHING]
+    return Group(Unbroken(table), Text(LEGEND, "dim"), "", *map(Text, bars))
 
 
 def _cell(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, f"z{pattern}")
 
 
-def _bars(run: str, steps: Sequence[Step]) -> list[str]:
-    success = {step.step: step.figures["success"] for step in steps if "success" in step.figures}
-    curve = Curve(tuple(success.values()), {"steps": tuple(map(float, success))})
-    return plotted({run: [curve]}, "steps") if any(success.values()) else [NOTHING]
-
-
-def _figures(metrics: Mapping[str, float]) -> dict[str, float]:
-    found = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
-    seconds = [metrics[name] for name in SECONDS if name in metrics]
-    return {**found, "seconds": sum(seconds)} if seconds else found
-
-
-def _parts(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The mean of each reward and part; none where there is one alone, which is the reward."""
-    means = {found[1]: metrics[name] for name in metrics if (found := PART.fullmatch(name))}
-    return means if len(means) > 1 else {}
+def _step(step: int, metrics: Mapping[str, float], held_out: Mapping[str, Rate]) -> Step:
+    figures = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
+    if seconds := [metrics[name] for name in SECONDS if name in metrics]:
+        figures["seconds"] = sum(seconds)
+    parts = {found[1]: metrics[name] for name in metrics if (found := PART.fullmatch(name))}
+    # one alone is the reward itself
+    return Step(step, figures, parts if len(parts) > 1 else {}, held_out)
 
 
 def _rates(store: Store, record: RunRecord, run: str, name: str) -> Callable[[int], Rate | None]:

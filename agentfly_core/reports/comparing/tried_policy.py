@@ -76,7 +76,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         _require_finished(store, run, record, science)
         step = science.steps
     policy_of(store, run, step)  # says which there are
-    problems, data, part = held_out(store, record, split)
+    _, data, part = held_out(store, record, split)
     if not data.uri:
         raise ValueError(
             f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "

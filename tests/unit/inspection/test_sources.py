@@ -11,6 +11,7 @@ import pytest
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.play_layout import PlayLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.inspection.reference import reference
 from agentfly_core.inspection.sources import read
@@ -37,16 +38,21 @@ def publish(store: Store, target: ArtifactKey, *played: Trajectory) -> Artifact:
     return store.artifact(target.uri)
 
 
-def score(store: Store, uri: str, *played: Trajectory) -> None:
-    with store.publish(ArtifactKey(uri, "score", "key", {})) as folder:
+def score(store: Store, target: ArtifactKey, *played: Trajectory) -> None:
+    with store.publish(target) as folder:
         write_scores(folder / "scores.parquet", [Scored(t.id, {}, (), 1.0) for t in played])
 
 
-def evaluate(here: ExperimentContext, policy: Artifact, split: str, *played: Trajectory) -> None:
-    data = Artifact("", "da7a")
-    target = keys.evaluation(here.science, policy, data, split, 0, {})
-    publish(here.store, target, *played)
-    score(here.store, f"{target.uri.rpartition('/')[0]}/scored", *played)
+def evaluate(
+    store: Store,
+    science: Science,
+    policy: Artifact,
+    data: Artifact,
+    split: str,
+    *played: Trajectory,
+) -> None:
+    shard = publish(store, keys.evaluation(science, policy, data, split, 0, {}), *played)
+    score(store, keys.scored(science, [shard]), *played)
 
 
 @pytest.fixture
@@ -66,9 +72,9 @@ def here(tmp_path: Path) -> ExperimentContext:
     for step in (1, 2):
         where = f"runs/demo/steps/{step:06d}/policy"
         policies.append(publish(store, ArtifactKey(where, "update", "key", {})))
-        evaluate(found, policies[step], "validation", GOOD)
-    evaluate(found, start, "test", WRONG)
-    evaluate(found, policies[2], "test", WRONG, GOOD)
+        evaluate(store, found.science, policies[step], data, "validation", GOOD)
+    evaluate(store, found.science, start, data, "test", WRONG)
+    evaluate(store, found.science, policies[2], data, "test", WRONG, GOOD)
     return found
 
 
@@ -124,9 +130,7 @@ def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Pat
     there = found.science.on(found.science.evaluate.datasets["hard"])
     start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
     data = publish(found.store, keys.prepare(there))
-    target = keys.evaluation(there, start, data, "test", 0, {})
-    publish(found.store, target, WRONG)
-    score(found.store, f"{target.uri.rpartition('/')[0]}/scored", WRONG)
+    evaluate(found.store, there, start, data, "test", WRONG)
     with opened(found, "demo") as run:
         run.remember_data(Artifact("", "da7a"), "none")
         run.remember_start(start)
@@ -169,7 +173,7 @@ def test_played_episodes_are_opened_by_their_name(here: ExperimentContext) -> No
     layout = PlayLayout("tiny-1")
     publish(here.store, ArtifactKey(layout.rollout(0), "play", "key", {}), GOOD)
     publish(here.store, ArtifactKey(layout.tokenizer, "play", "key", {}))
-    score(here.store, layout.scored, GOOD)
+    score(here.store, ArtifactKey(layout.scored, "score", "key", {}), GOOD)
     here.store.write_json(layout.record, {"policy": "oracle", "split": "train"})
     stored = read(here.store, reference("play:tiny-1"), "", False)
     assert seen(stored) == ("play:tiny-1", "play:tiny-1, oracle on train", ["chain-0"])

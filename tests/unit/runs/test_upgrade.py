@@ -237,7 +237,7 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
     settings = {"night": None, "fork": None, "promotion": AS_BEFORE, "nano": {"atoms": []}}
     settings |= {"tasks": {}, "code_files": [], "code": {}}
-    settings["code"] = {stage: {} for stage in (*COUNTED, "files")}
+    settings["code"] = {stage: {} for stage in COUNTED}
     added = {**settings, "quantized": "no"}
     assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS, "overrides": []}
 
