@@ -9,8 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.scoring import shard_scores
-from agentfly_core.records.trajectory import Scored
+from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
 from agentfly_core.runs.context import ExperimentContext
 
 
@@ -30,7 +29,7 @@ def scoring_shards(context: ExperimentContext) -> Iterator[ShardScoring]:
 
 @dataclass(frozen=True)
 class ShardScoring:
-    """The shards of a step that are being scored: `scoring.begin(shard)`, later `scoring.scores()`.
+    """The shards of a step that are being scored: `scoring.begin(shard)`, later `scoring.shards()`.
 
     The scores are those that the step's stage would find later: they are kept nowhere before that,
     and a step that was killed scores its shards then.
@@ -38,14 +37,14 @@ class ShardScoring:
 
     context: ExperimentContext
     thread: ThreadPoolExecutor
-    begun: list[Future[list[Scored]]] = field(default_factory=list)
+    begun: dict[Artifact, Future[ScoredShard]] = field(default_factory=dict)
 
     def begin(self, shard: Artifact) -> None:
         """Score a shard's episodes in the thread."""
         episodes = self.context.store.open(shard)
         work = copy_context().run
-        self.begun.append(self.thread.submit(work, shard_scores, self.context.resolved, episodes))
+        self.begun[shard] = self.thread.submit(work, scored_shard, self.context.resolved, episodes)
 
-    def scores(self) -> list[Scored]:
-        """The scores of all shards begun, which are waited for."""
-        return [one for shard in self.begun for one in shard.result()]
+    def shards(self) -> dict[Artifact, ScoredShard]:
+        """All shards begun, which are waited for."""
+        return {shard: scored.result() for shard, scored in self.begun.items()}

@@ -28,7 +28,7 @@ from flows.warm_start import warm_started
 from tasks.finish import finish
 from tasks.model import base_model
 from tasks.prepare import prepare, version
-from tasks.rollout import require_room, rollout
+from tasks.rollout import RoundEpisodes, require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
 from tasks.update import keep_state, update
@@ -121,19 +121,20 @@ def episodes(
     with scoring_shards(context) as scoring:
 
         def play(sampling_round: SamplingRound) -> None:
+            drawn = RoundEpisodes(run, data, sampling_round)
             for shard in sampling_round.shards:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
-                played.append(rollout(run, services, policy, version, data, sampling_round, shard))
+                played.append(rollout(services, policy, version, drawn, shard))
                 if not was_there:  # what was may have its scores, and a reward may ask a model
                     scoring.begin(played[-1])
 
         play(sampling_round)
         for number in range(1, run.science.rollout.refills + 1):
             what = f"step {step} round {number}"
-            scored = score(context, played, step, what, scored, number, scoring.scores())
+            scored = score(context, played, step, what, scored, number, scoring.shards())
             lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
             if not any(lacking.values()):
                 break
             sampling_round = next_round(run.science, sampling_round, lacking)
             play(sampling_round)
-        return played, score(context, played, step, f"step {step}", scored, known=scoring.scores())
+        return played, score(context, played, step, f"step {step}", scored, shards=scoring.shards())

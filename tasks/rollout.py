@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
@@ -33,30 +35,41 @@ def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *n
         playing.require_tags(context.science, problems[name])
 
 
-@stage("rollout step {sampling_round.step} shard {shard}", retries=3)
+@dataclass(frozen=True)
+class RoundEpisodes:
+    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(science, 7,
+    False)).specs`. They are drawn for the first shard that is played, and kept for the others.
+    """
+
+    run: Run
+    data: Artifact
+    sampling_round: SamplingRound
+
+    @cached_property
+    def specs(self) -> list[EpisodeSpec]:
+        """Those of all shards, in their order."""
+        science, drawn = self.run.science, self.sampling_round
+        dataset = self.run.store.open(self.data)
+        rows = rows_of_tasks(science, drawn, sizes_by_task(dataset, "train", science.tasks))
+        problems = chosen(science, drawn, split(dataset, "train", rows))
+        return of_step(science, problems, drawn.step, drawn.greedy)
+
+
+@stage("rollout step {episodes.sampling_round.step} shard {shard}", retries=3)
 def rollout(
-    run: Run,
-    services: RolloutServices,
-    policy: Artifact,
-    version: int,
-    data: Artifact,
-    sampling_round: SamplingRound,
-    shard: int,
+    services: RolloutServices, policy: Artifact, version: int, episodes: RoundEpisodes, shard: int
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
-    step, drawn, frozen = sampling_round.step, sampling_round.drawn(run.science), run.context.frozen
-    target = keys.rollout(run.science, run.name, policy, data, step, shard, drawn, frozen)
+    run, drawn = episodes.run, episodes.sampling_round
+    step, data, frozen = drawn.step, episodes.data, run.context.frozen
+    told = drawn.drawn(run.science)
+    target = keys.rollout(run.science, run.name, policy, data, step, shard, told, frozen)
     if found := run.store.find(target):
         return reused(found)
-    dataset = run.store.open(data)
-    sizes = sizes_by_task(dataset, "train", run.science.tasks)
-    rows = rows_of_tasks(run.science, sampling_round, sizes)
-    problems = chosen(run.science, sampling_round, split(dataset, "train", rows))
-    assigned = of_step(run.science, problems, step, sampling_round.greedy)
-    part = shard - sampling_round.shards.start
+    part = shard - drawn.shards.start
     with run.store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= _play(
-            run.context, services, policy, version, assigned, part, "rollout", step, folder
+            run.context, services, policy, version, episodes.specs, part, "rollout", step, folder
         )
     return run.store.artifact(target.uri)
 

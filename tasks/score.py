@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.scoring import ScoredShard, score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
-from agentfly_core.records.trajectory import Scored
 from agentfly_core.runs.context import ExperimentContext
 from tasks.stage import Made, reused, stage
 
@@ -22,12 +21,12 @@ def score(
     what: str,
     before: Artifact | None = None,
     round: int = 0,
-    known: Sequence[Scored] = (),
+    shards: Mapping[Artifact, ScoredShard] = {},
 ) -> Made:
     """Publish the scores of a step's, or an evaluation's, episodes, and what became of each
     problem.
 
-    Those that are in `before`, or that are `known`, are taken from there; `round` 1, 2, ... of a
+    Those that are in `before`, or in `shards`, are taken from there; `round` 1, 2, ... of a
     step that may be refilled has its own place.
     """
     target = keys.scored(context.science, rollouts, round)
@@ -38,8 +37,9 @@ def score(
         metrics |= score_episodes(
             context.resolved,
             [context.store.open(r) for r in rollouts],
-            [*known, *earlier],
+            earlier,
             step,
             folder,
+            {context.store.open(r): shard for r, shard in shards.items()},
         )
     return context.store.artifact(target.uri)

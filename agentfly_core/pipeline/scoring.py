@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfly_core.authoring import injection
@@ -23,17 +23,41 @@ from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
 from agentfly_core.system.progress import Progress, report
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredShard:
+    """A shard that was read and scored before its step's scores are made: `ScoredShard(
+    [Trajectory("t0", ...), Trajectory("t1", ...)], [Scored("t0", ...)])`, of which t1 is left.
+    """
+
+    trajectories: Sequence[Trajectory]
+    scores: Sequence[Scored]
+
+
 def score_episodes(
-    resolved: Resolved, rollouts: Sequence[Path], known: Sequence[Scored], step: int, folder: Path
+    resolved: Resolved,
+    rollouts: Sequence[Path],
+    known: Sequence[Scored],
+    step: int,
+    folder: Path,
+    shards: Mapping[Path, ScoredShard] = {},
 ) -> dict[str, float]:
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
-    Those that are `known` are not scored again; a baseline's count neither in the ledger nor in the
-    metrics. Raises GateClosed when more, baselines too, could not be scored than the experiment
-    allows.
+    Those that are `known`, or scored in `shards`, are not scored again; a baseline's count neither
+    in the ledger nor in the metrics. Raises GateClosed when more, baselines too, could not be
+    scored than the experiment allows.
     """
-    everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
-    by_id = {one.trajectory_id: one for one in known}
+    everything = [
+        trajectory
+        for rollout in rollouts
+        for trajectory in (
+            shards[rollout].trajectories
+            if rollout in shards
+            else read_trajectories(rollout / EPISODES)
+        )
+    ]
+    already = [one for shard in shards.values() for one in shard.scores]
+    by_id = {one.trajectory_id: one for one in [*already, *known]}
     unknown = [t for t in everything if t.id not in by_id]
     by_id |= {one.trajectory_id: one for one in _fresh(resolved, unknown, everything)}
     graded = [by_id[t.id] for t in everything]
@@ -54,19 +78,20 @@ def score_episodes(
     return metrics
 
 
-def shard_scores(resolved: Resolved, rollout: Path) -> list[Scored]:
-    """The scores of one shard's stored episodes, as `score_episodes` makes them.
+def scored_shard(resolved: Resolved, rollout: Path) -> ScoredShard:
+    """One shard's stored episodes with their scores, as `score_episodes` makes them.
 
-    Those of an episode that could not be scored are left to that: a reward may name a speaker who
-    spoke in other shards only. So are all where a reward compares the episodes of a group, which
-    may lie in several shards.
+    An episode that could not be scored is left to that: a reward may name a speaker who spoke in
+    other shards only. So are all where a reward compares the episodes of a group, which may lie in
+    several shards.
     """
-    if any(reward.compares for reward in resolved.rewards):
-        return []
     trajectories = read_trajectories(rollout / EPISODES)
+    if any(reward.compares for reward in resolved.rewards):
+        return ScoredShard(trajectories, [])
     found = {one.trajectory_id: one for one in _fresh(resolved, trajectories, trajectories)}
     left = {t.episode for t in trajectories if isinstance(found[t.id].reward, Unscored)}
-    return [found[t.id] for t in trajectories if t.episode not in left]
+    scores = [found[t.id] for t in trajectories if t.episode not in left]
+    return ScoredShard(trajectories, scores)
 
 
 def _counted(

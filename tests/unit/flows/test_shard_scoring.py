@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.schedule import first_round
 from agentfly_core.records.timing import write_timings
-from agentfly_core.records.trajectory import Scored
-from agentfly_core.runs.run import Run, opened
+from agentfly_core.runs.run import opened
 from agentfly_core.testing.trajectories import trajectory, turn
 from flows import train
 from flows.shard_scoring import scoring_shards
+from tasks.rollout import RoundEpisodes
 from tests.support.experiments import context
 
 POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
@@ -38,8 +40,8 @@ def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path
     with scoring_shards(here) as scoring:
         for name in ("t0", "t1", "t2"):
             scoring.begin(played(here.store, f"runs/demo/{name}", name))
-        found = scoring.scores()
-    assert [one.trajectory_id for one in found] == ["t0", "t1", "t2"]
+        found = scoring.shards().values()
+    assert [one.trajectory_id for shard in found for one in shard.scores] == ["t0", "t1", "t2"]
 
 
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
@@ -49,8 +51,8 @@ def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> Non
         for shard in shards:
             scoring.begin(shard)
         raise KeyboardInterrupt
-    assert all(shard.done() for shard in scoring.begun)
-    assert scoring.begun[-1].cancelled()
+    assert all(scored.done() for scored in scoring.begun.values())
+    assert scoring.begun[shards[-1]].cancelled()
 
 
 def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
@@ -58,18 +60,19 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
 ) -> None:
     scored = list[str]()
 
-    def rollout(run: Run, *given: Any) -> Artifact:
-        uri = run.layout.step(1).rollout(given[-1])
-        return played(run.store, uri, f"t{given[-1]}")
+    def rollout(*given: Any) -> Artifact:
+        *_, episodes, shard = given
+        uri = episodes.run.layout.step(1).rollout(shard)
+        return played(episodes.run.store, uri, f"t{shard}")
 
-    def score(*_: object, known: Sequence[Scored]) -> Artifact:
-        scored.extend(one.trajectory_id for one in known)
+    def score(*_: object, shards: Mapping[Artifact, ScoredShard]) -> Artifact:
+        scored.extend(one.trajectory_id for shard in shards.values() for one in shard.scores)
         return DATA
 
     monkeypatch.setattr(train, "rollout", rollout)
     monkeypatch.setattr(train, "score", score)
     with opened(context(tmp_path, **SETTINGS), "demo") as run:
-        rollout(run, 0)
+        rollout(RoundEpisodes(run, DATA, first_round(run.science, 1, False)), 0)
         services: Any = None
         shards, _ = train.episodes(run, services, DATA, POLICY, 0, 1)
     assert [shard.uri[-3:] for shard in shards] == ["000", "001"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core.pipeline.scoring import score_episodes, shard_scores
+from agentfly_core.pipeline.scoring import score_episodes, scored_shard
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.testing.jobs import update_job
@@ -55,11 +55,12 @@ def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_after
         write_trajectories(shard / EPISODES, episodes)
         write_timings(shard, [])
     resolved = context(tmp_path, rewards={"tests.support.teams:writers_share": 1.0}).resolved
-    known = [one for shard in shards for one in shard_scores(resolved, shard)]
-    assert [(one.trajectory_id, one.reward) for one in known] == [("t1", 5.0), ("t2", 0.5)]
-    for name, before in {"beside": known, "after": []}.items():
+    beside = {shard: scored_shard(resolved, shard) for shard in shards}
+    known = [(one.trajectory_id, one.reward) for shard in beside.values() for one in shard.scores]
+    assert known == [("t1", 5.0), ("t2", 0.5)]
+    for name, before in {"beside": beside, "after": {}}.items():
         (tmp_path / name).mkdir()
-        score_episodes(resolved, shards, before, 1, tmp_path / name)
+        score_episodes(resolved, shards, [], 1, tmp_path / name, before)
     assert (tmp_path / "beside" / SCORES).read_bytes() == (tmp_path / "after" / SCORES).read_bytes()
     assert [one.reward for one in read_scores(tmp_path / "beside" / SCORES)] == [5.0, 5.0, 0.5]
 
@@ -75,7 +76,7 @@ def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> No
         write_trajectories(tmp_path / name / EPISODES, episodes)
         write_timings(tmp_path / name, [])
     resolved = context(tmp_path, rewards={"tests.support.crunchers:rank": 1.0}).resolved
-    assert shard_scores(resolved, tmp_path / "first") == []
+    assert scored_shard(resolved, tmp_path / "first").scores == []
     found = []
     for shards in (["whole"], ["first", "second"]):
         scored = tmp_path / f"scored by {len(shards)}"
