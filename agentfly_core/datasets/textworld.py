@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.environments.textworld import Hunt
+from agentfly_core.environments.textworld import Hunt, NoQuest
 from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
@@ -47,7 +47,7 @@ def textworld(
         if all(len(chosen[split]) == size for split, size in sizes.items()):
             break
         hunt = Hunt(number, rooms, length)
-        with suppress(ValueError):  # in these rooms there is no such way
+        with suppress(NoQuest):
             objective = hunt.generated().objective
             split = SPLITS[hashing.seed("textworld", hunted(objective)[0]) % len(SPLITS)]
             chosen[split] += [(hunt, objective)][: sizes[split] - len(chosen[split])]

@@ -29,6 +29,10 @@ LACKING = (
 _COMMAND = re.compile(rf"({'|'.join((*VERBS, *LOOKS))})( (?!then\b)[a-z0-9'-]+)*")
 
 
+class NoQuest(ValueError):
+    """Among these rooms there is no such way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hunt:
     """A treasure hunt in `rooms` without doors: `length` - 1 moves lead from where it begins to the
@@ -40,7 +44,7 @@ class Hunt:
     length: int
 
     def generated(self) -> Any:
-        """What TextWorld makes of it; raises ValueError where it finds no such quest."""
+        """What TextWorld makes of it; raises NoQuest where it finds none."""
         textworld, hunts, knowledge = _textworld()
         options = textworld.GameOptions()
         options.kb, options.seeds, options.nb_rooms = knowledge, self.seed, self.rooms
@@ -49,7 +53,7 @@ class Hunt:
         try:
             return hunts.make_game("easy", options)
         except textworld.generator.QuestGenerationError as error:
-            raise ValueError(f"{self}: {error}") from None
+            raise NoQuest(f"{self}: {error}") from None
 
     def compiled(self) -> Path:
         """The file of its game, which is made where there is none, in a few seconds."""

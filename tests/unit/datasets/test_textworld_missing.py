@@ -1,0 +1,13 @@
+"""What is said where the package textworld is not installed."""
+
+import sys
+
+import pytest
+
+from agentfly_core.datasets.textworld import textworld
+
+
+def test_the_package_that_is_missing_is_named_with_its_licence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "textworld", None)
+    with pytest.raises(ValueError, match=r"needs the package textworld: .*jericho.*the GPL"):
+        textworld(0, 1, 0, 1)
