@@ -17,6 +17,7 @@ from typing import Literal
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.import_path import load, types_of
 from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
@@ -59,8 +60,8 @@ def of_versions(stages: Mapping[str, int]) -> Iterator[None]:
 
 
 def prepare(science: Science) -> ArtifactKey:
-    """The dataset: three splits; the files that its settings name count by their content."""
-    read = {name: sha256(path) for name, path in data_files(science).items()}
+    """The dataset: three splits; what its settings name of files counts by its content."""
+    read = {name: _content(path) for name, path in data_files(science).items()}
     made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
     digests = science.code.get("prepare", {})
     own = {module: found for module, found in digests.items() if module in made_by}
@@ -71,16 +72,19 @@ def prepare(science: Science) -> ArtifactKey:
 
 
 def data_files(science: Science) -> dict[str, Path]:
-    """The files that settings of a dataset name: `{"train_file": Path("train.jsonl")}`; in a
-    mixture those of each task: `{"sums/train_file": Path("sums.jsonl")}`.
+    """The files that settings of a dataset name, and the folders that those of them name which are
+    annotated with Path: `{"train_file": Path("train.jsonl")}`; in a mixture those of each task:
+    `{"sums/train_file": Path("sums.jsonl")}`.
     """
-    named = {
-        in_task(task, name): value
-        for task, one in science.each.items()
-        for name, value in one.data.settings.items()
-        if isinstance(value, str)
-    }
-    return {name: Path(value) for name, value in named.items() if os.path.isfile(value)}
+    found = {}
+    for task, one in science.each.items():
+        settings = one.data.settings
+        kinds = types_of(load(one.data.use), settings.keys())
+        for name, value in settings.items():
+            is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
+            if isinstance(value, str) and (is_path or os.path.isfile(value)):
+                found[in_task(task, name)] = Path(value)
+    return {name: path for name, path in found.items() if path.exists()}
 
 
 def model(science: Science) -> ArtifactKey:
@@ -250,6 +254,14 @@ def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
 
 def _asked(settings: Endpoint) -> JSON:
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
+
+
+def _content(path: Path) -> str:
+    """A digest of a file, or of the names and contents of all files in a folder."""
+    if path.is_file():
+        return sha256(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return digest([[file.relative_to(path).as_posix(), sha256(file)] for file in files])
 
 
 def _shared(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -159,7 +159,13 @@ def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
 
 def optional_types(maker: Maker) -> dict[str, Any]:
     """The types of those settings of `maker` that have a default, by name."""
-    parameters = {key: p for key, p in _parameters(maker).items() if p.default is not p.empty}
+    parameters = _parameters(maker).items()
+    return types_of(maker, [key for key, p in parameters if p.default is not p.empty])
+
+
+def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
+    """The types of those parameters of `maker` that have these names."""
+    parameters = {key: p for key, p in _parameters(maker).items() if key in names}
     types = _types(maker, parameters)
     return {key: types[key] for key in parameters}
 

@@ -67,7 +67,7 @@ class Task:
 
 
 def harbor(
-    seed: int, train: int, validation: int, test: int, folder: str
+    seed: int, train: int, validation: int, test: int, folder: Path
 ) -> dict[str, list[Problem | BadRow]]:
     """Problems for each split from the tasks in a folder, one in each folder below it:
 
@@ -82,10 +82,11 @@ def harbor(
     the line, where its Dockerfile does more than copy text into /app of a bare image, and where its
     check calls a program that needs a network, a package, or what the workspace says of itself.
     """
-    root = Path(folder)
-    if not root.is_dir():
-        raise ValueError(f"folder: got {folder!r}, expected a folder with a folder for each task.")
-    read = [_problem(path, root) for path in sorted(root.iterdir()) if path.is_dir()]
+    if not folder.is_dir():
+        raise ValueError(
+            f"folder: got {str(folder)!r}, expected a folder with a folder for each task."
+        )
+    read = [_problem(path, folder) for path in sorted(folder.iterdir()) if path.is_dir()]
     problems = [row for row in read if isinstance(row, Problem)]
     random.Random(seed).shuffle(problems)
     built: dict[str, list[Problem | BadRow]] = {}

@@ -87,9 +87,10 @@ def made_anew(science: Science) -> str:
     """For people: what of a dataset that is there already is noticed when it changes, and what
     not.
     """
-    files = ", ".join(f"{name} ({path})" for name, path in keys.data_files(science).items())
-    noticed = f"its settings, its seed or {files}" if files else "its settings or its seed"
+    code = [f"the code of {module}" for module in science.code.get("prepare", {})]
+    files = [f"{name} ({path})" for name, path in keys.data_files(science).items()]
+    *most, last = ["its settings", "its seed", *code, *files]
     return (
-        f"It was there already, and is made anew when {noticed} changes. What "
-        f"{science.data.use} does, and other files that it reads, are not looked at."
+        f"It was there already, and is made anew when {', '.join(most)} or {last} changes. Other "
+        "files that it reads are not looked at."
     )

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 from transformers import AutoTokenizer
 
@@ -36,7 +37,7 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
     monkeypatch.chdir(tmp_path)
     science = loading.read("mine.yaml").science
     assert list(science.rewards) == ["agentfly_core.rewards.folder:hidden_check"]
-    [problem] = harbor(0, 1, 0, 0, science.data.settings["folder"])["train"]
+    [problem] = harbor(0, 1, 0, 0, Path(science.data.settings["folder"]))["train"]
     assert problem == Problem(
         "count-words",
         "Write how many words notes.txt has into count.txt.",

@@ -1,5 +1,7 @@
 """Problems, and a dataset of them."""
 
+from pathlib import Path
+
 from agentfly_core.records.trajectory import Problem
 
 
@@ -16,6 +18,11 @@ def clean(seed, train, validation, test):
         "validation": problems("b", validation),
         "test": problems("c", test),
     }
+
+
+def mapped(seed, train, validation, test, maps: Path):
+    """The same, of a folder of maps."""
+    return clean(seed, train, validation, test)
 
 
 def kinds(seed, train, validation, test, hard=("c-001",)):

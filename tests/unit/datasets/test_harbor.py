@@ -47,7 +47,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 def one(root: Path, files: dict[str, str]) -> Problem | BadRow:
     """What becomes of a folder with one task."""
     write(root / "task", files)
-    [row] = harbor(0, 1, 0, 0, str(root))["train"]
+    [row] = harbor(0, 1, 0, 0, root)["train"]
     return row
 
 
@@ -139,7 +139,7 @@ def test_a_task_that_is_no_text_lacks_a_file_or_has_a_link_is_refused(tmp_path: 
     (tmp_path / "a/environment/notes.txt").write_bytes(b"\xff")
     (tmp_path / "b/tests/right").symlink_to("/etc/passwd")
     (tmp_path / "c/tests/test.sh").unlink()
-    assert [str(row) for row in harbor(0, 1, 0, 1, str(tmp_path))["train"]] == [
+    assert [str(row) for row in harbor(0, 1, 0, 1, tmp_path)["train"]] == [
         "a/environment/notes.txt, row 1: it is not text",
         "b/tests/right, row 1: there is no such file, expected one that is no link",
         "c/tests/test.sh, row 1: there is no such file, expected one that is no link",
@@ -150,7 +150,7 @@ def test_a_task_that_is_no_text_lacks_a_file_or_has_a_link_is_refused(tmp_path: 
 def test_tasks_are_cut_into_splits_that_share_none(tmp_path: Path) -> None:
     for number in range(6):
         write(tmp_path / f"task-{number}", HARBOR)
-    splits = harbor(0, 3, 1, 2, str(tmp_path))
+    splits = harbor(0, 3, 1, 2, tmp_path)
     assert {split: len(rows) for split, rows in splits.items()} == {
         "train": 3,
         "validation": 1,
@@ -158,9 +158,9 @@ def test_tasks_are_cut_into_splits_that_share_none(tmp_path: Path) -> None:
     }
     ids = {row.id for rows in splits.values() for row in rows if isinstance(row, Problem)}
     assert len(ids) == 6
-    assert splits == harbor(0, 3, 1, 2, str(tmp_path)) != harbor(1, 3, 1, 2, str(tmp_path))
+    assert splits == harbor(0, 3, 1, 2, tmp_path) != harbor(1, 3, 1, 2, tmp_path)
 
 
 def test_what_is_no_folder_is_refused() -> None:
     with pytest.raises(ValueError, match="folder: got 'nowhere', expected a folder with a folder"):
-        harbor(0, 1, 0, 1, "nowhere")
+        harbor(0, 1, 0, 1, Path("nowhere"))

@@ -102,14 +102,20 @@ def science_on(data: dict[str, str | int]) -> Science:
     return Science.model_validate(settings)
 
 
-def test_what_makes_a_dataset_anew_is_told_with_the_files_that_count(tmp_path: Path) -> None:
+def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_count(
+    tmp_path: Path,
+) -> None:
     atlas = tmp_path / "atlas.csv"
     atlas.write_text("country,capital")
-    data: dict[str, str | int] = {"use": "my_quiz:capitals", "train": 8, "test": 4}
-    of_code = science_on(data)
-    assert made_anew(of_code) == (
-        "It was there already, and is made anew when its settings or its seed changes. What "
-        "my_quiz:capitals does, and other files that it reads, are not looked at."
+    data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
+    assert made_anew(science_on(data)) == (
+        "It was there already, and is made anew when its settings or its seed changes. Other files "
+        "that it reads are not looked at."
     )
-    of_file = science_on({**data, "atlas": str(atlas), "letter": "K"})
-    assert f"when its settings, its seed or atlas ({atlas}) changes." in made_anew(of_file)
+    of_code = science_on({**data, "maps": str(atlas)}).model_copy(
+        update={"code": {"prepare": {"my_quiz": "9f2c"}}}
+    )
+    assert (
+        f"when its settings, its seed, the code of my_quiz or maps ({atlas}) changes."
+        in made_anew(of_code)
+    )

@@ -95,6 +95,17 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     assert found[0] == found[2] != found[1]
 
 
+def test_a_folder_counts_with_the_names_and_contents_of_its_files(tmp_path):
+    maps, found, use = tmp_path / "maps", [], "tests.support.problems:mapped"
+    (maps / "north").mkdir(parents=True)
+    for name, content in (("a.txt", "one"), ("a.txt", "two"), ("b.txt", "two"), ("a.txt", "one")):
+        (maps / "north" / name).write_text(content)
+        found.append(keys.prepare(science("", use=use, maps=str(maps))).key)
+        (maps / "north" / name).unlink()
+    assert found[0] == found[3]
+    assert len({*found}) == 3
+
+
 def test_an_unknown_data_setting_is_refused(tmp_path):
     with pytest.raises(ValueError, match="clean has no setting 'digits'"):
         prepare(tmp_path, "clean", digits=2)
