@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests
 
 EVEN = """
@@ -19,6 +21,7 @@ EXACT = "agentfly_core.rewards.exact:exact"
 WORDS = (*TRAIN, "warm_start=null", "steps=2", f"rewards={{'{EXACT}': 1, 'own_even:even': 1}}")
 
 
+@pytest.mark.long
 def test_a_run_killed_when_it_has_written_down_other_code_goes_on_under_that(
     tmp_path: Path, lives: Lives
 ) -> None:

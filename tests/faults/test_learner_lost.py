@@ -57,6 +57,7 @@ def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(
     assert digests(at_step_2) == digests(whole.folder)
 
 
+@pytest.mark.long
 def test_behind_a_truncated_learner_state_the_one_before_is_used_and_says_so(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:

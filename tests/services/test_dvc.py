@@ -210,6 +210,7 @@ def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch
     assert dataset_version("tiny", science("steps=9"), root) == version
 
 
+@pytest.mark.long
 def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, monkeypatch):
     root = enter(reproduction.project, monkeypatch)
     lock = (root / "dvc.lock").read_text()
@@ -245,6 +246,7 @@ def test_a_dataset_of_changed_files_has_another_version(root):
     assert first != second == dataset_version("rows", loading.read("rows").science, root)
 
 
+@pytest.mark.long
 def test_a_changed_raw_file_has_the_dataset_built_again(root):
     dataset_version("tiny", science(), root)
     (root / "data/raw/more.jsonl").write_text('{"question": "What is 1+1?"}')

@@ -129,6 +129,7 @@ def test_nights_wait_to_be_switched_on(orchestrator):
     assert (schedule["active"], schedule["schedule"]["cron"]) == (False, "0 2 * * *")
 
 
+@pytest.mark.long
 def test_deploying_again_leaves_schedules_on_and_those_that_were_added(orchestrator):
     deployment = orchestrator.deployment("nightly")
     (own,) = deployment["schedules"]
@@ -286,6 +287,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     orchestrator.wait(after, "Decided")
 
 
+@pytest.mark.long
 def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
     with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
         triggered = orchestrator.started(
