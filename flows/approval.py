@@ -26,8 +26,9 @@ from agentfly_core.runs.context import ExperimentContext
 from flows.nights.aliases import report_aliases
 from flows.nights.asking import open_question
 from flows.nights.events import write_and_tell
-from flows.nights.report import artifact_key, report_night
+from flows.nights.report import report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
+from flows.run_pages import artifact_key
 from flows.triggered import context_of_flow
 
 SECONDS_OF_A_DAY = 86400
@@ -79,7 +80,7 @@ def _answer(experiment: str, asked: NightEntry, days: float) -> Decision:
     refusing.start()
     text = (
         f"### {asked.night}\n{asked.why}\n\nIf you approve it, the next night starts from it. "
-        f"[The report](/artifacts/key/{artifact_key(experiment)}) has ten episodes."
+        f"[The report](/artifacts/key/{artifact_key('night', experiment)}) has ten episodes."
     )
     form = Decision.with_initial_data(description=text)
     try:

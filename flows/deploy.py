@@ -89,8 +89,9 @@ def notice_the_dead(silence: timedelta) -> None:
     message = (
         f"It gave no sign of life for {silence}. Run it again: it goes on from what is on disk."
     )
+    # not by force: the heartbeat of a short flow run may arrive after the word that it is over
     action = ChangeFlowRunState(
-        name="Crashed", state=StateType.CRASHED, message=message, force=True
+        name="Crashed", state=StateType.CRASHED, message=message, force=False
     )
     put(Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action]))
 

@@ -52,6 +52,9 @@ RunName = Annotated[
     str,
     _field("Empty: named after the experiment and its settings, so that it goes on", pattern=RUN),
 ]
+Another = Annotated[
+    bool, _field("Whether it is another run, with a number of its own, even where that one exists")
+]
 Overrides = Annotated[
     list[Annotated[str, WithJsonSchema(OVERRIDE)]],
     _field(

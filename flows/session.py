@@ -23,6 +23,7 @@ from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
 from flows.local.state_dirs import settle
 from flows.reporting import reporting
+from flows.run_pages import introduce
 from flows.triggered import context_of_flow
 
 
@@ -67,4 +68,5 @@ def session(
                 Display(name, mine.science.steps) as display,
                 listening(display),
             ):
+                introduce(name, reporter.tracker)
                 yield Session(mine, reporter, logs)

@@ -21,7 +21,8 @@ from agentfly_core.system.hardware import imports_frozen
 from flows.deadline import Deadline
 from flows.evaluate import evaluated, evaluated_everywhere, further_datasets
 from flows.lookahead import ahead
-from flows.parameters import ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
+from flows.parameters import Another, ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
+from flows.run_pages import show_summary
 from flows.session import Session, session
 from flows.shard_scoring import scoring_shards
 from flows.warm_start import warm_started
@@ -46,7 +47,7 @@ def train(
     experiment: ExperimentName = "quickstart",
     run: RunName = "",
     overrides: Overrides = [],  # noqa: B006
-    new: bool = False,
+    new: Another = False,
     site: SiteName = "local",
     store: StoreUri = "",
     hours: Hours = None,
@@ -78,6 +79,7 @@ def train(
             here.reporter.evaluation(after, last)
         summary = finish(here.run, made, before, after, here.reporter.mlflow_run_id())
         here.reporter.end(policy, summary, after.time_ms)
+        show_summary(here.context, summary)
     return summary
 
 

@@ -17,6 +17,14 @@ UI = f"http://127.0.0.1:{PORTS.start}"
 """Where `open_run` serves the project's own store, unless the port is taken."""
 
 
+def serving(place: Place) -> str:
+    """The server that shows a place's runs: its own, or that of `agentfly up`; else empty."""
+    if place.served:
+        return place.uri
+    servers = Servers.running(place.state)
+    return servers.mlflow if servers and servers.ready else ""
+
+
 def open_run(place: Place, run_id: str) -> None:
     """Print a run's address in the MLflow UI, and become the server of that UI where none is
     running.
@@ -24,11 +32,8 @@ def open_run(place: Place, run_id: str) -> None:
     Raises ValueError where MLflow does not know the run, or cannot be reached, and where no port is
     free.
     """
-    if place.served:
-        print(_page(place, run_id, place.uri))
-        return
-    if (servers := Servers.running(place.state)) and servers.ready:
-        print(_page(place, run_id, servers.mlflow))
+    if server := serving(place):
+        print(_page(place, run_id, server))
         return
     port = next((port for port in PORTS if is_free(port) or _shows(port, run_id)), None)
     if port is None:

@@ -22,6 +22,7 @@ import httpx
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.service import Service, new_address, supervised
 from flows.local.state_dirs import Places
+from flows.local.trust import trusted
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -135,7 +136,7 @@ def leave(code: int) -> NoReturn:
 def answers(url: str) -> bool:
     """Whether a Prefect API is there."""
     try:
-        return httpx.get(f"{url}/health", timeout=5).status_code < 500
+        return httpx.get(f"{url}/health", timeout=5, verify=trusted()).status_code < 500
     except httpx.TransportError:
         return False
 

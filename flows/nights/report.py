@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import logging
-import re
-from pathlib import Path
 
 from prefect.artifacts import create_markdown_artifact
-from prefect.runtime import flow_run
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import NightReport, night_report
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import Place, add_report, page
+from agentfly_core.runs.mlflow_client import add_report
 from agentfly_core.runs.run import links_of
-from flows.local.mlflow_ui import UI
-from flows.local.prefect_server import flow_run_page
-from flows.local.state_dirs import settle
+from flows.run_pages import FLOW_RUN_TAG, artifact_key, mlflow_link, mlflow_place, this_page
 
-FLOW_RUN_TAG = "agentfly.prefect_flow_run"
 logger = logging.getLogger(__name__)
 
 
@@ -40,18 +34,13 @@ def report_night(context: ExperimentContext, night: str) -> None:
     _to_prefect(context, report)
 
 
-def artifact_key(experiment: str) -> str:
-    """The key of the reports in Prefect: `artifact_key("my_shop")` is "night-my-shop"."""
-    return re.sub(r"[^a-z0-9]+", "-", f"night-{experiment}".lower())
-
-
 def _to_mlflow(context: ExperimentContext, report: NightReport) -> None:
     """The report as an artifact of the night's MLflow run, with the flow run's address."""
     try:
-        address = flow_run_page(settle(Path.cwd()), flow_run.id)
+        address = this_page()
         text = page_of(report, f"[The night's flow run in Prefect]({address})")
         for run_id in links_of(context.store, report.night).get("mlflow_run_ids", [])[-1:]:
-            add_report(_place(context), run_id, text, {FLOW_RUN_TAG: address})
+            add_report(mlflow_place(context), run_id, text, {FLOW_RUN_TAG: address})
     except Exception as error:  # MLflow has errors of many kinds
         logger.warning("The report of %s is not in MLflow: %s", report.night, fault(error))
 
@@ -60,27 +49,9 @@ def _to_prefect(context: ExperimentContext, report: NightReport) -> None:
     """The report as an artifact of this flow run, with the address of the night's MLflow run."""
     try:
         create_markdown_artifact(
-            page_of(report, _mlflow_link(context, report.night)),
-            key=artifact_key(context.experiment),
+            page_of(report, mlflow_link(context, report.night, "The night's run in MLflow")),
+            key=artifact_key("night", context.experiment),
             description=f"What became of {report.night}",
         )
     except Exception as error:  # Prefect has errors of many kinds
         logger.warning("The report of %s is not in Prefect: %s", report.night, fault(error))
-
-
-def _mlflow_link(context: ExperimentContext, night: str) -> str:
-    """The link to the night's MLflow run, empty where MLflow has not heard of it or is gone."""
-    place, run_ids = _place(context), links_of(context.store, night).get("mlflow_run_ids")
-    if not run_ids:
-        return ""
-    try:
-        address = page(place, run_ids[-1], place.uri if place.served else UI)
-    except Exception as error:  # MLflow has errors of many kinds
-        logger.warning("MLflow does not say where %s is: %s", night, fault(error))
-        return ""
-    while_it_serves = "" if place.served else f" (while `agentfly open mlflow {night}` serves it)"
-    return f"[The night's run in MLflow]({address}){while_it_serves}"
-
-
-def _place(context: ExperimentContext) -> Place:
-    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)

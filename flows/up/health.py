@@ -10,6 +10,7 @@ import httpx
 from flows.local.prefect_server import POOL
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
+from flows.local.trust import trusted
 from flows.up.programs import WORKER
 
 SILENCE = timedelta(seconds=100)
@@ -34,9 +35,8 @@ class Health:
 def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> Health:
     """Ask the servers; a worker counts that has given a sign of life after `since`, or lately."""
     mlflow = not servers.mlflow.startswith("http") or _answers(f"{servers.mlflow}/health")
-    with httpx.Client(
-        base_url=servers.api, auth=(sign_in.name, sign_in.password), timeout=10
-    ) as client:
+    known = (sign_in.name, sign_in.password)
+    with httpx.Client(base_url=servers.api, auth=known, timeout=10, verify=trusted()) as client:
         if not _answers(f"{servers.api}/health"):
             return Health(False, mlflow, False, ())
         workers = _asked(client, f"/work_pools/{POOL}/workers/filter")
@@ -63,6 +63,6 @@ def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=5).is_success
+        return httpx.get(url, timeout=5, verify=trusted()).is_success
     except httpx.TransportError:
         return False

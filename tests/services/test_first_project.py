@@ -10,9 +10,14 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 
-from tests.support.project import ROOT, Project
+from flows.local.servers import Servers
+from flows.local.sign_in import SignIn
+from tests.support.project import ROOT
+from tests.support.servers import free_port
 
 BUILT = ("agentfly_core", "flows", "tasks", "requirements")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE")
@@ -20,34 +25,53 @@ NAME = "my markets, früh"
 
 
 @pytest.mark.long
-def test_in_an_empty_folder_with_any_name_init_makes_an_experiment_that_learns(
-    tmp_path: Path, prefect_api: str
+def test_installed_into_an_empty_environment_it_makes_a_project_that_learns_and_is_shown(
+    tmp_path: Path,
 ) -> None:
-    project = Project(tmp_path / NAME, PREFECT_API_URL=prefect_api)
-    project.root.mkdir()
-    project.run("agentfly", "init", ".")
-    training = project.start("agentfly", "train", "market")
-    printed, _ = training.communicate(timeout=1800)
-    assert training.returncode == 0, printed
-    (summary,) = (project.root / "runs").glob("*/summary.json")
-    found = json.loads(summary.read_text())
-    assert found["interval_after"][0] > found["interval_before"][1]
-
-
-@pytest.mark.long
-def test_the_wheel_alone_makes_a_project_and_shows_its_settings(tmp_path: Path) -> None:
     python = installed(tmp_path)
-    env = {key: os.environ[key] for key in ("HOME", "PATH") if key in os.environ}
+    agentfly, project = str(python.with_name("agentfly")), tmp_path / NAME
+    env = {"HOME": str(tmp_path), "PATH": os.defpath, "AGENTFLY_LOCKS": str(tmp_path)}
 
-    def run(*words: str, at: Path = tmp_path) -> str:
-        return subprocess.check_output([str(word) for word in words], cwd=at, env=env, text=True)
+    def run(*words: str, at: Path = project) -> str:
+        return subprocess.check_output(words, cwd=at, env=env, text=True)
 
-    agentfly = str(python.with_name("agentfly"))
-    where = run(str(python), "-c", "import agentfly_core; print(agentfly_core.__file__)")
+    where = run(
+        str(python), "-c", "import agentfly_core; print(agentfly_core.__file__)", at=tmp_path
+    )
     assert Path(where).is_relative_to(tmp_path)
-    run(agentfly, "init", NAME)
-    assert "market:questions" in run(agentfly, "config", "market", at=tmp_path / NAME)
-    assert run(agentfly, "requirements", "cpu") == (ROOT / "requirements/cpu.txt").read_text()
+    assert (
+        run(agentfly, "requirements", "cpu", at=tmp_path)
+        == (ROOT / "requirements/cpu.txt").read_text()
+    )
+
+    run(agentfly, "init", NAME, at=tmp_path)
+    assert "market:questions" in run(agentfly, "config", "market")
+    run(agentfly, "train", "market")
+    (file,) = (project / "runs").glob("*/summary.json")
+    summary = json.loads(file.read_text())
+    assert summary["interval_after"][0] > summary["interval_before"][1]
+
+    run(agentfly, "up", "--detach", f"--prefect-port={free_port()}", f"--mlflow-port={free_port()}")
+    try:
+        assert shown(project / ".agentfly", summary) == ["COMPLETED", "FINISHED"]
+        run(agentfly, "down")
+    finally:
+        if left := Servers.running(project / ".agentfly"):
+            psutil.Process(left.owner.pid).kill()
+
+
+def shown(state: Path, summary: dict[str, str]) -> list[str]:
+    """How the servers of `agentfly up` say that a run's flow run and its run in MLflow ended."""
+    servers, sign_in = Servers.running(state), SignIn.of(state)
+    assert servers
+    run, wanted = summary["run"], {"flow_runs": {"name": {"any_": [summary["run"]]}}}
+    with httpx.Client(auth=(sign_in.name, sign_in.password), timeout=30) as http:
+        (flow_run,) = http.post(f"{servers.api}/flow_runs/filter", json=wanted).json()
+        url, query = f"{servers.mlflow}/api/2.0/mlflow/runs", {"run_id": summary["mlflow_run_id"]}
+        found = http.get(f"{url}/get", params=query).json()["run"]
+    (reward,) = [p for p in found["data"]["metrics"] if p["key"] == "agent/rollout/reward"]
+    assert (found["info"]["run_name"], reward["step"]) == (run, summary["steps"])
+    return [flow_run["state_type"], found["info"]["status"]]
 
 
 def installed(folder: Path) -> Path:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from agentfly_core.runs.mlflow_client import Place, Success, Tracker, page
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
 from tests.support.project import until
+from tests.support.servers import free_port
 
 TIME = 1763740000000
 COMMAND = "agentfly train quickstart"
@@ -195,12 +195,6 @@ def test_four_processes_may_start_on_a_project_without_a_store(tmp_path: Path) -
         process.join(120)
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
     assert len(MlflowClient(own_store(tmp_path).uri).search_runs(["1"])) == 4
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

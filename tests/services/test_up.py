@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from agentfly_core.system.module_search import OF_SERVERS
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from tests.support.project import PROGRAMS, Project, until
+from tests.support.servers import free_port
 
 SMALL = ["data.test=2", "warm_start.episodes=16", "rollout.problems=2", "steps=9"]
 CHOSEN = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_URI")
@@ -48,12 +48,6 @@ class Served:
                 if module in process.cmdline():
                     found.append(process)
         return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

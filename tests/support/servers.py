@@ -29,9 +29,7 @@ def prefect_server(home: Path, address: Path) -> Iterator[str]:
     `address` is where its supervisor keeps its state. It answers those only that know AUTH, as
     this process and its children do meanwhile.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     env = {
         "PREFECT_HOME": str(home),
@@ -48,6 +46,13 @@ def prefect_server(home: Path, address: Path) -> Iterator[str]:
             yield url
         finally:
             del os.environ["PREFECT_API_AUTH_STRING"]
+
+
+def free_port() -> int:
+    """A port of this machine that nobody has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class AskingAgain(httpx.HTTPTransport):

@@ -1,0 +1,94 @@
+"""Where a run is shown: its flow run in Prefect and its run in MLflow lead to each other."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from uuid import UUID
+
+from prefect.artifacts import create_markdown_artifact
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
+
+from agentfly_core.formats.text import counted, fault
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.mlflow_client import Place, Tracker, page
+from agentfly_core.runs.run import links_of
+from flows.local.mlflow_ui import UI, serving
+from flows.local.prefect_server import flow_run_page
+from flows.local.state_dirs import settle
+
+FLOW_RUN_TAG = "agentfly.prefect_flow_run"
+logger = logging.getLogger(__name__)
+
+
+def introduce(run: str, tracker: Tracker) -> None:
+    """Name this flow run after the run, and tag the run in MLflow with the flow run's address."""
+    tracker.tags({FLOW_RUN_TAG: this_page()})
+    try:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(str(flow_run.id)), name=run)
+    except Exception as error:  # Prefect has errors of many kinds
+        logger.warning("Prefect did not take the name %s: %s", run, fault(error))
+
+
+def show_summary(context: ExperimentContext, summary: Summary) -> None:
+    """Make the summary the artifact `run-<experiment>` of this flow run, with a link to MLflow.
+
+    Never raises: the run is finished, whether Prefect shows it or not.
+    """
+    run = summary["run"]
+    try:
+        create_markdown_artifact(
+            summary_page(summary, mlflow_link(context, run, "The run in MLflow")),
+            key=artifact_key("run", context.experiment),
+            description=f"What became of {run}",
+        )
+    except Exception as error:  # Prefect has errors of many kinds
+        logger.warning("The summary of %s is not in Prefect: %s", run, fault(error))
+
+
+def summary_page(summary: Summary, link: str) -> str:
+    """The end of a run in markdown: held-out success before and after, and where there is more."""
+    rows = ["| held-out success | solved | 95 % interval |", "|---|---|---|"]
+    for when, share, (low, high) in (
+        ("before", summary["success_before"], summary["interval_before"]),
+        ("after", summary["success_after"], summary["interval_after"]),
+    ):
+        rows.append(f"| {when} | {share:.1%} | {low:.1%} to {high:.1%} |")
+    title = f"# {summary['run']}: {counted(summary['steps'], 'step')} of {summary['experiment']}"
+    more = f"Its episodes: `agentfly show {summary['run']}`"
+    return "\n\n".join(filter(None, [title, "\n".join(rows), link, more]))
+
+
+def artifact_key(what: str, experiment: str) -> str:
+    """The key of an artifact in Prefect: `artifact_key("night", "my_shop")` is "night-my-shop"."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{what}-{experiment}".lower())
+
+
+def this_page() -> str:
+    """This flow run's address in the Prefect UI."""
+    return flow_run_page(settle(Path.cwd()), str(flow_run.id))
+
+
+def mlflow_link(context: ExperimentContext, run: str, words: str) -> str:
+    """The link to a run in MLflow, empty where MLflow has not heard of it or is gone."""
+    place, run_ids = mlflow_place(context), links_of(context.store, run).get("mlflow_run_ids")
+    if not run_ids:
+        return ""
+    server = serving(place)
+    try:
+        address = page(place, run_ids[-1], server or UI)
+    except Exception as error:  # MLflow has errors of many kinds
+        logger.warning("MLflow does not say where %s is: %s", run, fault(error))
+        return ""
+    return f"[{words}]({address})" + (
+        "" if server else f" (while `agentfly open mlflow {run}` serves it)"
+    )
+
+
+def mlflow_place(context: ExperimentContext) -> Place:
+    """Where MLflow keeps an experiment's runs."""
+    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)

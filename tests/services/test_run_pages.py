@@ -1,0 +1,122 @@
+"""A run's flow run in Prefect and its run in MLflow carry its name, and each leads to the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from prefect import flow
+from prefect.runtime import flow_run
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.mlflow_client import Place, Tracker
+from agentfly_core.runs.run import opened
+from agentfly_core.system.process import Owner
+from flows.local.prefect_server import deliver, use
+from flows.local.servers import Servers
+from flows.run_pages import FLOW_RUN_TAG, introduce, show_summary
+from tests.support.servers import request
+
+RUN = "My_shop-1f2e3d4c"
+UP = "http://127.0.0.1:5001"
+SUMMARY = Summary(
+    run=RUN,
+    experiment="My_shop",
+    steps=6,
+    success_before=0.5,
+    interval_before=[0.4, 0.6],
+    success_after=0.75,
+    interval_after=[0.65, 0.83],
+    seconds={},
+)
+
+
+@pytest.fixture
+def api(prefect_api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A Prefect server that this process uses, in a project of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    use(prefect_api)
+    return prefect_api
+
+
+@pytest.fixture
+def tracker(api: str, tmp_path: Path) -> Tracker:
+    """A run that MLflow has heard of."""
+    found = Tracker(Place.choose(tmp_path / ".agentfly"), "My_shop", RUN, "4f1c", 0)
+    found.tags({"mine": "yes"})
+    assert not found.flush().waiting
+    return found
+
+
+@pytest.fixture
+def context(tracker: Tracker, tmp_path: Path) -> ExperimentContext:
+    """A run that knows its run in MLflow."""
+    settings = {
+        "model": "nano:calculator",
+        "data": {"use": "tests.support.problems:clean", "train": 8, "test": 4},
+        "steps": 6,
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+    }
+    resolved, store = resolve(Science.model_validate(settings)), Store.at(str(tmp_path), tmp_path)
+    found = ExperimentContext("My_shop", resolved, {}, Site(), store)
+    with opened(found, RUN) as run:
+        assert tracker.run_id
+        run.link("mlflow_run_ids", tracker.run_id)
+    return found
+
+
+def flow_run_of(context: ExperimentContext, tracker: Tracker) -> str:
+    """The id of a flow run that has introduced itself, and shown the summary."""
+
+    @flow(name="train", flow_run_name="My_shop")
+    def train() -> str:
+        introduce(RUN, tracker)
+        show_summary(context, SUMMARY)
+        return str(flow_run.id)
+
+    found = train()
+    deliver()
+    return found
+
+
+def summary_of(api: str, flow_run_id: str) -> str:
+    wanted = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}}}
+    (artifact,) = request("POST", f"{api}/artifacts/filter", json=wanted)
+    assert (artifact["key"], artifact["type"]) == ("run-my-shop", "markdown")
+    return str(artifact["data"])
+
+
+def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
+    api: str, context: ExperimentContext, tracker: Tracker
+) -> None:
+    mine = flow_run_of(context, tracker)
+    assert request("GET", f"{api}/flow_runs/{mine}")["name"] == RUN
+    page = summary_of(api, mine)
+    assert page.startswith(f"# {RUN}: 6 steps of My_shop")
+    assert "| before | 50.0% | 40.0% to 60.0% |\n| after | 75.0% | 65.0% to 83.0% |" in page
+
+    assert not tracker.flush().waiting
+    tags = MlflowClient(tracker.place.uri).get_run(str(tracker.run_id)).data.tags
+    assert tags[FLOW_RUN_TAG] == f"{api.removesuffix('/api')}/runs/flow-run/{mine}"
+
+
+def test_the_link_leads_to_the_server_of_up_and_without_one_says_how_to_start_it(
+    api: str, context: ExperimentContext, tracker: Tracker, tmp_path: Path
+) -> None:
+    told = f"(while `agentfly open mlflow {RUN}` serves it)"
+    alone = summary_of(api, flow_run_of(context, tracker))
+    assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in alone
+    assert told in alone
+
+    up = Servers("http://127.0.0.1:4201", UP, "0.1.0", Owner.current(), ready=True)
+    up.write(tmp_path / ".agentfly")
+    served = summary_of(api, flow_run_of(context, tracker))
+    assert f"({UP}/#/experiments/1/runs/{tracker.run_id}/" in served
+    assert told not in served
