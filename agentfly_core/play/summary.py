@@ -20,7 +20,7 @@ class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0,
-                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
+                Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
 
     `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
