@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -19,18 +19,19 @@ from agentfly_core.runs.metrics import solved_by_problem
 class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
-        Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0,
-                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
+        Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0,
+                Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
 
     `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
-    a mixture's tasks that were. `cut_replies` had no room for more tokens, `cut_at_max_tokens` of
-    them by the `agent.max_tokens` of their task.
+    a mixture's tasks that were. `failures` counts why episodes failed. `cut_replies` had no room
+    for more tokens, `cut_at_max_tokens` of them by the `agent.max_tokens` of their task.
     """
 
     episodes: int
     problems: int
     endings: Mapping[str, int]
+    failures: Mapping[str, int]
     unscored: int
     reward: Mean | None
     success: Rate | None
@@ -45,12 +46,8 @@ class Figures:
 
 def figures(played: Played, resolved: Resolved) -> Figures:
     """The figures of what was played of an experiment."""
-    rewards: defaultdict[str, list[float]] = defaultdict(list)
-    scores = {scored.trajectory_id: scored for scored in played.scores}
     episodes = by_episode(played.episodes)
-    for episode in episodes:
-        if (reward := episode_reward(episode, scores)) is not None:
-            rewards[episode[0].problem.id].append(reward)
+    rewards = _rewards(played, episodes)
     calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
     errors = [o for t in played.episodes for o in t.observations if o.error]
     replies = [turn.sampled for t in played.episodes for turn in t.turns]
@@ -69,6 +66,7 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         episodes=len(episodes),
         problems=len({episode[0].problem.id for episode in episodes}),
         endings=dict(Counter(episode[0].ending.value for episode in episodes)),
+        failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
         unscored=len(episodes) - sum(map(len, rewards.values())),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
@@ -80,6 +78,16 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         cut_at_max_tokens=len(at_most),
         episodes_per_second=len(episodes) / played.seconds,
     )
+
+
+def _rewards(played: Played, episodes: Sequence[Sequence[Trajectory]]) -> dict[str, list[float]]:
+    """The rewards of each problem's scored episodes."""
+    scores = {scored.trajectory_id: scored for scored in played.scores}
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        if (reward := episode_reward(episode, scores)) is not None:
+            rewards[episode[0].problem.id].append(reward)
+    return rewards
 
 
 def _cut(trajectory: Trajectory) -> Iterator[int]:

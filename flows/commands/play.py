@@ -153,6 +153,7 @@ def lines(found: Figures) -> list[str]:
     unscored = f", {found.unscored} unscored" if found.unscored else ""
     played = f"{counted(found.episodes, 'episode')} of {counted(found.problems, 'problem')}"
     told = [f"{played}: {endings}{unscored}"]
+    told += [f"  {count} failed: {why}" for why, count in list(found.failures.items())[:3]]
     if found.reward:
         interval = found.reward.interval
         shown = _between(interval, ".3f") if interval else f", {found.reward.without_interval}"

@@ -206,7 +206,7 @@ async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
 ) -> None:
     @tool(name=f"shot_{wrap(b'')}")
     def shot() -> Any:
-        return wrap(b"\x89PNG")
+        return wrap(b"\x89ZIP")
 
     found = await answer(shot)
     assert found.error
@@ -230,6 +230,8 @@ async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
         (Figure(), "a Figure"),
         (BytesIO(b"\x89PNG"), "a BytesIO"),
         (memoryview(b"\x89PNG"), "a memoryview"),
+        (b"\x89PNG\r\n", r"a picture \(bytes\)"),
+        (bytearray(b"\xff\xd8\xff\xe0"), r"a picture \(bytearray\)"),
         (np.zeros((4, 6, 3), np.uint8), r"a picture \(ndarray, 4 x 6 x 3\)"),
         (np.zeros((3, 4, 6), np.uint8), r"a picture \(ndarray, 3 x 4 x 6\)"),
     ],

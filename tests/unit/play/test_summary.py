@@ -21,6 +21,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.runs.context import Resolved, resolve
 from agentfly_core.runs.intervals import Mean, Rate, wilson
 from agentfly_core.testing.trajectories import trajectory, turn
+from flows.commands.play import lines
 from tests.support import mixtures
 from tests.support.experiments import context
 
@@ -78,6 +79,14 @@ def test_rewards_and_success_are_means_over_problems_not_episodes(tmp_path: Path
     assert found.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
     assert found.success is not None
     assert (found.success.share, found.success.problems) == (0.75, 2)
+
+
+def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
+    lost = [replace(one, error="ServiceFailure: gone") for one in PLAYED.episodes[2:]]
+    played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
+    found = figures(played, rules(tmp_path))
+    assert found.failures == {"ServiceFailure: gone": 2}
+    assert "  2 failed: ServiceFailure: gone" in lines(found)
 
 
 def test_none_scored_have_no_mean(tmp_path: Path) -> None:

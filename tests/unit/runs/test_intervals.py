@@ -121,7 +121,20 @@ def test_the_interval_of_a_mean_is_students_with_the_smallest_and_the_largest_va
     assert (found.value, found.problems) == (1.5, 8)
     # three 0 and seven 2: mean 1.4, squares 3 * 1.96 + 7 * 0.36 = 8.4 over 9 and 10; t(9) = 2.262
     spread = 2.262 * (8.4 / 9 / 10) ** 0.5
-    assert found.interval == pytest.approx((1.4 - spread, 1.4 + spread), abs=1e-3)
+    # 0.709 to 2.091, and no value is above 2
+    assert found.interval == (pytest.approx(1.4 - spread, abs=1e-3), 2.0)
+
+
+def test_the_interval_of_a_mean_stays_within_the_values_that_were_seen() -> None:
+    ones, cents = mean(numbered(0.0, *[1.0] * 7)), mean(numbered(*[-1.0] * 7, -0.5))
+    assert ones is not None and ones.interval is not None and ones.interval[1] == 1.0
+    assert cents is not None and cents.interval is not None and cents.interval[0] == -1.0
+
+
+@pytest.mark.parametrize("problems", [1, 3, 50, 100, 1000])
+def test_the_interval_of_none_and_of_all_holds_that_share(problems: int) -> None:
+    assert wilson(0, problems)[0] == 0.0
+    assert wilson(problems, problems)[1] == 1.0
 
 
 def test_a_mean_has_no_interval_of_few_problems_or_of_problems_that_are_all_alike() -> None:
