@@ -81,8 +81,7 @@ class Mean:
     """A mean over problems and its 95 % interval: `Mean(0.875, (0.498, 1.0), 8)`.
 
     The interval is around the mean of two more problems and within the values seen, see `mean`. It
-    is None where the problems
-    say nothing of others: fewer than FEWEST, or all with the same value.
+    is None where the problems say nothing of others: fewer than FEWEST, or all with the same value.
     """
 
     value: float
