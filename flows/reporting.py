@@ -20,9 +20,11 @@ from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.mlflow_client import Place, Tracker
 from agentfly_core.runs.mlflow_reporter import MlflowReporter, RunReporter
 from agentfly_core.runs.run import Run, links_of, opened
+from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
 TOLD = "mlflow_told_steps"
+FLOW_RUN_TAG = "agentfly.prefect_flow_run"
 LONGEST_TAG = 5000
 
 
@@ -32,6 +34,8 @@ def reporting(run: Run) -> Iterator[RunReporter]:
     command = continuing(run.store, run.name, run.record)
     tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
     reporter = RunReporter(run, tracker)
+    if flow_runs := run.links("prefect_flow_run_ids"):
+        tracker.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()), flow_runs[-1])})
     try:
         yield reporter
     except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again

@@ -14,19 +14,17 @@ from prefect.runtime import flow_run
 from agentfly_core.formats.text import counted, fault
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import Place, Tracker, page
+from agentfly_core.runs.mlflow_client import Place, page
 from agentfly_core.runs.run import links_of
 from flows.local.mlflow_ui import UI, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
-FLOW_RUN_TAG = "agentfly.prefect_flow_run"
 logger = logging.getLogger(__name__)
 
 
-def introduce(run: str, tracker: Tracker) -> None:
-    """Name this flow run after the run, and tag the run in MLflow with the flow run's address."""
-    tracker.tags({FLOW_RUN_TAG: this_page()})
+def name_after(run: str) -> None:
+    """Name this flow run after its run."""
     try:
         with get_client(sync_client=True) as client:
             client.update_flow_run(UUID(str(flow_run.id)), name=run)

@@ -23,7 +23,7 @@ from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
 from flows.local.state_dirs import settle
 from flows.reporting import reporting
-from flows.run_pages import introduce
+from flows.run_pages import name_after
 from flows.triggered import context_of_flow
 
 
@@ -68,5 +68,5 @@ def session(
                 Display(name, mine.science.steps) as display,
                 listening(display),
             ):
-                introduce(name, reporter.tracker)
+                name_after(name)
                 yield Session(mine, reporter, logs)

@@ -24,6 +24,7 @@ ELSEWHERE = (
     "agentfly.run_folder",
     "agentfly.sources",
     "agentfly.policy_uri",
+    "agentfly.prefect_flow_run",
 )
 
 
@@ -54,7 +55,7 @@ def points(store: str, run: Run) -> list[tuple[str, int, float, int]]:
 
 
 def ours(tags: dict[str, str]) -> dict[str, str]:
-    """Our tags, without those that say where a run lies."""
+    """Our tags, without those that say where a run and its flow run lie."""
     return {
         name: value
         for name, value in tags.items()
@@ -131,6 +132,9 @@ def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
     assert len(set(sent)) == len(sent)
     assert summary(begun)["mlflow_run_id"] == run.info.run_id
     folder, live = heard
+    links = Store.at(str(begun), begun).read_json(f"{RUN}/links.json")
+    shown = run.data.tags["agentfly.prefect_flow_run"]
+    assert shown.endswith(f"/runs/flow-run/{links['prefect_flow_run_ids'][0]}")
     assert told(store, run, tmp_path / "late") == told(live, demo(live, folder), tmp_path / "live")
 
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 
 from agentfly_core.config.health_signs import SIGNS
@@ -24,6 +25,7 @@ def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole)
     assert "which was not measured" not in whole.end.printed
 
 
+@pytest.mark.long
 def test_a_sign_stops_the_run_after_its_step_and_mlflow_knows_why(
     begun: Path, lives: Lives
 ) -> None:

@@ -34,8 +34,8 @@ def another(site, address, log):
 @pytest.mark.parametrize(
     ("ranks", "stage", "offload"),
     [
-        (2, 3, "all"),
-        pytest.param(1, 1, "optimizer", marks=pytest.mark.long),
+        (1, 1, "optimizer"),
+        pytest.param(2, 3, "all", marks=pytest.mark.long),
         pytest.param(1, 3, "all", marks=pytest.mark.long),
         pytest.param(2, 0, "none", marks=pytest.mark.long),
         pytest.param(2, 2, "optimizer", marks=pytest.mark.long),

@@ -20,7 +20,7 @@ from agentfly_core.runs.mlflow_client import Place, Tracker
 from agentfly_core.runs.run import opened
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
-from flows.run_pages import FLOW_RUN_TAG
+from flows.reporting import FLOW_RUN_TAG
 from tests.support.judged_night import played_night
 from tests.support.servers import request
 

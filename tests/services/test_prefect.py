@@ -164,6 +164,7 @@ def test_a_schedule_that_is_switched_on_has_flow_runs(orchestrator):
     assert {run["state"]["name"] for run in planned if run["auto_scheduled"]} == {"Scheduled"}
 
 
+@pytest.mark.long
 def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orchestrator):
     triggered = orchestrator.started(
         "train", experiment="tiny", overrides=["warm_start.settings.api_key=s3cr3t-value"]

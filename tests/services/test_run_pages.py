@@ -1,11 +1,10 @@
-"""A run's flow run in Prefect and its run in MLflow carry its name, and each leads to the other."""
+"""A run's flow run in Prefect carries its name, and leads to its run in MLflow."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 from prefect import flow
 from prefect.runtime import flow_run
 
@@ -19,7 +18,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.system.process import Owner
 from flows.local.prefect_server import deliver, use
 from flows.local.servers import Servers
-from flows.run_pages import FLOW_RUN_TAG, introduce, show_summary
+from flows.run_pages import name_after, show_summary
 from tests.support.servers import request
 
 RUN = "My_shop-1f2e3d4c"
@@ -72,12 +71,12 @@ def context(tracker: Tracker, tmp_path: Path) -> ExperimentContext:
     return found
 
 
-def flow_run_of(context: ExperimentContext, tracker: Tracker) -> str:
-    """The id of a flow run that has introduced itself, and shown the summary."""
+def flow_run_of(context: ExperimentContext) -> str:
+    """The id of a flow run that has taken the run's name, and shown the summary."""
 
     @flow(name="train", flow_run_name="My_shop")
     def train() -> str:
-        introduce(RUN, tracker)
+        name_after(RUN)
         show_summary(context, SUMMARY)
         return str(flow_run.id)
 
@@ -94,29 +93,25 @@ def summary_of(api: str, flow_run_id: str) -> str:
 
 
 def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
-    api: str, context: ExperimentContext, tracker: Tracker
+    api: str, context: ExperimentContext
 ) -> None:
-    mine = flow_run_of(context, tracker)
+    mine = flow_run_of(context)
     assert request("GET", f"{api}/flow_runs/{mine}")["name"] == RUN
     page = summary_of(api, mine)
     assert page.startswith(f"# {RUN}: 6 steps of My_shop")
     assert "| before | 50.0% | 40.0% to 60.0% |\n| after | 75.0% | 65.0% to 83.0% |" in page
-
-    assert not tracker.flush().waiting
-    tags = MlflowClient(tracker.place.uri).get_run(str(tracker.run_id)).data.tags
-    assert tags[FLOW_RUN_TAG] == f"{api.removesuffix('/api')}/runs/flow-run/{mine}"
 
 
 def test_the_link_leads_to_the_server_of_up_and_without_one_says_how_to_start_it(
     api: str, context: ExperimentContext, tracker: Tracker, tmp_path: Path
 ) -> None:
     told = f"(while `agentfly open mlflow {RUN}` serves it)"
-    alone = summary_of(api, flow_run_of(context, tracker))
+    alone = summary_of(api, flow_run_of(context))
     assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in alone
     assert told in alone
 
     up = Servers("http://127.0.0.1:4201", UP, "0.1.0", Owner.current(), ready=True)
     up.write(tmp_path / ".agentfly")
-    served = summary_of(api, flow_run_of(context, tracker))
+    served = summary_of(api, flow_run_of(context))
     assert f"({UP}/#/experiments/1/runs/{tracker.run_id}/" in served
     assert told not in served

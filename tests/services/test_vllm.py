@@ -155,6 +155,7 @@ def furthest(
     )
 
 
+@pytest.mark.long
 def test_logprobs_are_those_of_the_sampling_temperature_whatever_generation_config_says(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
