@@ -53,15 +53,22 @@ def publish(store: Store, code: Code) -> CodeRecord:
 
 
 def sources(store: Store, record: RunRecord, code: Code) -> CodeRecord:
-    """The sources that a run works under; where they are lost, or lack a dataset that is evaluated
-    in addition, the code at hand is stored, which is no other.
+    """The sources that a run works under; where they are lost or damaged, or lack a dataset that is
+    evaluated in addition, the code at hand is stored, which is no other.
     """
     told = record.get("code")
-    if told is None or not store.holds(told["uri"]):
+    if told is None or (known := _known(store, told)) is None:
         found = publish(store, code)
         return told if told and told["uri"] == found["uri"] else found
-    known = stored.read(store.open(Artifact(told["uri"], told["digest"])))
     return told if code.names <= known.names else publish(store, known.with_more(code))
+
+
+def _known(store: Store, sources: CodeRecord) -> Code | None:
+    """The stored code, or None where it is lost or damaged."""
+    artifact = Artifact(sources["uri"], sources["digest"])
+    if not store.holds(artifact.uri) or not store.whole(artifact):
+        return None
+    return stored.read(store.open(artifact))
 
 
 def remove_unused(store: Store, sources: CodeRecord) -> None:
@@ -117,14 +124,13 @@ def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) 
     """
     if (found := record.get("code")) is None:
         return []
-    if not store.holds(found["uri"]):
+    if (known := _known(store, found)) is None:
         return [] if of_ours else _changed_digests(record, code)
-    sources = store.open(Artifact(found["uri"], found["digest"]))
-    return differences(stored.read(sources), code, of_ours)
+    return differences(known, code, of_ours)
 
 
 def _changed_digests(record: RunRecord, code: Code) -> list[str]:
-    """Which modules differ, where the sources of a run are lost."""
+    """Which modules differ, where the sources of a run are lost or damaged."""
     known = {module: was for own in digests(record).values() for module, was in own.items()}
     return [
         f"{module}: its former text is lost"

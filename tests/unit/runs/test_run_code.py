@@ -183,6 +183,20 @@ def test_where_the_sources_are_lost_digests_tell_the_module(project):
     assert told == ["own_tools: its former text is lost"]
 
 
+def test_sources_that_were_damaged_are_stored_again_and_the_run_goes_on(
+    project, caplog, monkeypatch
+):
+    with opened(here(project), "demo") as run:
+        before = run.record
+    damaged = run.store.root / before["code"]["uri"] / "own_prices.py"
+    damaged.write_text("PRI")
+    monkeypatch.setattr("agentfly_core.artifacts.store._opened", set())  # as in another process
+    with opened(here(project), "demo") as run:
+        assert run.record["code"] == before["code"]
+    assert damaged.read_text() == PROJECT["own_prices"]
+    assert f"{damaged} is not the file that MANIFEST.json names" in caplog.text
+
+
 def test_sources_are_stored_with_the_revision_of_the_authors_repository(project):
     with opened(here(project), "demo") as run:
         found = run.record["code"]
