@@ -30,10 +30,10 @@ check: $(INSTALLED)  ## check style and types, run the tests that start no servi
 	@+$(BESIDE) types style test-quick WORKERS=2
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) test-faults test-services test-flows test-quick types style extras
+	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) test-faults test-services test-flows test-quick types style extras SHORT=
+	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick SHORT=
 
 style:
 	$(BIN)/ruff check .

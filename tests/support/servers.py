@@ -69,7 +69,7 @@ class AskingAgain(httpx.HTTPTransport):
 
 def client(api: str = "") -> httpx.Client:
     """A client of a Prefect server that knows AUTH."""
-    return httpx.Client(base_url=api, auth=CREDENTIALS, timeout=30, transport=AskingAgain())
+    return httpx.Client(base_url=api, auth=CREDENTIALS, timeout=120, transport=AskingAgain())
 
 
 def request(method: str, url: str, **given: Any) -> Any:
