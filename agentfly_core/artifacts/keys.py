@@ -62,13 +62,18 @@ def of_versions(stages: Mapping[str, int]) -> Iterator[None]:
 def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; what its settings name of files counts by its content."""
     read = {name: _content(path) for name, path in data_files(science).items()}
-    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
-    digests = science.code.get("prepare", {})
-    own = {module: found for module, found in digests.items() if module in made_by}
+    own = data_code(science)
     said = science.of_data.model_copy(
         update={"code": {**science.code, "prepare": own} if own else {}}
     )
     return _shared("prepare", said, ("data", "seed", "code.prepare"), read)
+
+
+def data_code(science: Science) -> dict[str, str]:
+    """The digests of the author's modules that make the dataset, by name."""
+    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
+    digests = science.code.get("prepare", {})
+    return {module: found for module, found in digests.items() if module in made_by}
 
 
 def data_files(science: Science) -> dict[str, Path]:

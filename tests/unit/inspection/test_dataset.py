@@ -113,9 +113,9 @@ def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_coun
         "that it reads are not looked at."
     )
     of_code = science_on({**data, "maps": str(atlas)}).model_copy(
-        update={"code": {"prepare": {"my_quiz": "9f2c"}}}
+        update={"code": {"prepare": {"tests.support.problems": "9f2c", "harder": "77b0"}}}
     )
     assert (
-        f"when its settings, its seed, the code of my_quiz or maps ({atlas}) changes."
+        f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes."
         in made_anew(of_code)
     )
