@@ -60,11 +60,11 @@ def up(arguments: Namespace) -> int:
         signal.signal(number, signal.default_int_handler)
     try:
         with _only_one(places.state):
-            serve(wanted, lambda *served: words.ready(Path.cwd(), wanted, *served))
+            why = serve(wanted, lambda *served: words.ready(Path.cwd(), wanted, *served))
     except KeyboardInterrupt:
         print("Ended.")
         return 0
-    print("Starting anew.", flush=True)
+    print(f"Starting anew: {why}.", flush=True)
     os.execve(sys.executable, [*ALIKE, *wanted.options], before)
 
 

@@ -31,9 +31,9 @@ LOOK_SECONDS = 5.0
 Ready = Callable[[Servers, SignIn], None]
 
 
-def serve(wanted: Wanted, ready: Ready) -> None:
+def serve(wanted: Wanted, ready: Ready) -> str:
     """Start all, call `ready` when it works, and keep it until it is to be started anew: what is
-    installed has changed, or a program has died for good, and no flow run is at work.
+    installed has changed, or a program has died for good, and no flow run is at work. Returns why.
 
     However it is left, all that it has started is ended: flow runs first, which may finish what
     they are writing. Raises ServiceLost for what does not start.
@@ -50,12 +50,14 @@ def serve(wanted: Wanted, ready: Ready) -> None:
         while True:
             time.sleep(LOOK_SECONDS)
             rotate(wanted.log)
-            faults = tuple(filter(None, (service.fault() for service in services)))
+            found = [(service.kind, service.fault()) for service in services]
+            faults = tuple(f"{kind} {fault}" for kind, fault in found if fault)
             if faults != servers.faults:
                 servers = replace(servers, faults=faults)
                 servers.write(state)
-            if (changes.version() or faults) and not flow_runs(services[-1]):
-                return
+            version = changes.version()
+            if (version or faults) and not flow_runs(services[-1]):
+                return ", ".join(faults) or f"version {version} is installed"
 
 
 def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack) -> list[Service]:

@@ -50,5 +50,5 @@ def status(state: Path) -> int:
     if (installed := Installed.now().version) != servers.version:
         print(f"Version {installed} is installed: it starts anew once no flow run is at work.")
     for fault in servers.faults:
-        print(f"A part of it {fault}: it starts anew once no flow run is at work.")
+        print(f"Its {fault}: all of it starts anew once no flow run is at work.")
     return 0 if health.good and not servers.faults else 1

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import httpx
 import psutil
@@ -14,6 +15,7 @@ import pytest
 from agentfly_core.system.module_search import OF_SERVERS
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
+from flows.up.health import look
 from tests.support.project import PROGRAMS, Project, until
 from tests.support.servers import free_port
 
@@ -87,6 +89,18 @@ def test_nobody_without_the_password_is_answered_and_the_password_is_told_to_no_
         assert served.sign_in.password not in " ".join(process.cmdline())
         listens = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         assert {connection.laddr.ip for connection in listens} <= {"127.0.0.1"}
+
+
+def test_a_worker_that_was_killed_is_started_again_and_gives_a_sign_of_life(
+    served: Served,
+) -> None:
+    supervisor, worker = served.running("agentfly-up")
+    worker.kill()
+    killed = datetime.now(UTC)
+    until(lambda: look(served.servers, served.sign_in, since=killed).good)
+    kept, started = served.running("agentfly-up")
+    assert kept == supervisor
+    assert started != worker
 
 
 def test_what_is_triggered_runs_in_the_project_and_down_ends_all_of_it(served: Served) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.system.process import Owner
 from flows.__main__ import main
+from flows.local.servers import Servers
 from flows.local.state_dirs import ELSEWHERE
+from tests.support.servers import free_port
 
 
 @pytest.fixture
@@ -28,6 +31,21 @@ def test_where_nothing_runs_status_and_down_say_so(
     said = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
     assert (main(["up", "--status"]), capsys.readouterr().out) == (1, said)
     assert (main(["down"]), capsys.readouterr().out) == (0, said)
+
+
+def test_status_says_what_does_not_work_and_which_program_died(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["down"])
+    died = "worker died 4 times, the last time with exit code 1"
+    prefect, mlflow = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    served = Servers(prefect, mlflow, "0.1.0", Owner.current(), ready=True, faults=(died,))
+    served.write(project / ".agentfly")
+    capsys.readouterr()
+    assert main(["up", "--status"]) == 1
+    said = capsys.readouterr().out
+    assert "Prefect DOES NOT WORK, MLflow DOES NOT WORK, the worker DOES NOT WORK" in said
+    assert f"Its {died}: all of it starts anew once no flow run is at work." in said
 
 
 def test_only_one_serves_a_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
