@@ -4,14 +4,18 @@
 
 Each run is an ordinary one (`runs/learning-...`): the same command continues it after an
 interruption, and only reads runs that are finished. Success is measured on the experiment's test
-problems at its temperature; the interval of after - before is paired by problem.
+problems at its temperature; the interval of after - before is paired by problem. Seeds are pooled
+by the mean of each problem over those that were asked it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from agentfly_core.runs import intervals
+from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness
 from benchmarks.harness import Evaluated
 
@@ -22,7 +26,10 @@ COLUMNS = ("run", "problems", "before", "after", "after - before", "95 % interva
 def main() -> None:
     """Train the runs that are missing and print the table."""
     options = harness.parser(__doc__, experiment="quickstart", seeds=[1, 2, 3]).parse_args()
-    harness.show(COLUMNS, rows(learned(options.experiment, options.seeds)))
+    results = learned(options.experiment, options.seeds)
+    seeds = [found for name, found in results.items() if name.startswith("seed")]
+    before, after = map(pooled, zip(*seeds, strict=True))
+    harness.show(COLUMNS, [*rows(results), row("all seeds", before, after)])
 
 
 def learned(experiment: str, seeds: Sequence[int]) -> dict[str, Evaluated]:
@@ -45,9 +52,23 @@ def run_of(experiment: str, name: str) -> str:
 def rows(results: Mapping[str, Evaluated]) -> Iterator[list[str]]:
     """Before, after and the paired difference, one row a run."""
     for name, (before, after) in results.items():
-        difference, (low, high) = intervals.improvement(before.solved, after.solved)
-        shares = f"{before.success:.3f}", f"{after.success:.3f}", f"{difference:+.3f}"
-        yield [name, str(len(after.solved)), *shares, f"{low:+.3f} to {high:+.3f}"]
+        yield row(name, before.solved, after.solved)
+
+
+def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
+    """The same of the share of episodes of each problem that were solved."""
+    difference, (low, high) = intervals.improvement(before, after)
+    shares = f"{fmean(before.values()):.3f}", f"{fmean(after.values()):.3f}", f"{difference:+.3f}"
+    return [name, str(len(after)), *shares, f"{low:+.3f} to {high:+.3f}"]
+
+
+def pooled(found: Sequence[Evaluation]) -> dict[str, float]:
+    """The share of each problem over all evaluations that have it."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for evaluation in found:
+        for problem, share in evaluation.solved.items():
+            shares[problem].append(share)
+    return {problem: fmean(each) for problem, each in shares.items()}
 
 
 if __name__ == "__main__":
