@@ -18,7 +18,7 @@ EPISODES = {
 
 def test_every_ready_made_experiment_has_its_place():
     assert {*SECTIONS} == {path.stem for path in (ROOT / "conf").glob("*.yaml")}
-    assert {*SECTIONS} - {*EPISODES} == {"textworld", "qwen2.5-3b-math"}
+    assert {*SECTIONS} - {*EPISODES} == {"textworld", "smollm2-kinds", "qwen2.5-3b-math"}
 
 
 @pytest.mark.long
