@@ -9,9 +9,9 @@ import ast
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 
-TRIES = 5
+from agentfly_core.code import parsing
+
 IMPLIED = frozenset({"ctx", "kind", "type_comment"})
 """Fields that follow from the others, or are spelling: `u"a"` is "a"."""
 REST = "module level"
@@ -29,11 +29,7 @@ def parsed(source: bytes) -> ast.Module | None:
     is nested too deep for it.
     """
     try:
-        # CPython 3.11 adds up the depths of threads that parse at once (gh-106905)
-        for _ in range(TRIES):
-            with suppress(SystemError):
-                return ast.parse(source)
-        return ast.parse(source)
+        return parsing.module(source)
     except (SyntaxError, ValueError, RecursionError):  # ValueError: of null bytes
         return None
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from agentfly_core.code import parsing
 from agentfly_core.environments.workspace import MOST_BYTES, MOST_FILES
 from agentfly_core.formats import strict_yaml
 from agentfly_core.records.dataset import BadRow
@@ -178,7 +179,7 @@ def _called(path: Path) -> Iterator[tuple[int, str]]:
 
 def _parsed(program: Path) -> ast.Module:
     try:
-        return ast.parse(_text(program))
+        return parsing.module(_text(program))
     except SyntaxError as error:
         raise Refused(program, error.lineno or 1, f"it is no Python: {error.msg}") from None
 

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from agentfly_core.code import parsing
+
 
 def facts_read(function: Callable[..., Any]) -> list[str]:
     """The names in its `problem.facts["answer"]`, in order; none where there is no source.
@@ -18,7 +20,7 @@ def facts_read(function: Callable[..., Any]) -> list[str]:
     owner = function if isinstance(function, type) else type(function)
     code = function if inspect.isroutine(function) else owner.__call__
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+        tree = parsing.module(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError):  # a lambda, or what was typed at a prompt
         return []
     found = []

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from agentfly_core.authoring.reward import reward
+from agentfly_core.code import parsing
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.records.trajectory import Score, Trajectory
@@ -105,7 +106,7 @@ def runs_code(dataset: str, answer: str) -> bool:
     if dataset not in EVALUATED | PARSED:
         return False
     try:
-        nodes = [*ast.walk(ast.parse(answer, mode="eval"))]
+        nodes = [*ast.walk(parsing.expression(answer))]
     except SyntaxError:
         return dataset in PARSED
     except (ValueError, RecursionError, MemoryError):  # NUL, or brackets without end

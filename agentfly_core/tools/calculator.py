@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from agentfly_core.authoring.tool import ToolError, tool
+from agentfly_core.code import parsing
 
 Number = int | float
 MAX_LENGTH = 200
@@ -41,7 +42,7 @@ def evaluate(expression: str) -> Number:
             f"{expression!r} is not arithmetic: use numbers, + - * / // % ** and parentheses only."
         )
     try:
-        return _value(ast.parse(expression.strip(), mode="eval").body)
+        return _value(parsing.expression(expression.strip()).body)
     except SyntaxError:
         raise ToolError(f"{expression!r} is not a complete expression.") from None
     except ZeroDivisionError:

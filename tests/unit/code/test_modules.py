@@ -1,6 +1,5 @@
 """What a digest of code is of: the author's own modules, versions, and what is run of them."""
 
-import ast
 import sys
 
 import pytest
@@ -35,20 +34,6 @@ def test_another_version_of_an_installed_package_is_other_code():
     assert shop().digest("my_tools") == shop().digest("my_tools")
     assert shop(version="2.4.2").digest("my_tools") != shop().digest("my_tools")
     assert shop(version="2.4.2").digest("my_prices") == shop().digest("my_prices")
-
-
-def test_a_module_that_cpython_fails_to_parse_once_is_parsed_again(monkeypatch):
-    failures, parse = [SystemError("AST constructor recursion depth mismatch")], ast.parse
-
-    def fails_once(source):
-        if failures:
-            raise failures.pop()
-        return parse(source)
-
-    expected = digest(TOOLS)
-    monkeypatch.setattr(ast, "parse", fails_once)
-    assert digest(TOOLS) == expected
-    assert not failures
 
 
 def test_a_compiled_module_counts_by_its_bytes():
