@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
-from transformers import Cache, PreTrainedModel
+from transformers import Cache, DynamicCache, PreTrainedModel
 
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
@@ -167,9 +167,9 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
     tokens = pad_sequence(prompts, batch_first=True, padding_side="left").to(model.device)
     mask = pad_sequence(ones, batch_first=True, padding_side="left").to(model.device)
     going = rows
-    cache: Cache | None = None
+    cache = DynamicCache(config=model.config)
     while True:
-        logits, cache = _forward(model, tokens, mask, cache)
+        logits = _forward(model, tokens, mask, cache)
         for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
             row.add(token, logprob)
         stay = [i for i, row in enumerate(going) if not row.finish]
@@ -182,22 +182,15 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
 
-def _forward(
-    model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache | None
-) -> tuple[Tensor, Cache]:
-    """The next token's logits [rows, vocabulary] after the cache and `tokens`; the cache has grown
-    by `tokens`.
+def _forward(model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache) -> Tensor:
+    """The next token's logits [rows, vocabulary] after the cache and `tokens`, by which the cache
+    grows.
     """
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-    out = model(
-        input_ids=tokens,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    return out.logits[:, -1], out.past_key_values
+    # by its place, since transformers 5.24 has another name for the cache
+    out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
+    logits: Tensor = out.logits
+    return logits[:, -1]
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:
