@@ -38,6 +38,7 @@ async def played(
         limits=dict.fromkeys(kinds, 8),
         max_turns=max_turns,
         max_tokens=400,
+        max_observation_tokens=1024,
         max_model_len=8000,
     )
     encode = partial(tokenizer.encode, add_special_tokens=False)
