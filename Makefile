@@ -19,15 +19,15 @@ PYTEST := $(BIN)/python -m pytest
 SHORT := and not long
 BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
 
-.PHONY: quickstart install check test test-all style types extras test-quick test-faults test-flows test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all style types extras test-units test-quick test-faults test-flows test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
 
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
-check: $(INSTALLED)  ## check style and types, run the tests that start no service
-	@+$(BESIDE) types style test-quick WORKERS=2
+check: $(INSTALLED)  ## check style and types, run the tests that start no service and are quick
+	@+$(BESIDE) types style test-units
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
 	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick
@@ -47,8 +47,11 @@ extras:
 
 # Four processes of tests, each with the services that it needs. Two work at a time: beside more,
 # Prefect's server on SQLite keeps its callers waiting for minutes.
+test-units:
+	$(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 and not slow and not long" tests/unit
+
 test-quick:
-	$(PYTEST) $(WORKERS:%=-n % --dist loadfile) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
+	$(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
 
 test-faults:
 	$(PYTEST) tests/faults -m "(long or not long) $(SHORT)"

@@ -16,7 +16,9 @@ DRY_RUN = [
     + EXTRAS
 ]
 TIERS = {
-    "check": [f"-n 2 --dist loadfile -m not service and not smollm2 and not long {REST}"],
+    "check": [
+        "-n 2 --dist loadfile -m not service and not smollm2 and not slow and not long tests/unit"
+    ],
     "test": [
         f"-m (service or smollm2) and not prefect and not long {REST}",
         f"-m not service and not smollm2 and not long {REST}",
@@ -43,7 +45,7 @@ def make(folder: Path, tier: str, **codes: int) -> tuple[int, list[str]]:
     (folder / ".installed").touch()
     command = ["make", tier, f"VENV={folder}"]
     # or the variables of the `make` that runs these tests would count here
-    outer = ("MAKE", "SHORT", "WORKERS")
+    outer = ("MAKE", "SHORT")
     env = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=False)
     return done.returncode, sorted(calls.read_text().splitlines())

@@ -26,6 +26,8 @@ from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.babyai import act
 from tests.support import tasks
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("minigrid")
 
 

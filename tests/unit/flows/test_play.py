@@ -19,6 +19,8 @@ from flows.__main__ import main
 from flows.context import context_of
 from tests.support.capitals import EXPERIMENT
 
+pytestmark = pytest.mark.slow
+
 PATH = "tests.support.capitals"
 
 

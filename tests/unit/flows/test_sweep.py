@@ -16,6 +16,8 @@ from flows.__main__ import main
 from flows.commands import comparing
 from tests.support.tried_runs import finished, project
 
+pytestmark = pytest.mark.slow
+
 COMMAND = ["sweep", "tiny", "update.learning_rate=1e-5,3e-5", "--seeds", "2", "--name", "rates"]
 
 

@@ -18,6 +18,8 @@ from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.templates.chatml import call_text
 from tests.support.stock import EXPERIMENT
 
+pytestmark = pytest.mark.slow
+
 DATA = yaml.safe_load(EXPERIMENT)["data"]
 SHOWN = yaml.safe_load(EXPERIMENT)["warm_start"]
 
