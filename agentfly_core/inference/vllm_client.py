@@ -21,7 +21,7 @@ import httpx
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
-from agentfly_core.inference.vllm_server import LONGEST_IDLE, launch
+from agentfly_core.inference.vllm_server import LONGEST_IDLE, SERVED, launch
 from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Finish, Sampled
 from agentfly_core.system.service import Service, ServiceLost
@@ -64,7 +64,7 @@ class VLLM:
         the server's log.
         """
         probe = Probe.of(policy)
-        label = f"{version}-{probe.digest}"
+        label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
         with self._server() as server:
             self.service.wait(partial(_healthy, server), self.patience)
             if self.takes_turns:
@@ -76,13 +76,13 @@ class VLLM:
                 adapter = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
                 server.post("/v1/load_lora_adapter", json=adapter)
             else:
-                if _model(server) == ADAPTER:
+                if ADAPTER in _models(server):
                     server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
                 server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience
             )
-            self._check(server, policy, probe)
+            self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
@@ -101,7 +101,7 @@ class VLLM:
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
         """Lend the server to a shard; raises SamplerLost when it holds no policy (any more)."""
         with self._server() as server:
-            label, model = _label(server), _model(server)
+            label = _label(server)
         if "-" not in label:
             raise SamplerLost(
                 f"The vLLM server holds no policy, but is {label!r}: it was started again. Load "
@@ -113,11 +113,11 @@ class VLLM:
         async with aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(self.patience)
         ) as session:
-            yield _Shard(self.service, session, label, model)
+            yield _Shard(self.service, session, label)
 
-    def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
+    def _check(self, server: httpx.Client, policy: Path, probe: Probe, model: str) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
-        body = {"model": _model(server), "token_ids": probe.tokens, "sampling_params": sampling}
+        body = {"model": model, "token_ids": probe.tokens, "sampling_params": sampling}
         places = server.post("/inference/v1/generate", json=body).json()["prompt_logprobs"][1:]
         probed = zip(probe.tokens[1:], probe.logprobs, places, strict=True)
         distance = fmean(
@@ -162,11 +162,10 @@ class _Shard:
     service: Service
     session: aiohttp.ClientSession
     label: str
-    model: str
 
     async def sample(self, request: Request) -> Sampled:
         body = {
-            "model": self.model,
+            "model": _model(self.label),
             "token_ids": list(request.prompt),
             "sampling_params": _sampling(request.params, request.conversation.seed),
         }
@@ -246,11 +245,15 @@ def _label(server: httpx.Client) -> str:
     return str(server.get("/weight_info").json()["weight_version"])
 
 
-def _model(server: httpx.Client) -> str:
-    """What requests shall name: the adapter if there is one, else the model that the server was
-    started on.
+def _models(server: httpx.Client) -> list[str]:
+    return [str(model["id"]) for model in server.get("/v1/models").json()["data"]]
+
+
+def _model(label: str) -> str:
+    """What requests for the policy with this label shall name: the adapter, or the model that the
+    server was started on.
     """
-    return str(server.get("/v1/models").json()["data"][-1]["id"])
+    return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 
 
 def _raise_for_status(response: httpx.Response) -> None:

@@ -9,6 +9,8 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.system import hardware
 
+SERVED = "policy"
+"""What it calls the model that it is started on."""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
@@ -41,7 +43,7 @@ def launch(
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,
-        "served-model-name": "policy",
+        "served-model-name": SERVED,
         "uds": address,
         "dtype": science.dtype,
         "max-model-len": science.agent.max_model_len,
