@@ -40,6 +40,7 @@ from tests.support.shipped import shipped_rewards, shipped_tools
 
 FACTS: dict[str, Any] = {
     "answer": "99",
+    "options": ["17", "99"],
     "function": "add",
     "tests": [{"args": [2, 3], "expected": 5}],
     "seconds": 1,
