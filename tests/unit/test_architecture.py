@@ -158,6 +158,7 @@ def test_a_door_has_the_names_of_its_lazy_table_and_none_is_a_modules(door):
     assert inside.isdisjoint(names)
 
 
+@pytest.mark.slow
 def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
     code = "import sys, agentfly_core as a; [getattr(a, name) for name in a.__all__];"
     code += f"print([name for name in {SLOW} if name in sys.modules])"
@@ -167,6 +168,7 @@ def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_command_line_is_there_before_prefect_and_torch_are_loaded():
     code = "import sys, flows.__main__;"
     code += "print([name for name in ('prefect', 'torch', 'mlflow') if name in sys.modules])"
@@ -191,6 +193,7 @@ def test_what_is_shown_to_authors_imports_through_the_doors_only(path):
     assert {*found} <= {*DOORS, "agentfly_core.testing"}
 
 
+@pytest.mark.slow
 def test_the_kit_for_tests_is_used_by_tests_only_and_loads_neither_pytest_nor_anything_slow():
     users = [name for name in MODULES if any(room(used) == "testing" for used in ours(name))]
     assert [name for name in users if room(name) != "testing"] == []
@@ -202,6 +205,7 @@ def test_the_kit_for_tests_is_used_by_tests_only_and_loads_neither_pytest_nor_an
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_tests_import_nothing_from_other_tests():
     for path in (ROOT / "tests").rglob("*.py"):
         ours = [name for name in imported(path) if name.split(".")[0] == "tests"]
@@ -271,6 +275,7 @@ def dangers(path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["agentfly_core", "flows", "tasks", "benchmarks"])
 def test_nothing_runs_what_it_was_merely_given(folder):
     found = {

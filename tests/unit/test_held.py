@@ -38,6 +38,7 @@ def test_that_is_killed(server, tmp_path):
 """
 
 
+@pytest.mark.slow
 def test_servers_and_commands_end_when_the_tests_are_killed(tmp_path: Path) -> None:
     (tmp_path / "test_session.py").write_text(SESSION)
     command = [

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.project import ROOT
 
+pytestmark = pytest.mark.slow
+
 CONFTEST = """
 import pytest
 from tests.support.tiers import mark_by_fixtures

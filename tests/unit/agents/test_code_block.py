@@ -61,6 +61,7 @@ async def test_an_experiment_without_the_tool_is_told_so() -> None:
         await played("4", by=calculator)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize(("spoilt", "score"), [(0.0, 1.0), (1.0, 0.0)])
 async def test_demonstrations_run_programs_in_the_sandbox(spoilt: float, score: float) -> None:

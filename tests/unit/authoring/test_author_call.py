@@ -135,6 +135,7 @@ async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
         await call(hides, 30, "The tool 'search'")
 
 
+@pytest.mark.slow
 async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(
     released: threading.Event,
 ) -> None:
@@ -160,6 +161,7 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(
     assert await asyncio.gather(early, late, blocking) == ["ok", "ok", None]
 
 
+@pytest.mark.slow
 def test_threads_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> None:
     program = """
 import asyncio, threading

@@ -32,6 +32,8 @@ from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from tests.support.project import ROOT
 
+pytestmark = pytest.mark.slow
+
 ADD = Problem("add", "1+1?", {"answer": "2"})
 
 

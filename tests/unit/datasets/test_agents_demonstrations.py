@@ -28,6 +28,8 @@ from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.testing.episodes import episode_specs, play_all
 from tests.support.project import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 class Played:
     """An experiment with few problems, and its demonstrations."""

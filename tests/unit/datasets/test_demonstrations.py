@@ -26,6 +26,8 @@ from agentfly_core.tools.calculator import calculator
 from agentfly_core.tools.python import python
 from agentfly_core.tools.shop import add_to_cart, checkout, search
 
+pytestmark = pytest.mark.slow
+
 SUMS = arithmetic(0, 200, 1, 1)["train"]
 WISHES = shop(0, 200, 1, 1)["train"]
 POWERS = powers(0, 40, 1, 1)["train"]

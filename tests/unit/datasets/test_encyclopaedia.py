@@ -26,6 +26,8 @@ from tests.support import tasks
 from tests.support.project import ROOT
 from tests.support.shipped import search_of
 
+pytestmark = pytest.mark.slow
+
 CORPUS = str(ROOT / "data/raw/encyclopaedia.jsonl")
 PAGES = {row["id"]: row for row in rows(CORPUS)}
 SPLITS = encyclopaedia(0, 1920, 140, 100, CORPUS)

@@ -28,6 +28,8 @@ from agentfly_core.tools.office import count, find, total
 from agentfly_core.tools.sql import sql
 from tests.support import tasks
 
+pytestmark = pytest.mark.slow
+
 HUNDRED = [office(seed, 0, 0, 7)["test"][seed % 7] for seed in range(100)]
 ASK = (find, count, total, answer)
 

@@ -48,6 +48,7 @@ def test_an_entry_is_stored_with_its_tuples() -> None:
     assert ast.literal_eval(stored(entry))["metadata"] == {"output": ((1, 2),)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "config", "told"),
     [

@@ -23,6 +23,8 @@ from agentfly_core.rewards.text_shop import Wish, fit, purchase
 from agentfly_core.tools.text_shop import browse, buy, view
 from tests.support import tasks
 
+pytestmark = pytest.mark.slow
+
 Bought = tuple[str, tuple[str, ...]]
 
 

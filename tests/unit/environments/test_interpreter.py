@@ -86,6 +86,7 @@ async def test_an_episode_that_is_lost_leaves_no_process() -> None:
     await until(lambda: children() == IDLE)
 
 
+@pytest.mark.slow
 async def test_the_end_of_the_sandbox_is_ours_and_never_shown_to_the_model(
     interpreter: Interpreter,
 ) -> None:

@@ -14,6 +14,8 @@ from flows.__main__ import main
 from flows.commands import training
 from tests.support.tried_runs import finished, project
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:

@@ -58,6 +58,7 @@ def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
     assert "Did you mean 'one'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

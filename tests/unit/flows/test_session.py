@@ -9,6 +9,7 @@ from tests.support.experiments import context
 from tests.support.mlflow_store import new_store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")]
 )

@@ -51,6 +51,7 @@ def knows(body: dict[str, Any], _: int) -> Said:
     return said("I look.", ("look_up", json.dumps({"country": country})))
 
 
+@pytest.mark.slow
 def test_it_plays_with_the_tools_and_is_asked_nothing_a_second_time(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,7 @@ async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None
     assert largest_deviation(smollm2, asked, await played(sampler, asked)) < 1e-3
 
 
+@pytest.mark.slow
 async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_path: Path) -> None:
     model = lora.load(nano, None, "float32")
     lora.add(model, Adapter(rank=4), seed=1)
@@ -161,6 +162,7 @@ async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(
     assert await played(clean, requests()) == await played(dirty, requests())
 
 
+@pytest.mark.slow
 async def test_sampling_follows_the_probabilities(sampler: TransformersSampler, nano: Path) -> None:
     """Each token's share of 4,000 draws lies within 5 standard deviations of its probability."""
     count = 4_000

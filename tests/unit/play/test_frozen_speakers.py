@@ -41,6 +41,7 @@ def critics(store: Store, name: str) -> list[Trajectory]:
     return [one for one in read_trajectories(folder / EPISODES) if one.agent == "critic"]
 
 
+@pytest.mark.slow
 def test_a_service_is_shown_in_its_own_words_and_a_policy_in_its_tokens(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

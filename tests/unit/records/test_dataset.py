@@ -202,6 +202,7 @@ def test_other_counts_than_asked_for_make_a_dataset_of_a_run_that_was_begun_with
     }
 
 
+@pytest.mark.slow
 def test_any_odd_row_is_refused_by_its_place_or_read_back_as_it_was(tmp_path):
     leaves = [(0, 7, 0.5, math.nan), ("", "a", "\ud800"), (date.today(), b"", {1}, object())]
     value = Values(leaves, lambda draw: draw.choice(("a", "b", 1, None)))

@@ -35,6 +35,7 @@ async def test_a_right_program_is_worth_one_and_a_half_right_one_nothing_but_its
     assert await scored("def add(a, b):\n    return 5\n") == Score(0.0, parts={"passed": 0.5})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -86,6 +87,7 @@ def leaving(results: str, more: str = "") -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -117,6 +119,7 @@ async def test_no_program_can_choose_to_be_unscored(code: str) -> None:
     assert await scored(code, HALF) == Score(0.0, parts={"passed": 0.0})
 
 
+@pytest.mark.slow
 async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
     assert await scored("def f(): return [[0]] * 50_000\n", LONG) == Score(
         1.0, parts={"passed": 1.0}
@@ -126,6 +129,7 @@ async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
     )
 
 
+@pytest.mark.slow
 async def test_what_was_right_before_a_program_hangs_counts_in_its_part() -> None:
     code = "def add(a, b):\n    while a == -1: pass\n    return a + b\n"
     assert await scored(code) == Score(0.0, parts={"passed": 0.5})

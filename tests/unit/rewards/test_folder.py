@@ -139,6 +139,7 @@ async def test_the_right_files_pass_a_hidden_check_that_never_lies_beside_them()
     assert await hidden_check(workspace=workspace, problem=problem) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize(
     ("script", "by_exit_code", "value"),

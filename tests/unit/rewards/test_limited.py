@@ -38,6 +38,7 @@ def test_a_result_is_handed_back() -> None:
     assert limited(lambda: 0.5) == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [too_long, too_much, without_end, crash, lambda: 1 / 0])
 def test_what_overruns_its_limits_or_raises_has_no_result(work: Callable[[], float]) -> None:
     assert limited(work, seconds=1) is None

@@ -51,6 +51,7 @@ async def test_a_right_number_is_right_however_it_is_set(text: str) -> None:
     assert await scored(text) == Score(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
 async def test_no_trick_earns_more_than_a_wrong_answer_or_leaves_itself_unscored(text: str) -> None:
     assert await scored(text) == Score(0.0)

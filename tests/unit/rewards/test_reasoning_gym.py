@@ -30,6 +30,7 @@ async def scored(problem: Problem, answer: str) -> Score:
     return found
 
 
+@pytest.mark.slow
 async def test_the_right_answer_earns_one_and_text_around_it_only_a_part_for_the_metrics() -> None:
     problem = one_of("chain_sum")
     right = problem.facts["answer"]

@@ -36,6 +36,7 @@ def test_a_sampler_that_agrees_has_no_mismatch():
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     budget=st.integers(8, 120),

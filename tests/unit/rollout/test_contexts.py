@@ -229,6 +229,7 @@ async def test_an_error_in_a_branch_is_raised_when_all_have_ended() -> None:
     assert len(trajectory.turns) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["one speaker", "a speaker each"])
 async def test_branches_whose_tools_end_in_another_order_make_the_same_record(
     nano: Path, tmp_path: Path, apart: bool

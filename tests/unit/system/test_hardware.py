@@ -154,6 +154,7 @@ def thawed() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.mark.slow
 def test_imports_stay_frozen_until_the_outermost_block_ends(thawed: None) -> None:
     with imports_frozen():
         with imports_frozen():

@@ -52,6 +52,7 @@ def test_a_module_of_ones_own_with_a_name_of_ours_is_refused_with_the_way_out(
     assert "Put it into a package of your own" in told
 
 
+@pytest.mark.slow
 def test_the_program_says_so_in_one_message_and_does_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(BROKEN)
     shutil.copy(ROOT / "tests/conf/tiny.yaml", tmp_path)

@@ -22,6 +22,8 @@ from agentfly_core.system.service import Service, ServiceLost, end_orphans, new_
 from agentfly_core.system.supervisor import State, die_with_parent
 from tests.support.clocks import set_clock
 
+pytestmark = pytest.mark.slow
+
 # Answers each connection with the process ids of a family: itself, a child, and a grandchild in a
 # session of its own whose parent is gone.
 FAMILY = """

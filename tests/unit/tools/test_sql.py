@@ -93,6 +93,7 @@ async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_no
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
+@pytest.mark.slow
 async def test_what_a_query_takes_beside_its_rows_is_bounded_too(database: Database) -> None:
     many = ENDLESS.replace(
         "SELECT count(*) FROM n", "SELECT i, randomblob(900000) AS b FROM n LIMIT 400"

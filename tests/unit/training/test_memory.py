@@ -30,6 +30,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(GLIBC < [2, 36], reason="needs glibc 2.36 or later")
 @pytest.mark.parametrize("service", ["learner", "vllm"])
 def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tmp_path):

@@ -84,6 +84,7 @@ def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
     assert asked == [here.challenger, here.champion]
 
 
+@pytest.mark.slow
 def test_a_confirmation_counts_no_problem_of_the_experiment_and_of_the_confirmation_before(
     tmp_path: Path, asked: list[Artifact]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from matplotlib.image import imread
 from rich.console import Console
 
@@ -58,6 +59,7 @@ def test_runs_that_solve_nothing_in_training_have_no_curves_but_a_line_that_says
     assert lines[-1] == FOUND.sentence
 
 
+@pytest.mark.slow
 def test_the_picture_of_runs_that_solve_nothing_says_so(tmp_path: Path) -> None:
     for name, success in (("none", 0.0), ("some", 0.001)):
         draw(FOUND, curves(success, success), "test", tmp_path / f"{name}.png")

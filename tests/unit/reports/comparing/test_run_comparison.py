@@ -24,6 +24,7 @@ def comparison(store: Store, *names: str, against: str = "") -> RunComparison:
     return compared([tried(store, name, "test") for name in names], against)
 
 
+@pytest.mark.slow
 def test_runs_of_a_setting_are_one_row_over_their_seeds_and_held_against_the_first(
     store: Store,
 ) -> None:
