@@ -47,6 +47,7 @@ def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     """
     # DVC stops where one that dvc.yaml names is missing
     every_key = context.science.model_dump(mode="json")
+    every_key |= {keys[0]: before for keys, before in context.science.added() if len(keys) == 1}
     code: JSON = {stage: context.science.code.get(stage, {}) for stage in COUNTED}
     said: JSON = [*overrides]
     found = {"code": code, "stages": dict(keys.VERSIONS), "overrides": said}

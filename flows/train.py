@@ -116,7 +116,7 @@ def episodes(
     are replaced. A shard is scored while the next one is played.
     """
     run = run.at(step)
-    before = run.problems_before(step) if run.science.night else 0
+    before = run.problems_before(step) if run.science.night else {}
     known = run.pass_rates(step) if run.science.rollout.curriculum else {}
     sampling_round = first_round(run.science, step, run.resolved.greedy, before, known)
     context, played, scored = run.context, list[Artifact](), None

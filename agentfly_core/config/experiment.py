@@ -129,16 +129,31 @@ class Update(Section):
     keep_policies: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
 
 
-class Night(Section):
-    """Where a run of many that are one training begins: `{number: 12, epoch: 2, problem: 512}`.
+class Place(Section):
+    """Where an order of problems is gone on with: `{epoch: 2, problem: 512}`.
 
     An epoch plays each training problem once, in an order of its own; `problem` of them are behind
-    the run when it starts. Its sampling seeds belong to its `number` alone.
+    the run when it starts.
+    """
+
+    epoch: Annotated[int, Field(ge=0)] = 0
+    problem: Annotated[int, Field(ge=0)] = 0
+
+
+class Night(Place):
+    """Where a run of many that are one training begins: `{number: 12, epoch: 2, problem: 512}`.
+
+    Its sampling seeds belong to its `number` alone. In a mixture each task has its own place,
+    `{number: 12, tasks: {sums: {epoch: 2, problem: 512}, shop: {problem: 256}}}`, or the night's.
     """
 
     number: Positive
-    epoch: Annotated[int, Field(ge=0)] = 0
-    problem: Annotated[int, Field(ge=0)] = 0
+    tasks: Annotated[dict[Name, Place], Added(before={})] = Field(default_factory=dict)
+
+    def of(self, task: str) -> Night:
+        """The night as one task has it."""
+        place = self.tasks.get(task, self)
+        return Night(number=self.number, epoch=place.epoch, problem=place.problem)
 
 
 class Fork(Section):
@@ -299,6 +314,7 @@ class Science(Section):
                 "agent": self.agent.model_copy(update=task.agent.model_dump()),
                 "rollout": self.rollout.model_copy(update={"problems": problems[name]}),
                 "evaluate": self.evaluate.model_copy(update={"goal": goal}),
+                "night": self.night and self.night.of(name),
                 "tasks": {},
             }
             found[name] = self.model_copy(update=sections)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.config.section import BY_NAME, OPEN, Positive, Section
+from agentfly_core.config.section import BY_NAME, OPEN, Added, Positive, Section
 from agentfly_core.formats.json_value import JSON
 
 Margin = Annotated[float, Field(gt=0)]
@@ -72,8 +72,9 @@ class Promotion(Section):
 
     `rewards` is the margin of the mean of each reward, and of each part of one that every test
     problem has, in its own unit (0.05 of a reward from 0 to 1), `reward_margins` that of single
-    ones by the name that MLflow shows, `{"exact/tag": 0.02}`; `tokens` is a share of the champion's
-    tokens an episode; `unreadable_calls` is a difference of shares. With 1,000 test problems a 95 %
+    ones by the name that MLflow shows, `{"exact/tag": 0.02}`; `tasks` is that of the success in
+    each task of a mixture; `tokens` is a share of the champion's tokens an episode;
+    `unreadable_calls` is a difference of shares. With 1,000 test problems a 95 %
     bound lies 0.02 to 0.04 below the difference: a smaller margin than 0.05 would mostly measure
     chance. Tokens may grow by up to a quarter in a night, since answers that get better often get
     longer. `start` says which policy the next night starts from; the champion, so that a bad night
@@ -82,6 +83,7 @@ class Promotion(Section):
 
     rewards: Margin | None = 0.05
     reward_margins: dict[str, Margin | None] = Field(default_factory=dict)
+    tasks: Annotated[Margin | None, Added(before=0.1)] = 0.1
     tokens: Margin | None = 0.25
     unreadable_calls: Margin | None = 0.05
     datasets: dict[str, GuardDataset] = Field(default_factory=dict)

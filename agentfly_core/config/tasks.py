@@ -104,7 +104,13 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(shown := settings.get("warm_start"), Mapping):
             whole["warm_start"] = {"demonstrations": DEMONSTRATIONS, **shown}
         return whole
-    found = {"rewards": {}, **settings, "data": _data(settings.get("data") or {}, tasks)}
+    said = settings.get("data") or {}
+    if said.get("use") != DATA and (beside := said.keys() - {"seed"}):
+        raise ValueError(
+            f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has data of its own; set "
+            f"tasks.{next(iter(tasks))}.data.{min(beside)}. Only data.seed is the experiment's."
+        )
+    found = {"rewards": {}, **settings, "data": data_of(tasks, said.get("seed"))}
     if warm_start := settings.get("warm_start"):
         found["warm_start"] = _warm_start(warm_start, tasks)
     return found
@@ -116,18 +122,14 @@ def datasets(data: Mapping[str, Any]) -> list[str]:
     return [data["use"], *(part["use"] for part in parts)]
 
 
-def _data(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> dict[str, JSON]:
-    if said.get("use") != DATA and (beside := said.keys() - {"seed"}):
-        raise ValueError(
-            f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has data of its own; set "
-            f"tasks.{next(iter(tasks))}.data.{min(beside)}. Only data.seed is the experiment's."
-        )
+def data_of(tasks: Mapping[str, Task], seed: JSON) -> dict[str, JSON]:
+    """What the section `data` says of a mixture of these tasks."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
         name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted
     }
     parts: JSON = {name: task.data.model_dump(mode="json") for name, task in tasks.items()}
-    return {"use": DATA, **totals, "seed": said.get("seed"), "tasks": parts}
+    return {"use": DATA, **totals, "seed": seed, "tasks": parts}
 
 
 def _warm_start(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> Mapping[str, JSON]:

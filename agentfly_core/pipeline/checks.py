@@ -180,7 +180,14 @@ def _require_warm_start(science: Science) -> None:
 
 
 def _require_problems(science: Science) -> None:
-    """Raise ValueError for a step that needs more problems than there are to train on."""
+    """Raise ValueError for a step that needs more problems than there are to train on, and for a
+    night at a place in a task that there is not.
+    """
+    if science.night and (unknown := [*science.night.tasks.keys() - science.tasks.keys()]):
+        raise ValueError(
+            f"night.tasks: got {unknown[0]!r}, expected some of "
+            f"{', '.join(science.tasks) or 'no task: the experiment has none'}."
+        )
     if science.night and science.rollout.curriculum:
         raise ValueError(
             "rollout.curriculum: a night goes through the problems in their order; leave it out."
@@ -205,7 +212,6 @@ def _require_mixable(science: Science) -> None:
     if not science.tasks:
         return
     further = {
-        "night": science.night,
         "evaluate.datasets": science.evaluate.datasets,
         "promotion.datasets": science.promotion.datasets,
     }
@@ -280,7 +286,7 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
 
 def _can_be_promoted(resolved: Resolved) -> None:
     """Raise ValueError where the gate of a night would find that it cannot judge."""
-    data, promotion = resolved.science.data, resolved.science.promotion
+    science, promotion = resolved.science, resolved.science.promotion
     names = [reward.name for reward in resolved.rewards]
     for name in promotion.reward_margins:
         if name.partition("/")[0] not in names:
@@ -288,11 +294,13 @@ def _can_be_promoted(resolved: Resolved) -> None:
                 f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
                 "a part of it such as exact/tag."
             )
-    if promotion.confirmation.use == "fresh" and not is_generated(load(data.use)):
-        raise ValueError(
-            f"promotion.confirmation is fresh, and {data.use} is not marked @generated: mark it "
-            "where another seed gives other problems, or set promotion.confirmation=split."
-        )
+    for one in science.each.values() if promotion.confirmation.use == "fresh" else ():
+        if not is_generated(load(one.data.use)):
+            raise ValueError(
+                f"promotion.confirmation is fresh, and {one.data.use} is not marked @generated: "
+                "mark it where another seed gives other problems, or set "
+                "promotion.confirmation=split."
+            )
 
 
 def _require_correction(resolved: Resolved) -> None:

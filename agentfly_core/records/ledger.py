@@ -104,9 +104,11 @@ def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:
     return Counter(task_of(name) if tasks else "" for name in names)
 
 
-def problems(folder: Path) -> int:
-    """How many problems a scored step played."""
-    return count_rows(folder / FILE)
+def problems(folder: Path, tasks: Collection[str]) -> Counter[str]:
+    """How many problems a scored step played, by task; `{"": 64}` of an experiment without."""
+    if not tasks:
+        return Counter({"": count_rows(folder / FILE)})
+    return Counter(map(task_of, pd.read_parquet(folder / FILE, columns=["problem"])["problem"]))
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:

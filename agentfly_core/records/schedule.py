@@ -8,7 +8,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfly_core.config.experiment import Night, Science
+from agentfly_core.config.experiment import Night, Place, Science
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem, in_task, task_of
 
@@ -32,9 +32,10 @@ class SamplingRound:
 
     `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
     rounds. With `greedy` each problem has one more episode, at temperature 0. `before` counts the
-    problems that the run's earlier steps played; only a night's order depends on it. In a mixture
-    `tasks` are the `first` and `count` of each task: `{"sums": (0, 43), "shop": (0, 21)}`. A
-    curriculum goes by `known`, the solved and scored episodes of each kind of problem.
+    problems of each task that the run's earlier steps played, `{"": 384}` without tasks; only a
+    night's order depends on it. In a mixture `tasks` are the `first` and `count` of each task:
+    `{"sums": (0, 43), "shop": (0, 21)}`. A curriculum goes by `known`, the solved and scored
+    episodes of each kind of problem.
     """
 
     step: int
@@ -42,7 +43,7 @@ class SamplingRound:
     count: int
     greedy: bool
     shards: range
-    before: int = 0
+    before: Mapping[str, int] = field(default_factory=dict)
     tasks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     known: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -50,7 +51,7 @@ class SamplingRound:
         """Which of the step's problems they are, and how often each is played, as keys have it."""
         found: list[int | str] = [self.first, self.count, self.greedy]
         if science.night:
-            found.append(self.before)
+            found += [self.before.get(name, 0) for name in science.each]
         if science.rollout.curriculum:
             found.append(hashing.digest({kind: [*counts] for kind, counts in self.known.items()}))
         for name, counts in self.tasks.items():
@@ -67,7 +68,7 @@ def first_round(
     science: Science,
     step: int,
     greedy: bool,
-    before: int = 0,
+    before: Mapping[str, int] = {},
     known: Mapping[str, tuple[int, int]] = {},
 ) -> SamplingRound:
     """The first round of step 1, 2, ..., which is always played."""
@@ -140,10 +141,10 @@ def rows_of(
         first = place * block + sampling_round.first
         return [*order[first : first + sampling_round.count]]
     begins = science.night.epoch * size + science.night.problem
-    start = begins + sampling_round.before + sampling_round.first
+    start = begins + sampling_round.before.get(task, 0) + sampling_round.first
     played = range(start, start + sampling_round.count)
     orders = {
-        epoch: epoch_order(science.seed, epoch, size) for epoch in {i // size for i in played}
+        epoch: epoch_order(science.seed, epoch, size, task) for epoch in {i // size for i in played}
     }
     return [orders[i // size][i % size] for i in played]
 
@@ -156,27 +157,40 @@ def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
     return tuple(order)
 
 
-def epoch_order(seed: int, epoch: int, size: int) -> list[int]:
-    """The order in which an epoch of nights plays `size` problems, a permutation of them.
+def epoch_order(seed: int, epoch: int, size: int, task: str = "") -> list[int]:
+    """The order in which an epoch of nights plays `size` problems, a permutation of them; each task
+    of a mixture has its own.
 
     Two halves, the same in all epochs, are shuffled each for itself, so that no problem comes twice
     within size / 2 of its neighbours, across the end of an epoch either.
     """
-    everything = list(range(size))
-    random.Random(hashing.seed(seed, "halves")).shuffle(everything)
+    everything, whose = list(range(size)), [*filter(None, [task])]
+    random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
     middle = (size + 1) // 2
     halves = [everything[:middle], everything[middle:]]
     for number, half in enumerate(halves):
-        random.Random(hashing.seed(seed, "epoch", epoch, number)).shuffle(half)
+        random.Random(hashing.seed(seed, "epoch", epoch, number, *whose)).shuffle(half)
     return [*halves[0], *halves[1]]
 
 
-def night_after(night: Night, played: int, size: int) -> Night:
-    """The next night behind one that played so many problems of a training split of `size`:
-    `night_after(Night(number=1), 960, 4096)` is `{number: 2, epoch: 0, problem: 960}`.
+def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
+    """The next night behind one that played so many problems of each task, of which the training
+    split has `sizes`: `night_after(Night(number=1), {"": 960}, {"": 4096})` is `{number: 2, epoch:
+    0, problem: 960}`.
     """
-    epochs, problem = divmod(night.problem + played, size)
-    return Night(number=night.number + 1, epoch=night.epoch + epochs, problem=problem)
+    places = {}
+    for name, size in sizes.items():
+        before = night.of(name)
+        epochs, problem = divmod(before.problem + played.get(name, 0), size)
+        places[name] = Place(epoch=before.epoch + epochs, problem=problem)
+    return night_at(night.number + 1, places)
+
+
+def night_at(number: int, places: Mapping[str, Place]) -> Night:
+    """The night of this number at the place of each task, `{"": Place(epoch=2)}` without tasks."""
+    if "" in places:
+        return Night(number=number, **places[""].model_dump())
+    return Night(number=number, tasks=dict(places))
 
 
 def most(science: Science) -> int:

@@ -21,6 +21,8 @@ from typing import Literal
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import load
+from agentfly_core.config.parts import Data
+from agentfly_core.config.tasks import data_of
 from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.reports.comparison import Comparison
@@ -38,10 +40,11 @@ look, on problems that this look has not seen.
 
 
 def way(science: Science) -> Way:
-    """How an experiment's promotions are confirmed: as it says, or by what its dataset is."""
+    """How an experiment's promotions are confirmed: as it says, or by what its datasets are."""
     chosen = science.promotion.confirmation.use
     if chosen == "auto":
-        return "fresh" if is_generated(load(science.data.use)) else "split"
+        generated = all(is_generated(load(one.data.use)) for one in science.each.values())
+        return "fresh" if generated else "split"
     return chosen
 
 
@@ -73,12 +76,21 @@ def fresh_science(science: Science, earlier: int) -> Science:
     `earlier` is the number of confirmations before this one, lost ones too: a problem that decided
     once is used, also where it decided against. Its test split is what both policies play.
     """
-    confirmation, seed = science.promotion.confirmation, science.of_data.seed
-    changed = {
-        "seed": hashing.seed(seed, "confirmation", earlier) % 2**31,
-        "test": ceil(science.data.test * confirmation.times),
+    times = science.promotion.confirmation.times
+
+    def fresh(data: Data) -> Data:
+        seed = science.of_data.seed if data.seed is None else data.seed
+        other = hashing.seed(seed, "confirmation", earlier) % 2**31
+        return data.model_copy(update={"seed": other, "test": ceil(data.test * times)})
+
+    if not science.tasks:
+        return science.model_copy(update={"data": fresh(science.data)})
+    tasks = {
+        name: task.model_copy(update={"data": fresh(task.data)})
+        for name, task in science.tasks.items()
     }
-    return science.model_copy(update={"data": science.data.model_copy(update=changed)})
+    data = Data.model_validate(data_of(tasks, science.data.seed))
+    return science.model_copy(update={"tasks": tasks, "data": data})
 
 
 def unseen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -11,11 +11,12 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.speakers import by_episode
-from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
 from agentfly_core.runs.context import ExperimentContext, evaluation_keys
 from agentfly_core.runs.metrics import solved
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
+REWARD, TASK = "reward/", "task/"
 Outcome = Mapping[str, float]
 
 
@@ -31,7 +32,8 @@ class HeldOut:
         })
 
     `dataset` is the digest of the problems' dataset. An unscored episode is no outcome, neither a
-    success nor a failure; a problem without any scored episode has an empty one.
+    success nor a failure; a problem without any scored episode has an empty one. In a mixture a
+    problem has the rewards of its task, and as `task/sums` the goal once more.
     """
 
     dataset: str
@@ -50,7 +52,8 @@ def held_out(
     FileNotFoundError where it was not.
     """
     episodes, scores = evaluated_episodes(context, policy, data, split)
-    return HeldOut(data.digest, outcomes(episodes, scores, context.resolved.goal))
+    resolved = context.resolved
+    return HeldOut(data.digest, outcomes(episodes, scores, resolved.goal, resolved.tasks))
 
 
 def evaluated_episodes(
@@ -82,10 +85,13 @@ def is_evaluated(
 
 
 def outcomes(
-    trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
+    trajectories: Iterable[Trajectory],
+    scored: Iterable[Scored],
+    goal: str,
+    tasks: Collection[str] = (),
 ) -> dict[str, Outcome]:
     """The outcome of each problem, as `HeldOut` has it; `goal` is the name of the reward that says
-    solved.
+    solved, and `tasks` are those of a mixture.
 
     `unreadable_calls` is the share of an episode's calls that could not be read, 0 where it made
     none.
@@ -99,11 +105,15 @@ def outcomes(
             continue
         calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
         unreadable = sum(isinstance(call, BadCall) for call in calls)
-        values[GOAL].append(float(bool(solved(score, goal))))
+        reached = float(bool(solved(score, goal)))
+        values[GOAL].append(reached)
+        if tasks:
+            values[f"{TASK}{task_of(episode[0].problem.id)}"].append(reached)
         values[TOKENS].append(float(sum(one.sampled_tokens for one in episode)))
         values[UNREADABLE_CALLS].append(unreadable / max(len(calls), 1))
         for name, value in score.rewards.items():
-            values[f"reward/{name}"].append(value)
+            if not tasks or name != goal:  # which a mixture's scores have beside its rewards
+                values[f"{REWARD}{name}"].append(value)
     return {
         problem: {name: fmean(each) for name, each in values.items()}
         for problem, values in found.items()

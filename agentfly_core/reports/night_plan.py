@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.dataset import size_of_split
+from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import night_after
 from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightHistory
@@ -30,15 +31,15 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """What a night begins with, as the ledger has it: `Beginning(Night(number=12, epoch=2,
-    problem=512), "f491...84", 4096, 0)`.
+    problem=512), "f491...84", {"": 4096}, 0)`.
 
-    `dataset` is the digest of the dataset, `problems` the size of its training split, `seed` that
-    of the order.
+    `dataset` is the digest of the dataset, `problems` the size of its training split by task,
+    `seed` that of the order.
     """
 
     night: Night
     dataset: str
-    problems: int
+    problems: Mapping[str, int]
     seed: int
 
     @classmethod
@@ -46,21 +47,21 @@ class Beginning:
         """What an entry `began` says."""
         said: Mapping[str, Any] = entry.details
         night = Night.model_validate(said["night"])
-        return cls(night, said["dataset"], said["problems"], said["seed"])
+        return cls(night, said["dataset"], from_ledger(said["problems"]), said["seed"])
 
     def __str__(self) -> str:
-        night = self.night
-        return (
-            f"Night {night.number} begins at problem {night.problem} of {self.problems} of epoch "
-            f"{night.epoch}."
-        )
+        places = []
+        for name, size in self.problems.items():
+            place, of_task = self.night.of(name), f" of {name}" if name else ""
+            places.append(f"problem {place.problem} of {size} of epoch {place.epoch}{of_task}")
+        return f"Night {self.night.number} begins at {', '.join(places)}."
 
     def to_json(self) -> dict[str, JSON]:
         """As the entry `began` has it."""
         return {
             "night": self.night.identity(),
             "dataset": self.dataset,
-            "problems": self.problems,
+            "problems": in_ledger(self.problems),
             "seed": self.seed,
         }
 
@@ -112,19 +113,22 @@ def beginning(context: ExperimentContext, history: NightHistory, data: Artifact)
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.
     """
-    size, seed = size_of_split(context.store.open(data), "train"), context.science.seed
+    science, folder = context.science, context.store.open(data)
+    sizes, seed = sizes_by_task(folder, "train", science.tasks), science.seed
     begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
     if not begun:
-        return Beginning(Night(number=1), data.digest, size, seed)
+        return Beginning(Night(number=1), data.digest, sizes, seed)
     last = max(begun, key=lambda entry: Beginning.of(entry).night.number)
     before = Beginning.of(last)
     if (before.dataset, before.seed) == (data.digest, seed):
         ended = history.last(last.night, "finished", "given_up")
         said: Mapping[str, Any] = ended.details if ended else {}
         scored = said["played"] if "played" in said else played(context, last.night)
-        return Beginning(night_after(before.night, scored, size), data.digest, size, seed)
-    night = Night(number=before.night.number + 1, epoch=before.night.epoch + 1)
-    return Beginning(night, data.digest, size, seed)
+        night = night_after(before.night, from_ledger(scored), sizes)
+        return Beginning(night, data.digest, sizes, seed)
+    epoch = max(before.night.of(name).epoch for name in before.problems)
+    night = Night(number=before.night.number + 1, epoch=epoch + 1)
+    return Beginning(night, data.digest, sizes, seed)
 
 
 def first_changes(context: ExperimentContext, history: NightHistory, night: Night) -> list[str]:
@@ -184,10 +188,23 @@ def finished(context: ExperimentContext, night: str) -> Summary | None:
     return None
 
 
-def played(context: ExperimentContext, night: str) -> int:
-    """How many problems a night has scored; none, and a warning, where that cannot be read."""
+def played(context: ExperimentContext, night: str) -> JSON:
+    """How many problems of each task a night has scored, as the ledger has it; none, and a warning,
+    where that cannot be read.
+    """
+    scored = Counter[str]()
     try:
-        return problems_played(context.store, night)
+        scored = problems_played(context.store, night)
     except Damaged as damage:
         logger.warning("%s The problems of %s count as not played and come again.", damage, night)
-        return 0
+    return in_ledger({name: scored[name] for name in context.science.each})
+
+
+def in_ledger(counts: Mapping[str, int]) -> JSON:
+    """Counts by task as the ledger has them: of an experiment without tasks it is one number."""
+    return counts.get("", {**counts})
+
+
+def from_ledger(said: Any) -> Mapping[str, int]:
+    """The counts by task that `in_ledger` wrote."""
+    return {"": said} if isinstance(said, int) else said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,9 +12,9 @@ from typing import Any
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.reports.comparison import Comparison, compared
-from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
+from agentfly_core.reports.held_out import GOAL, REWARD, TASK, TOKENS, UNREADABLE_CALLS, HeldOut
 
-REWARD, DATASET, CONFIRMATION = "reward/", "dataset/", "confirmation"
+DATASET, CONFIRMATION = "dataset/", "confirmation"
 Pair = tuple[HeldOut, HeldOut]
 """A champion's and a challenger's outcomes."""
 NO_DATASETS: Mapping[str, Pair] = {}
@@ -92,7 +93,8 @@ def judge(
     not to be, one of them is false in truth, and that one alone holds in 5 % of the cases at most.
     More guards make an error rarer, never more frequent, so there is no division of the 5 %.
 
-    Each reward guards, and each part of one that both have on every problem.
+    Each reward guards, on the problems whose task has it, and each part of one that both have on
+    all of these; so does the success in each task of a mixture.
 
     A problem on which either has no scored episode is left out of both, and counted. Raises
     ValueError where the problems or datasets differ, fewer than two are left, or a margin names a
@@ -158,30 +160,42 @@ class _Both:
 
     def guards(self, settings: Promotion) -> Iterator[tuple[str, float]]:
         """The outcomes that guard, with their margins."""
-        pair = self.champion, self.challenger
-        names = [set(held.by_problem[problem]) for held in pair for problem in self.common]
-        anywhere, everywhere = set.union(*names), set.intersection(*names)
-        known = {name.removeprefix(REWARD) for name in anywhere if name.startswith(REWARD)}
-        lost = [name for name in settings.reward_margins if f"{REWARD}{name}" not in everywhere]
-        if lost:
+        counted = Counter(name for problem in self.common for name in self._outcomes(problem))
+        known = [name.removeprefix(REWARD) for name in counted if name.startswith(REWARD)]
+        # The parts of a reward, `exact/tag`, may be missing in an episode, and on a problem.
+        whole = [
+            name
+            for name in sorted(known)
+            if counted[f"{REWARD}{name}"] == counted[f"{REWARD}{name.partition('/')[0]}"]
+        ]
+        if lost := [name for name in settings.reward_margins if name not in whole]:
             raise ValueError(
                 f"promotion.reward_margins: not every held-out problem has a reward {lost[0]!r}, "
                 f"expected some of {', '.join(sorted(known))}."
             )
-        # The parts of a reward, `exact/tag`, may be missing in an episode, and on a problem.
-        whole = {name for name in known if "/" not in name or f"{REWARD}{name}" in everywhere}
-        rewards = dict.fromkeys(sorted(whole), settings.rewards)
-        rewards |= settings.reward_margins
+        rewards = {**dict.fromkeys(whole, settings.rewards), **settings.reward_margins}
         margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
+        tasks = sorted(name for name in counted if name.startswith(TASK))
+        margins |= dict.fromkeys(tasks, settings.tasks)
         margins |= {TOKENS: settings.tokens, UNREADABLE_CALLS: settings.unreadable_calls}
         yield from ((name, margin) for name, margin in margins.items() if margin is not None)
+
+    def _outcomes(self, problem: str) -> set[str]:
+        """What both have of a problem."""
+        return {*self.champion.by_problem[problem]} & {*self.challenger.by_problem[problem]}
 
     def compared(
         self, outcome: str, margin: float, name: str = "", level: float = 0.05
     ) -> Comparison:
-        """The comparison of one outcome on the problems that both have."""
+        """The comparison of one outcome on the problems on which both have it."""
+        having = [problem for problem in self.common if outcome in self._outcomes(problem)]
+        if len(having) < 2:
+            raise ValueError(
+                f"Got {len(having)} held-out problems with {outcome}, expected two or more: raise "
+                "data.test of the task, or take the guard away."
+            )
         champion, challenger = (
-            [held.by_problem[problem][outcome] for problem in self.common]
+            [held.by_problem[problem][outcome] for problem in having]
             for held in (self.champion, self.challenger)
         )
         sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS) else 1.0

@@ -8,7 +8,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -57,7 +58,7 @@ class Run:
     uid: str
     created_ms: int
     parent: Parent | None
-    _problems: list[int] = field(default_factory=list, repr=False, compare=False)
+    _problems: list[Counter[str]] = field(default_factory=list, repr=False, compare=False)
     _pass_rates: list[PassRates] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -103,13 +104,14 @@ class Run:
         every = self.science.evaluate.every
         return every > 0 and step % every == 0
 
-    def problems_before(self, step: int) -> int:
-        """How many problems the steps before step 1, 2, ... have played; all have been scored, and
-        each one's ledger is read once.
+    def problems_before(self, step: int) -> Counter[str]:
+        """How many problems of each task the steps before step 1, 2, ... have played, `{"": 384}`
+        without tasks; all have been scored, and each one's ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
-            self._problems.append(ledger.problems(self._scored(earlier)))
-        return sum(self._problems[: step - 1])
+            found = ledger.problems(self._scored(earlier), self.science.tasks)
+            self._problems.append(found)
+        return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
         """What a step's curriculum knows: the steps before that of the policy which it samples
@@ -238,19 +240,20 @@ def context_of(record: RunRecord, store: Store) -> ExperimentContext:
     return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
 
 
-def problems_played(store: Store, name: str, before: int | None = None) -> int:
-    """How many problems the steps of a run, or those before a step, have played and scored.
+def problems_played(store: Store, name: str, before: int | None = None) -> Counter[str]:
+    """How many problems of each task the steps of a run, or those before a step, have played and
+    scored; `{"": 960}` without tasks.
 
     Steps behind the run's last one do not count: they were played ahead of the end of its time.
     """
-    layout = RunLayout(name)
-    if before is None and (record := record_of(store, name)):
-        steps = record["science"]["steps"]
-        assert isinstance(steps, int)
-        before = steps + 1
+    layout, record = RunLayout(name), record_of(store, name)
+    said: Mapping[str, Any] = record["science"] if record else {}
+    if before is None and record:
+        before = said["steps"] + 1
     scored = [layout.step(k).scored for k in layout.steps(store) if before is None or k < before]
     found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
-    return sum(ledger.problems(store.open(artifact)) for artifact in found)
+    tasks = said.get("tasks", {})
+    return sum((ledger.problems(store.open(artifact), tasks) for artifact in found), Counter())
 
 
 def summary_of(store: Store, name: str) -> Summary | None:

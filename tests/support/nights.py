@@ -14,11 +14,11 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.records import ledger
-from agentfly_core.records.dataset import split
+from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import first_round, rows_of
+from agentfly_core.records.schedule import by_task, first_round, rows_of_tasks
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run, opened
@@ -83,14 +83,18 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     """Play the problems that are due, which is what is seen of them, and store the ledger."""
     science, data = run.science, run.store.open(run.store.artifact("artifacts/data"))
     known, before = split(data, "train"), run.problems_before(step)
-    rows = rows_of(science, first_round(science, step, False, before), len(known))
-    due = [known[row] for row in rows]
+    sizes = sizes_by_task(data, "train", science.tasks)
+    due = [
+        known[row]
+        for row in rows_of_tasks(science, first_round(science, step, False, before), sizes)
+    ]
     specs = of_step(science, due, step, False)
     assert science.night is not None
-    behind = science.night.problem + before
-    for place, problem in enumerate(due):
-        seeds = tuple(spec.seed for spec in specs if spec.problem is problem)
-        see(Played(science.night.epoch + (behind + place) // len(known), problem.id, seeds))
+    for task, problems in by_task(due, science.tasks).items():
+        night = science.night.of(task)
+        for place, problem in enumerate(problems, night.problem + before[task]):
+            seeds = tuple(spec.seed for spec in specs if spec.problem is problem)
+            see(Played(night.epoch + place // sizes[task], problem.id, seeds))
     uri = run.layout.step(step).scored
     with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
         ledger.write(folder, [LedgerRow(step, problem.id, 1, 1, 0.0, "used") for problem in due])

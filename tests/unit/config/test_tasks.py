@@ -94,7 +94,14 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
             {"shop": {**BUYING, "weight": 0.1}},
             "tasks.shop.weight: got 0.1, which leaves the task none of the 3 problems of a step",
         ),
-        ({"night": {"number": 1}}, "night: it is not there yet for an experiment with tasks"),
+        (
+            {"evaluate": {"datasets": {"hard": {"use": "a:b", "test": 2}}}},
+            "evaluate.datasets: it is not there yet for an experiment with tasks",
+        ),
+        (
+            {"night": {"number": 2, "tasks": {"smus": {"epoch": 1}}}},
+            "night.tasks: got 'smus', expected some of sums, shop",
+        ),
         (
             {"shop": {**BUYING, "rewards": {EXACT: 0.5}}},
             "tasks.shop.rewards: exact has another weight or other settings in the task sums",

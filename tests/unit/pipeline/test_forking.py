@@ -139,9 +139,9 @@ def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: ExperimentContext
 
 
 def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> None:
-    assert run.problems_before(3) == 3 + 1
+    assert run.problems_before(3) == {"": 3 + 1}
     scored(run, 3)
-    assert run.problems_before(4) == 3 + 1 + 2
+    assert run.problems_before(4) == {"": 3 + 1 + 2}
 
 
 def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(

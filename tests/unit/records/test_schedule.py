@@ -96,9 +96,9 @@ def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order
         rules = science().model_copy(update={"night": night})
         for step in (1, 2):
             played += ids(
-                problems_of(rules, first_round(rules, step, False, (step - 1) * 2), PROBLEMS)
+                problems_of(rules, first_round(rules, step, False, {"": (step - 1) * 2}), PROBLEMS)
             )
-        night = night_after(night, 4, len(PROBLEMS))
+        night = night_after(night, {"": 4}, {"": len(PROBLEMS)})
     epochs = [played[start : start + 9] for start in range(0, 36, 9)]
     assert [len(set(epoch)) for epoch in epochs] == [9, 9, 9, 9]
     assert len({tuple(epoch) for epoch in epochs}) == 4
@@ -114,7 +114,7 @@ def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
 
 def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
     rules = science(refills=1).model_copy(update={"night": Night(number=3, epoch=1, problem=2)})
-    first = first_round(rules, 2, False, before=3)
+    first = first_round(rules, 2, False, before={"": 3})
     refilled = next_round(rules, first, {"": 1})
     order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9)]
     assert ids(problems_of(rules, first, PROBLEMS)) == order[5:7]

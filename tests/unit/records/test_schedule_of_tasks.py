@@ -5,12 +5,14 @@ from itertools import chain
 
 import pytest
 
+from agentfly_core.config.experiment import Night, Place
 from agentfly_core.records.schedule import (
     chosen,
     first_round,
     kind_of,
     missing,
     next_round,
+    night_after,
     rows_of_tasks,
 )
 from agentfly_core.records.trajectory import Problem
@@ -59,7 +61,7 @@ WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2
 
 def played(rules, step, known):
     """The problems that a step plays of twelve sums and six of the shop."""
-    sampling_round = first_round(rules, step, False, 0, known)
+    sampling_round = first_round(rules, step, False, {}, known)
     found = rows_of_tasks(rules, sampling_round, SIZES)
     problems = [
         Problem(f"sums/{r}" if r < 12 else f"shop/{r}", "?", {"kind": r % 2}) for r in found
@@ -93,3 +95,31 @@ def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
     rules = science(rollout={**WINDOW, "curriculum": {"by": "level"}})
     with pytest.raises(ValueError, match=r"'sums/1' has no fact 'level', it has kind"):
         kind_of(rules, Problem("sums/1", "?", {"kind": 1}))
+
+
+def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() -> None:
+    night, sums, shop = Night(number=1), list[int](), list[int]()
+    for _ in range(6):  # nights of 2 steps of 2 sums and 1 wish: 24 sums of 12, 12 wishes of 6
+        rules = science(night=night.model_dump())
+        for before in ({}, {"sums": 2, "shop": 1}):
+            some, more = rows(rules, first_round(rules, 1, False, before))
+            sums, shop = sums + some, shop + more
+        night = night_after(night, {"sums": 4, "shop": 2}, SIZES)
+    assert sorted(sums[:12]) == [*range(12)] == sorted(sums[12:])
+    assert sorted(shop[:6]) == [*range(12, 18)] == sorted(shop[6:])
+    assert (sums[:12], shop[:6]) != (sums[12:], shop[6:]), "each epoch has an order of its own"
+    assert night == Night(number=7, tasks={"sums": Place(epoch=2), "shop": Place(epoch=2)})
+
+
+def test_a_task_goes_on_behind_its_own_problems_however_far_another_is() -> None:
+    night = night_after(Night(number=1), {"sums": 9, "shop": 7}, SIZES)
+    assert night.tasks == {"sums": Place(problem=9), "shop": Place(epoch=1, problem=1)}
+    assert (night.of("sums").problem, night.of("shop").epoch) == (9, 1)
+
+
+def test_nights_that_begin_elsewhere_in_a_task_are_other_rollouts() -> None:
+    begun = [science(night={"number": 2, "tasks": {"shop": {"problem": n}}}) for n in (0, 1)]
+    assert begun[0].digest != begun[1].digest
+    before = {"sums": 2, "shop": 1}
+    drawn = first_round(begun[0], 2, False, before).drawn(begun[0])
+    assert drawn == [0, 3, False, 2, 1, "sums", 0, 2, "shop", 0, 1]

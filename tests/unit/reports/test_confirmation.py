@@ -17,6 +17,8 @@ from agentfly_core.reports.confirmation import (
     way,
 )
 from agentfly_core.reports.held_out import HeldOut
+from tests.support.mixtures import SUMS
+from tests.support.mixtures import science as mixture
 
 GENERATED = "agentfly_core.datasets.arithmetic:arithmetic"
 FILES = "agentfly_core.datasets.files:files"
@@ -69,6 +71,17 @@ def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -
     assert (len(ids(one)), one.data.test) == (400, 400)
     assert one.data.seed != other.data.seed
     assert one.model_copy(update={"data": science().data}) == science()
+
+
+def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
+    fresh = fresh_science(mixture(), 0)
+    assert way(mixture()) == "fresh"
+    assert [one.data.test for one in fresh.each.values()] == [8, 4]
+    assert (fresh.data.test, len(ids(fresh))) == (12, 12)
+    assert ids(fresh).isdisjoint(ids(mixture()))
+    assert ids(fresh) != ids(fresh_science(mixture(), 1))
+    files = {"use": FILES, "train": 12, "test": 4, "train_file": "math.jsonl"}
+    assert way(mixture({**SUMS, "data": files})) == "split"
 
 
 def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> None:

@@ -54,6 +54,16 @@ def test_an_outcome_is_the_mean_over_a_problems_episodes() -> None:
     }
 
 
+def test_a_problem_of_a_mixture_has_the_rewards_of_its_task_and_its_success() -> None:
+    episodes = [episode("t0", "sums/p", 10, GOOD), episode("t1", "shop/p", 30, GOOD)]
+    scores = [score("t0", exact=1.0, goal=1.0), score("t1", bought=0.5, goal=0.0)]
+    found = outcomes(episodes, scores, "goal", ["sums", "shop"])
+    of_both = {"tokens", "unreadable_calls", "goal"}
+    assert found["sums/p"].keys() == of_both | {"reward/exact", "task/sums"}
+    assert found["shop/p"].keys() == of_both | {"reward/bought", "task/shop"}
+    assert (found["sums/p"]["task/sums"], found["shop/p"]["task/shop"]) == (1.0, 0.0)
+
+
 def test_an_episode_without_calls_has_no_unreadable_one() -> None:
     found = outcomes([episode("t0", "p", 3)], [score("t0", exact=0.5)], "exact")
     assert (found["p"]["unreadable_calls"], found["p"]["goal"]) == (0.0, 0.0)

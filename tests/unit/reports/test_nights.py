@@ -11,19 +11,23 @@ import pytest
 
 from agentfly_core.artifacts.lock import Locked
 from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.experiment import Night
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.config.experiment import Night, Place
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.ledger import FILE
+from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.run_record import Summary
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.night_plan import beginning
 from agentfly_core.reports.nights import Nights
 from agentfly_core.reports.promotion import Verdict
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
 from tests.support.experiments import context as context_in
+from tests.support.mixtures import science
 from tests.support.nights import published, scripted_run
 
 
@@ -98,6 +102,27 @@ def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> N
         "21": Night(number=2, epoch=0, problem=4),
         "22": Night(number=3, epoch=1, problem=0),
     }
+
+
+def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(context: ExperimentContext) -> None:
+    uri, mixture = "artifacts/data", replace(context, resolved=resolve(science()))
+    ids = [*(f"sums/{n}" for n in range(6)), *(f"shop/{n}" for n in range(3))]
+    with context.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
+        write_problems(folder / "train.parquet", [Problem(name, "?") for name in ids])
+    work = Scripted(mixture, context.store.artifact(uri))
+    for day in (20, 21):  # of 2 steps of 2 sums and 1 wish
+        nights(work).run(f"nightly-2026-11-{day}")
+    began, finished = (
+        [entry for entry in work.told if entry.event == event] for event in ("began", "finished")
+    )
+    assert [entry.why for entry in began] == [
+        "Night 1 begins at problem 0 of 6 of epoch 0 of sums, problem 0 of 3 of epoch 0 of shop.",
+        "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
+    ]
+    assert finished[0].details["played"] == {"sums": 4, "shop": 2}
+    assert beginning(mixture, nights(work).ledger.read(), work.data).night == Night(
+        number=3, tasks={"sums": Place(epoch=1, problem=2), "shop": Place(epoch=1, problem=1)}
+    )
 
 
 def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:

@@ -59,6 +59,43 @@ def test_a_policy_that_solves_more_and_hurts_nothing_is_promoted() -> None:
     )
 
 
+def mixed(sums: int, wishes: int, count: int = 500) -> HeldOut:
+    """A policy that solves so many of 500 sums and of 500 wishes of a mixture."""
+    found = {}
+    for task, solved, reward in (("sums", sums, "exact"), ("shop", wishes, "bought")):
+        for number in range(count):
+            reached = float(number < solved)
+            outcome = {"goal": reached, f"task/{task}": reached, f"reward/{reward}": reached}
+            found[f"{task}/{number}"] = {**outcome, "tokens": 30.0, "unreadable_calls": 0.0}
+    return HeldOut("77b0", found)
+
+
+def test_in_a_mixture_each_reward_guards_where_it_is_and_success_in_each_task() -> None:
+    verdict = judge(mixed(250, 250), mixed(300, 250), DEFAULT)
+    assert verdict.promoted
+    assert {one.name: one.problems for one in verdict.comparisons} == {
+        "goal": 1000,
+        "reward/bought": 500,
+        "reward/exact": 500,
+        "task/shop": 500,
+        "task/sums": 500,
+        "tokens": 1000,
+        "unreadable_calls": 1000,
+    }
+
+
+def test_a_policy_that_gains_in_one_task_and_forgets_another_is_not_promoted() -> None:
+    verdict = judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None))
+    assert failed(verdict) == ["task/shop"]
+    assert judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None, tasks=0.2)).promoted
+    assert judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None, tasks=None)).promoted
+
+
+def test_a_task_of_one_problem_can_not_be_guarded() -> None:
+    with pytest.raises(ValueError, match=r"Got 1 held-out problems with task/.*, expected two"):
+        judge(mixed(0, 0, 1), mixed(1, 1, 1), Promotion(rewards=None))
+
+
 def test_a_policy_is_not_better_than_itself() -> None:
     verdict = judge(held(850), held(850), DEFAULT)
     assert failed(verdict) == ["goal"]

@@ -47,7 +47,7 @@ def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
     policy = Artifact("artifacts/p", "p" * 8)
 
     def key(known):
-        drawn = first_round(science, 3, False, 0, known).drawn(science)
+        drawn = first_round(science, 3, False, {}, known).drawn(science)
         return keys.rollout(science, "demo", policy, policy, 3, 0, drawn, {}).key
 
     assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})

@@ -266,14 +266,14 @@ def scored(run, step, problems):
 
 def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_path, monkeypatch):
     read, problems = [], ledger.problems
-    monkeypatch.setattr(ledger, "problems", lambda folder: read.append(folder) or problems(folder))
+    monkeypatch.setattr(ledger, "problems", lambda *of: read.append(of) or problems(*of))
     with opened(context(tmp_path, steps=4), "demo") as run:
         for step, count in enumerate((3, 1, 2), 1):
-            assert run.problems_before(step) == (0, 3, 4)[step - 1]
+            assert run.problems_before(step)[""] == (0, 3, 4)[step - 1]
             scored(run, step, count)
-        assert run.problems_before(4) == 6
+        assert run.problems_before(4) == {"": 6}
         assert len(read) == 3
-        assert [run.problems_before(step) for step in (1, 2, 3)] == [0, 3, 4]
+        assert [run.problems_before(step)[""] for step in (1, 2, 3)] == [0, 3, 4]
     assert len(read) == 3
 
 
@@ -281,8 +281,8 @@ def test_steps_played_ahead_of_the_end_of_a_runs_time_do_not_count_as_played(tmp
     with opened(context(tmp_path, steps=4), "demo") as run:
         for step in (1, 2, 3):
             scored(run, step, 2)
-        assert problems_played(run.store, "demo") == 6
+        assert problems_played(run.store, "demo") == {"": 6}
         run.ending_at(2)
-    assert problems_played(run.store, "demo") == 4
-    assert problems_played(run.store, "demo", before=4) == 6
-    assert problems_played(run.store, "another") == 0
+    assert problems_played(run.store, "demo") == {"": 4}
+    assert problems_played(run.store, "demo", before=4) == {"": 6}
+    assert problems_played(run.store, "another") == {}
