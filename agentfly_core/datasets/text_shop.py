@@ -36,10 +36,11 @@ def text_shop(
     validation: int,
     test: int,
     products: Annotated[int, Field(ge=1000, le=9000)] = 1000,
+    catalogues: Annotated[int, Field(ge=1, le=256)] = 1,
     attributes: Annotated[int, Field(ge=1, le=3)] = 2,
     options: Annotated[int, Field(ge=0, le=2)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, all in one catalogue of so many `products`:
+    """Problems for each split, in `catalogues` in turn, each of so many `products`:
 
         Problem("7-slim-cotton-shirt-red-40", "Buy a slim cotton shirt (red) for at most $40.", {
             "catalogue": {"seed": 7, "products": 1000},
@@ -50,18 +51,22 @@ def text_shop(
 
     Each wish asks for so many `attributes` and `options`, and the catalogue has a product that
     fulfils it. What is asked for in one split, a category with its attributes, is never asked for
-    in another, under any seed, and so are the products that it fits. Raises ValueError for more
+    in another, under any seed, and so are the products that it fits. In one catalogue a model may
+    learn the numbers of products by heart, which many keep it from. Raises ValueError for more
     problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
-    draw, known = random.Random(seed), catalogue(seed, products)
-    shop: dict[str, Any] = {"catalogue": {"seed": seed, "products": products}}
-    found = {}
+    draw, found = random.Random(seed), dict[str, list[Problem]]()
     for split, kinds in kinds_of(attributes).items():
-        fitting = [one for one in known.products.values() if _kind(one, attributes) in kinds]
-        wishes = dict.fromkeys(_wishes(fitting, attributes, options) if sizes[split] else ())
-        asked = sample(draw, list(wishes), sizes[split], split)
-        found[split] = [problem(shop, wish) for wish in asked]
+        found[split] = []
+        for number in range(catalogues):
+            shop = {"seed": seed * catalogues + number, "products": products}
+            size = len(range(number, sizes[split], catalogues))
+            known = catalogue(shop["seed"], products).products.values() if size else ()
+            fitting = [one for one in known if _kind(one, attributes) in kinds]
+            wishes = dict.fromkeys(_wishes(fitting, attributes, options))
+            asked = sample(draw, list(wishes), size, split)
+            found[split] += [problem({"catalogue": shop}, wish) for wish in asked]
     return found
 
 

@@ -55,7 +55,7 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
 
 async def test_the_oracle_shops_as_the_page_shows(monkeypatch, nano):
     monkeypatch.chdir(ROOT)
-    science = loading.read("text-shop").science
+    science = loading.read("text-shop", ["data.catalogues=1"]).science
     name = re.search(r"--problem (0-round\S+)`", PAGE)[1]
     problems = dataset.build(science.data, science.seed)["test"]
     [problem] = [one for one in problems if one.id == name]

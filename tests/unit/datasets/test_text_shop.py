@@ -103,6 +103,13 @@ def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None
     assert (len(ids[0]), len(ids[1]), ids[0] & ids[1]) == (18, 18, set())
 
 
+def test_problems_lie_in_as_many_catalogues_as_are_asked_for_and_other_seeds_have_others() -> None:
+    for seed, drawn in ((0, {0: 3, 1: 3, 2: 2}), (2, {6: 3, 7: 3, 8: 2})):
+        problems = text_shop(seed, 8, 0, 4, catalogues=3)["train"]
+        assert Counter(problem.facts["catalogue"]["seed"] for problem in problems) == drawn
+        assert all(any(fulfilling(problem)) for problem in problems)
+
+
 def test_more_problems_than_there_are_are_refused() -> None:
     with pytest.raises(ValueError, match=r"data.test asks for 2000 problems, \d+ are left for it"):
         text_shop(0, 0, 0, 2000)
