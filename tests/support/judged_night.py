@@ -64,7 +64,8 @@ def evaluated(
 ) -> None:
     """Publish a policy's episodes and scores on a split, in one shard."""
     problems = dataset.split(context.store.open(data), split)
-    episodes = [_episode(problem, *answers(i)) for i, problem in enumerate(problems)]
+    goal = context.resolved.goal
+    episodes = [_episode(problem, goal, *answers(i)) for i, problem in enumerate(problems)]
     target = keys.evaluation(context.science, policy, data, split, 0, {})
     played = published(
         context,
@@ -120,9 +121,11 @@ def _step(run: Run, number: int, metrics: Mapping[str, float]) -> None:
     run.store.write_json(layout.metrics, point(number, found, now + number * 60_000))
 
 
-def _episode(problem: Problem, reply: str, reward: float | Unscored) -> tuple[Trajectory, Scored]:
+def _episode(
+    problem: Problem, goal: str, reply: str, reward: float | Unscored
+) -> tuple[Trajectory, Scored]:
     name = problem.id
     said = turn([1, 2, 3], dict.fromkeys(range(len(reply)), -0.1), reply=reply)
-    rewards = {} if isinstance(reward, Unscored) else {"exact": reward}
+    rewards = {} if isinstance(reward, Unscored) else {"exact": reward, goal: reward}
     played = trajectory(said, name=name, problem=problem, role="evaluation")
     return played, Scored(name, rewards, (), reward)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.confirmation import fresh_science
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, resolve
 from flows.nights import judging
 from flows.nights.judging import Match
 from tests.support import judged_night
 from tests.support.experiments import context as context_in
+from tests.support.mixtures import BUYING, SUMS
+from tests.support.mixtures import science as mixture
 
 DATA = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 5000, "test": 1000}
 
@@ -82,6 +85,27 @@ def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
     (context.store.root / shard.uri / "MANIFEST.json").write_text("{")
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger, here.champion]
+
+
+def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
+    tmp_path: Path, asked: list[Artifact]
+) -> None:
+    sized = [{**task, "data": {**task["data"], "test": 40}} for task in (SUMS, BUYING)]
+    resolved = resolve(mixture(*sized, rollout={"problems": 3, "group_size": 2, "shard": 500}))
+    context = replace(context_in(tmp_path), resolved=resolved)
+    here = match(context, tmp_path)
+    for held in (context, context.on(fresh_science(context.science, 0))):
+        data = published(held)
+        judged_night.evaluated(held, here.champion, data, "test", lambda _: ("99", 0.0))
+        judged_night.evaluated(held, here.challenger, data, "test", lambda _: ("99", 1.0))
+    verdict = here.verdict(0)
+    assert (asked, verdict.promoted) == ([], True)
+    compared = {one.name: one.problems for one in verdict.comparisons}
+    assert compared == {
+        **{"goal": 80, "reward/exact": 80, "task/shop": 40, "task/sums": 40, "tokens": 80},
+        **{"unreadable_calls": 80, "confirmation": compared["confirmation"]},
+    }
+    assert 140 < compared["confirmation"] <= 160, "twice as many, without those that are known"
 
 
 @pytest.mark.slow
