@@ -183,14 +183,9 @@ def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int
         before = night.of(name)
         epochs, problem = divmod(before.problem + played.get(name, 0), size)
         places[name] = Place(epoch=before.epoch + epochs, problem=problem)
-    return night_at(night.number + 1, places)
-
-
-def night_at(number: int, places: Mapping[str, Place]) -> Night:
-    """The night of this number at the place of each task, `{"": Place(epoch=2)}` without tasks."""
     if "" in places:
-        return Night(number=number, **places[""].model_dump())
-    return Night(number=number, tasks=dict(places))
+        return Night(number=night.number + 1, **places[""].model_dump())
+    return Night(number=night.number + 1, tasks=places)
 
 
 def most(science: Science) -> int:
