@@ -74,7 +74,7 @@ FAULTS = (
     ),
     Fault(
         "dynamic sampling plays the same problems again",
-        "records/schedule.py",
+        "records/problem_schedule.py",
         "before.first + before.count",
         "before.first",
         "unit/records",

@@ -13,8 +13,8 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
+from agentfly_core.records.problem_schedule import SamplingRound, first_round, missing, next_round
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import SamplingRound, first_round, missing, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.hardware import imports_frozen

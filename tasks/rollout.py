@@ -14,7 +14,7 @@ from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import sizes_by_task, split
-from agentfly_core.records.schedule import SamplingRound, chosen, kind_of, rows_of_tasks
+from agentfly_core.records.problem_schedule import SamplingRound, chosen, kind_of, rows_of_tasks
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run

@@ -21,7 +21,7 @@ from agentfly_core.models.known import require
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
-from agentfly_core.records.schedule import block_of
+from agentfly_core.records.problem_schedule import block_of
 from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
 
 

@@ -27,7 +27,7 @@ from agentfly_core.pipeline.stop_conditions import (
     stop_if_unobserved,
 )
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.schedule import by_task
+from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import (

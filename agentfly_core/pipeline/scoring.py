@@ -14,7 +14,7 @@ from agentfly_core.pipeline.stop_conditions import stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
-from agentfly_core.records.schedule import kind_of
+from agentfly_core.records.problem_schedule import kind_of
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored

@@ -18,8 +18,8 @@ from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.dataset import sizes_by_task
+from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import night_after
 from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightHistory
 from agentfly_core.runs.context import ExperimentContext, code_of
 from agentfly_core.runs.run import problems_played, summary_of

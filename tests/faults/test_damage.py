@@ -20,7 +20,7 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.inspection import printed as printing
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, code_of, resolve, with_code
 from agentfly_core.runs.listing import listed, view

@@ -17,8 +17,8 @@ from agentfly_core.records import ledger
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
+from agentfly_core.records.problem_schedule import by_task, first_round, rows_of_tasks
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import by_task, first_round, rows_of_tasks
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run, opened

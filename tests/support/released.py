@@ -20,7 +20,7 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import Experiment, read
 from agentfly_core.config.site import Site
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import name_of
 

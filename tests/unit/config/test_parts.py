@@ -13,7 +13,7 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.pipeline import checks
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
 

@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
 from agentfly_core.testing.trajectories import trajectory, turn

@@ -22,7 +22,7 @@ from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.pipeline import checks, inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import context_of, opened

@@ -10,7 +10,7 @@ from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened

@@ -24,7 +24,7 @@ from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
 from agentfly_core.pipeline.checks import check, check_run
-from agentfly_core.records.schedule import first_round
+from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.reports.night_plan import recorded_changes
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.runs.context import COUNTED, ExperimentContext, resolve

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from agentfly_core.config.experiment import Night, Science
-from agentfly_core.records.schedule import (
+from agentfly_core.records.problem_schedule import (
     SamplingRound,
     epoch_order,
     first_round,

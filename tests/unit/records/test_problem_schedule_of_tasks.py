@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from agentfly_core.config.experiment import Night, Place
-from agentfly_core.records.schedule import (
+from agentfly_core.records.problem_schedule import (
     chosen,
     first_round,
     kind_of,
