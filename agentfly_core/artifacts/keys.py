@@ -61,7 +61,13 @@ def of_versions(stages: Mapping[str, int]) -> Iterator[None]:
 
 def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; what its settings name of files counts by its content."""
-    read = {name: _content(path) for name, path in data_files(science).items()}
+    read = {}
+    for name, path in data_files(science).items():
+        if path.is_file():
+            read[name] = sha256(path)
+        else:  # the names and contents of all files in a folder
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+            read[name] = digest([[one.relative_to(path).as_posix(), sha256(one)] for one in files])
     own = data_code(science)
     said = science.of_data.model_copy(
         update={"code": {**science.code, "prepare": own} if own else {}}
@@ -261,14 +267,6 @@ def _asked(settings: Endpoint) -> JSON:
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
-def _content(path: Path) -> str:
-    """A digest of a file, or of the names and contents of all files in a folder."""
-    if path.is_file():
-        return sha256(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    return digest([[file.relative_to(path).as_posix(), sha256(file)] for file in files])
-
-
 def _shared(
     stage: Stage,
     science: Science,
@@ -278,11 +276,6 @@ def _shared(
 ) -> ArtifactKey:
     key = _key(stage, science, reads, inputs, *place)
     return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
-
-
-def _without_data(task: JSON) -> JSON:
-    assert isinstance(task, Mapping)
-    return {key: value for key, value in task.items() if key != "data"}
 
 
 def _key(
@@ -298,8 +291,9 @@ def _key(
     for section, _, key in (name.partition(".") for name in resumable(Science)):
         if isinstance(part := settings.get(section), dict):
             part.pop(key, None)
-    # what is made of their data counts
     if isinstance(tasks := settings.get("tasks"), Mapping):
-        settings["tasks"] = {name: _without_data(task) for name, task in tasks.items()}
+        for task in tasks.values():
+            assert isinstance(task, dict)
+            task.pop("data", None)  # what is made of it counts
     version = _recorded.get().get(stage, VERSIONS[stage])
     return digest([stage, version, settings, dict(inputs), list(place)])

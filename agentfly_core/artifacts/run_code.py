@@ -124,17 +124,14 @@ def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) 
     """
     if (found := record.get("code")) is None:
         return []
-    if (known := _known(store, found)) is None:
-        return [] if of_ours else _changed_digests(record, code)
-    return differences(known, code, of_ours)
-
-
-def _changed_digests(record: RunRecord, code: Code) -> list[str]:
-    """Which modules differ, where the sources of a run are lost or damaged."""
-    known = {module: was for own in digests(record).values() for module, was in own.items()}
+    if (known := _known(store, found)) is not None:
+        return differences(known, code, of_ours)
+    # the sources are lost or damaged
+    told = {} if of_ours else digests(record)
+    were = {module: was for own in told.values() for module, was in own.items()}
     return [
         f"{module}: its former text is lost"
-        for module, was in known.items()
+        for module, was in were.items()
         if module in code.names and code.digest(module) != was
     ]
 

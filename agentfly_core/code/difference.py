@@ -31,17 +31,14 @@ def _of_modules(old: Iterable[Module], new: Iterable[Module]) -> Iterator[str]:
         elif (now := after.get(name)) is None:
             yield f"{was.file}: it is imported no more"
         elif was.digest != now.digest:
-            yield f"{now.file}: {', '.join(_changed(was, now)) or NOWHERE}"
-
-
-def _changed(old: Module, new: Module) -> list[str]:
-    before, after = definitions(old.content), definitions(new.content)
-    gone = [f"{name} (gone)" for name in before if name not in after]
-    return gone + [
-        name if name in before else f"{name} (new)"
-        for name in after
-        if before.get(name) != after[name]
-    ]
+            held, holds = definitions(was.content), definitions(now.content)
+            changed = [f"{one} (gone)" for one in held if one not in holds]
+            changed += [
+                one if one in held else f"{one} (new)"
+                for one in holds
+                if held.get(one) != holds[one]
+            ]
+            yield f"{now.file}: {', '.join(changed) or NOWHERE}"
 
 
 def _of_values(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import resolve_name
 
@@ -20,7 +19,13 @@ def imported(source: bytes, package: str) -> set[str]:
     import prices` both `shop` and `shop.prices`. What only type checkers import is left out.
     """
     tree, found = parsed(source), set[str]()
-    for node in _run(tree) if tree else ():
+    waiting = deque[ast.AST]([tree] if tree else [])
+    while waiting:
+        node = waiting.popleft()
+        if isinstance(node, ast.If) and ast.unparse(node.test) in FOR_TYPES:
+            waiting.extend(node.orelse)
+            continue
+        waiting.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -29,15 +34,3 @@ def imported(source: bytes, package: str) -> set[str]:
                 origin = resolve_name(origin, package)
             found.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])
     return found
-
-
-def _run(tree: ast.Module) -> Iterator[ast.AST]:
-    """All nodes but those in blocks for type checkers."""
-    waiting = deque[ast.AST]([tree])
-    while waiting:
-        node = waiting.popleft()
-        yield node
-        if isinstance(node, ast.If) and ast.unparse(node.test) in FOR_TYPES:
-            waiting.extend(node.orelse)
-        else:
-            waiting.extend(ast.iter_child_nodes(node))

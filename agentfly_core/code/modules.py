@@ -45,7 +45,9 @@ class Module:
         """
         package = self.name if self.is_package else self.name.rpartition(".")[0]
         named = {self.name, *imported(self.content, package)}
-        within = {part for name in named for part in _with_packages(name)}
+        within = set[str]()
+        for parts in (name.split(".") for name in named):
+            within |= {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
         return set() if ours(self.name) else {name for name in within if not ours(name)}
 
 
@@ -111,8 +113,3 @@ def ours(name: str) -> bool:
 
 def _top(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _with_packages(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
 
 from agentfly_core.code import parsing
 
@@ -64,25 +63,23 @@ def _name(statement: ast.stmt) -> str:
 
 
 def _digest(nodes: list[ast.AST]) -> str:
-    return hashlib.sha256("\n".join(_words(nodes)).encode()).hexdigest()[:16]
-
-
-def _words(nodes: list[ast.AST]) -> Iterator[str]:
-    """All that nodes say, from outside to inside. Empty fields, in whose names Pythons differ, say
-    nothing.
+    """Of all that nodes say, from outside to inside. Empty fields, in whose names Pythons differ,
+    say nothing.
     """
+    words: list[str] = []
     waiting: list[object] = [nodes]  # a long sum is nested deeper than functions may be
     while waiting:
         item = waiting.pop()
         if isinstance(item, list):
-            yield f"[{len(item)}"
+            words.append(f"[{len(item)}")
             waiting.extend(reversed(item))
         elif isinstance(item, ast.Constant):
-            yield f"{type(item.value).__name__} {item.value!r}"
+            words.append(f"{type(item.value).__name__} {item.value!r}")
         elif isinstance(item, ast.AST):
             fields = dict(ast.iter_fields(item))
             given = [key for key in fields if key not in IMPLIED and fields[key] not in (None, [])]
-            yield f"{type(item).__name__} {' '.join(given)}"
+            words.append(f"{type(item).__name__} {' '.join(given)}")
             waiting.extend(fields[key] for key in reversed(given))
         else:
-            yield repr(item)
+            words.append(repr(item))
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
