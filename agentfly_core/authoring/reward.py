@@ -138,22 +138,20 @@ class Reward(calling.Part):
         try:
             bound = functools.partial(self.function, **arguments)
             result = await caller(bound, used)
-            return self._each(result, group) if self.compares else [self._checked(result, first)]
+            if not self.compares:
+                return [self._checked(result, first)]
+            count = len(group.trajectories)
+            if not isinstance(result, Iterable):
+                got = f"got {shown(result)} ({type(result).__name__})"
+                return _all_unscored(f"{got}, expected a list of {count} scores", group)
+            results = list(result)
+            if len(results) != count:
+                return _all_unscored(f"{len(results)} scores for {count} episodes", group)
+            return [self._checked(*pair) for pair in zip(results, group.trajectories, strict=True)]
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:  # one reward's mistake ends no other episode
             return _all_unscored(fault(error), group)
-
-    def _each(self, result: Iterable[Score | float], group: Group) -> list[Found]:
-        """What a reward that compares says of each episode."""
-        count = len(group.trajectories)
-        if not isinstance(result, Iterable):
-            got = f"got {shown(result)} ({type(result).__name__})"
-            return _all_unscored(f"{got}, expected a list of {count} scores", group)
-        results = list(result)
-        if len(results) != count:
-            return _all_unscored(f"{len(results)} scores for {count} episodes", group)
-        return [self._checked(*pair) for pair in zip(results, group.trajectories, strict=True)]
 
     @functools.cached_property
     def _seats(self) -> Seats | None:

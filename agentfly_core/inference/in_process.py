@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
-from transformers import Cache, DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
@@ -169,8 +169,10 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
     going = rows
     cache = DynamicCache(config=model.config)
     while True:
-        logits = _forward(model, tokens, mask, cache)
-        for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        # by its place, since transformers 5.24 has another name for the cache
+        out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
+        for row, token, logprob in zip(going, *_choose(out.logits[:, -1], going), strict=True):
             row.add(token, logprob)
         stay = [i for i, row in enumerate(going) if not row.finish]
         if not stay:
@@ -180,17 +182,6 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
             going, mask = [going[i] for i in stay], mask[stay]
             cache.batch_select_indices(torch.tensor(stay, device=model.device))
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
-
-
-def _forward(model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache) -> Tensor:
-    """The next token's logits [rows, vocabulary] after the cache and `tokens`, by which the cache
-    grows.
-    """
-    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-    # by its place, since transformers 5.24 has another name for the cache
-    out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
-    logits: Tensor = out.logits
-    return logits[:, -1]
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:

@@ -76,7 +76,8 @@ class VLLM:
                 adapter = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
                 server.post("/v1/load_lora_adapter", json=adapter)
             else:
-                if ADAPTER in _models(server):
+                models = server.get("/v1/models").json()["data"]
+                if any(model["id"] == ADAPTER for model in models):
                     server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
                 server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
             self.service.wait(
@@ -243,10 +244,6 @@ def _healthy(server: httpx.Client) -> bool:
 
 def _label(server: httpx.Client) -> str:
     return str(server.get("/weight_info").json()["weight_version"])
-
-
-def _models(server: httpx.Client) -> list[str]:
-    return [str(model["id"]) for model in server.get("/v1/models").json()["data"]]
 
 
 def _model(label: str) -> str:

@@ -136,17 +136,13 @@ def view(second: Second, store: Store) -> RenderableType:
             "steps are not stored: the same command scores them again."
         )
         unscored = [without]
-    return Group(heading, _table(second), *unscored, Text(LEGEND, "dim"), *furthest)
-
-
-def _table(second: Second) -> Table:
     numbers = ("step", "episodes", "old mean", "new mean", "tau", "order changed", "turned")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)
     for step in second.steps:
         table.add_row(str(step.step), *_row(step.episodes, step.agreement))
     if len(second.steps) > 1:
         table.add_row("all", *_row(second.episodes, second.agreement), style="bold")
-    return table
+    return Group(heading, table, *unscored, Text(LEGEND, "dim"), *furthest)
 
 
 def as_json(second: Second, store: Store) -> dict[str, JSON]:

@@ -67,7 +67,7 @@ def made(store: Store, name: str) -> Mapping[str, Artifact]:
     context = context_of(record, store)
     try:
         with keys.of_versions(record["stages"]):
-            return dict([*_before(context), *_steps(context, name), *_evaluations(context, name)])
+            return dict([*_training(context, name), *_evaluations(context, name)])
     except FileNotFoundError as error:
         raise ValueError(
             f"{error} It belongs to what {name} made, and was removed, or an earlier release "
@@ -75,17 +75,15 @@ def made(store: Store, name: str) -> Mapping[str, Artifact]:
         ) from None
 
 
-def _before(context: ExperimentContext) -> Iterator[tuple[str, Artifact]]:
+def _training(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
+    """What stands before the steps, and what they made."""
+    store = context.store
     stages = stored_stages(context, context.parent)
     yield "dataset", stages["prepare"][0]
     for model in stages.get("model", ()):
         yield "model", model
     for number, artifact in enumerate(stages.get("warm_start", ())):
         yield (f"warm start {number}" if number else "demonstrations"), artifact
-
-
-def _steps(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
-    store = context.store
     for number in context.science.own_steps:
         step = RunLayout(name).step(number)
         scored = store.artifact(step.scored)

@@ -8,14 +8,14 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.formats import hashing, tracebacks
-from agentfly_core.formats.text import fault, warn_seldom
+from agentfly_core.formats.text import fault, warn_once, warn_seldom
 from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
@@ -200,7 +200,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         if episode.fault and _stems_from(error, episode.fault):
             raise episode.fault from None
         where = _place(error, spec)
-        _tell(f"{agent} broke off at {where}", tracebacks.trace(error))
+        warn_once(_log, f"{agent} broke off at {where}:\n{tracebacks.trace(error)}")
         begun = any(speaker.turns for speaker in episode.speakers)
         # a model must not escape its reward by replies that break the agent
         ending = Ending.AGENT_ERROR if begun else Ending.FAILED
@@ -230,12 +230,6 @@ def _stems_from(error: BaseException | None, fault: Exception) -> bool:
 
 def _place(error: BaseException, spec: RolloutSpec) -> str:
     return tracebacks.own_line(error) or tracebacks.defined(spec.agent)
-
-
-@cache
-def _tell(what: str, trace: str) -> None:
-    """Log an error of an agent, once for all episodes."""
-    _log.warning("%s:\n%s", what, trace)
 
 
 def _record(

@@ -184,7 +184,12 @@ def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
     """The modules that an experiment names, each with the stages that it counts for: `("rollout",
     "my_tools")`. What demonstrates is played, too.
     """
-    science, played = resolved.science, list(_played(resolved))
+    science = resolved.science
+    played = [science.template.use, science.agent.use]
+    for one in resolved.each.values():
+        played += [*(tool.use for tool in one.science.tools), *one.science.environments]
+    # a reward that asks for an environment is played, too
+    played += [path for path, reward in _rewards(resolved) if reward.needs]
     further = (*science.evaluate.datasets.values(), *science.promotion.datasets.values())
     shown = (science.warm_start, *(task.warm_start for task in science.tasks.values()))
     demonstrated = [one.demonstrations for one in shown if one]
@@ -197,14 +202,6 @@ def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
     }
     for stage, each in paths.items():
         yield from ((stage, path.partition(":")[0]) for path in each)
-
-
-def _played(resolved: Resolved) -> Iterator[str]:
-    """The import paths of what plays an episode, rewards that ask for an environment too."""
-    yield from (resolved.science.template.use, resolved.science.agent.use)
-    for one in resolved.each.values():
-        yield from (*(tool.use for tool in one.science.tools), *one.science.environments)
-    yield from (path for path, reward in _rewards(resolved) if reward.needs)
 
 
 def _rewards(resolved: Resolved) -> Iterator[tuple[str, Reward]]:

@@ -287,26 +287,20 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
             "my-run.2."
         )
     base = name or _name_of(context, context.science)
-    if not new:
-        return base if name else _of_earlier_release(context) or base
-    names = chain([base], (f"{base}-{number}" for number in count(2)))
-    return next(n for n in names if "run.json" not in context.store.names(RunLayout(n).uri))
+    if new:
+        names = chain([base], (f"{base}-{number}" for number in count(2)))
+        return next(n for n in names if "run.json" not in context.store.names(RunLayout(n).uri))
+    if name or not context.science.code:
+        return base
+    # an earlier release, which told no code apart, called what works under this code so
+    former = _name_of(context, context.science.model_copy(update={"code": {}}))
+    record = record_of(context.store, former)
+    same = record and not run_code.changed(context.store, record, code_of(context.resolved))
+    return former if same else base
 
 
 def _name_of(context: ExperimentContext, science: Science) -> str:
     return f"{context.experiment}-{science.digest[:8]}"
-
-
-def _of_earlier_release(context: ExperimentContext) -> str | None:
-    """The run that an earlier release, which told no code apart, called after these settings, while
-    that is what it works under.
-    """
-    if not context.science.code:
-        return None
-    name = _name_of(context, context.science.model_copy(update={"code": {}}))
-    record = record_of(context.store, name)
-    same = record and not run_code.changed(context.store, record, code_of(context.resolved))
-    return name if same else None
 
 
 @contextmanager
@@ -338,19 +332,17 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
-            if new is record and _is_empty(store, layout.uri):
+            if new is record:
                 _forget(store, layout.uri, record["code"])
             raise
 
 
-def _is_empty(store: Store, uri: str) -> bool:
-    return {*store.names(uri)} <= {*BESIDE, "lock.json"}
-
-
 def _forget(store: Store, uri: str, sources: CodeRecord) -> None:
-    """Remove a run that has its record only, and sources that no other run has; the lock, which
+    """Remove a run if it has its record only, and sources that no other run has; the lock, which
     guards the rest, goes last.
     """
+    if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
+        return
     for name in BESIDE:
         store.remove(f"{uri}/{name}")
     run_code.remove_unused(store, sources)

@@ -62,8 +62,7 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     world: dict[str, Sequence[int | str]] = {**site.nodes}
     if site.device == "cuda":
         world[first] = visible(site.nodes[first])
-    ranks = [rank for node in world.values() for rank in node]
-    command = _launched(world) if len(ranks) > 1 else _alone(site, ranks[0])
+    command = _started(world, site.device)
     if others:
         multinode.free_port(first)
         command = [sys.executable, "-m", multinode.__name__, "--nodes", *site.nodes, "--", *command]
@@ -76,25 +75,24 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     return command, environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
-def _launched(world: Mapping[str, Sequence[int | str]]) -> list[str]:
-    """The command with which DeepSpeed's launcher starts the ranks of a node."""
-    ranks = base64.urlsafe_b64encode(json.dumps(world).encode()).decode()
-    launcher = ["deepspeed.launcher.launch", "--world_info", ranks]
-    if len(world) > 1:
-        first = next(iter(world))
-        launcher += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
-    launcher += ["--log_level", "warning", "--no_local_rank"]
-    return [sys.executable, "-m", LEAN, *launcher, "--module", LEAN, WORKER]
-
-
-def _alone(site: Site, gpu: int | str) -> list[str]:
-    """The command of a rank without others, with the environment that the launcher would give it.
+def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
+    """The command with which DeepSpeed's launcher starts the ranks of a node, or that of a rank
+    without others, with the environment that the launcher would give it.
 
     The launcher imports DeepSpeed and torch, 2 s and 200 MB, to start one process.
     """
-    environment = [f"{name}={value}" for name, value in ALONE.items()]
-    environment += [f"{VISIBLE}={gpu}"] if site.device == "cuda" else []
-    return ["env", *environment, sys.executable, "-u", "-m", LEAN, WORKER]
+    first, *others = (rank for node in world.values() for rank in node)
+    if not others:
+        environment = [f"{name}={value}" for name, value in ALONE.items()]
+        environment += [f"{VISIBLE}={first}"] if device == "cuda" else []
+        return ["env", *environment, sys.executable, "-u", "-m", LEAN, WORKER]
+    ranks = base64.urlsafe_b64encode(json.dumps(world).encode()).decode()
+    launcher = ["deepspeed.launcher.launch", "--world_info", ranks]
+    if len(world) > 1:
+        main = next(iter(world))
+        launcher += ["--node_rank", "{node}", "--master_addr", main, "--master_port", "{port}"]
+    launcher += ["--log_level", "warning", "--no_local_rank"]
+    return [sys.executable, "-m", LEAN, *launcher, "--module", LEAN, WORKER]
 
 
 class DeepSpeedLearner:

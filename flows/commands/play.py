@@ -168,19 +168,14 @@ def lines(found: Figures) -> list[str]:
     told.append(
         f"{counted(found.tool_calls, 'tool call')}, {found.tool_errors} answered with an error"
     )
-    told += _cut(found)
-    told.append(f"{found.episodes_per_second:.3g} episodes/s, stored and scored")
-    return told
-
-
-def _cut(found: Figures) -> Iterator[str]:
-    """Which replies were cut, and what to set."""
     of = f"of {counted(found.replies, 'reply')} cut"
     if found.cut_at_max_tokens:
-        yield f"{found.cut_at_max_tokens} {of} at agent.max_tokens: set it higher"
+        told.append(f"{found.cut_at_max_tokens} {of} at agent.max_tokens: set it higher")
     if others := found.cut_replies - found.cut_at_max_tokens:
         limits = "agent.max_model_len, agent.max_sampled_tokens, or the agent's own"
-        yield f"{others} {of} by another limit: {limits}"
+        told.append(f"{others} {of} by another limit: {limits}")
+    told.append(f"{found.episodes_per_second:.3g} episodes/s, stored and scored")
+    return told
 
 
 def _between(interval: Interval, pattern: str) -> str:

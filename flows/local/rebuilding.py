@@ -125,18 +125,13 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
     for module in own:
         (folder / module.file).parent.mkdir(parents=True, exist_ok=True)
         (folder / module.file).write_bytes(module.content)
-    _require_same(known.files, folder)
-    return folder
-
-
-def _require_same(digests: Mapping[str, str], folder: Path) -> None:
-    """Raise ValueError for a file in code_files that is no longer what it was."""
-    for name, was in digests.items():
+    for name, was in known.files.items():
         if not (folder / name).is_file() or files.sha256(folder / name) != was:
             raise ValueError(
                 f"{name}, in code_files, is not what it was for the run, and no copy was stored: "
                 "put it back."
             )
+    return folder
 
 
 def _link(source: Path, folder: Path, copied: Collection[str]) -> None:
@@ -157,7 +152,10 @@ def _link(source: Path, folder: Path, copied: Collection[str]) -> None:
 def _code(record: RunRecord, into: Path) -> Path:
     """The folder whose code builds it: a worktree of the recorded commit, or this folder."""
     here, commit = Path.cwd(), record["revision"].get("commit")
-    if commit in (None, "", revision()["commit"]) or not _has(here, f"{commit}^{{commit}}"):
+    if commit in (None, "", revision()["commit"]):
+        return here
+    known = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+    if subprocess.run(known, cwd=here, stderr=subprocess.DEVNULL).returncode:
         return here
     code = (into / "code").resolve()
     if not code.exists():
@@ -167,11 +165,6 @@ def _code(record: RunRecord, into: Path) -> Path:
             check=True,
         )
     return code
-
-
-def _has(folder: Path, what: str) -> bool:
-    found = subprocess.run(["git", "cat-file", "-e", what], cwd=folder, stderr=subprocess.DEVNULL)
-    return found.returncode == 0
 
 
 def _site(record: RunRecord, into: Path) -> Mapping[str, str]:

@@ -62,24 +62,7 @@ def serve(wanted: Wanted, ready: Ready) -> str:
 
 def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack) -> list[Service]:
     """The services, the worker last, once all of them work."""
-    begin = datetime.now(UTC)
-    services = _servers_started(wanted, servers, sign_in, stack)
-    tidy(replace(wanted.places, api=servers.api))
-    make_pool()
-    worker = _start(programs.worker(servers.api, sign_in), wanted.log, stack)
-    stack.callback(end_flow_runs, worker)
-    with wanted.log.open("a") as output:
-        deploy(output)
-    for service in (*services, worker):
-        service.wait(lambda: look(servers, sign_in, begin).good, START_SECONDS)
-    return [*services, worker]
-
-
-def _servers_started(
-    wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack
-) -> list[Service]:
-    """Prefect's server, which answers, and MLflow's, which may still be starting."""
-    log = wanted.log
+    begin, log = datetime.now(UTC), wanted.log
     prefect_server = _start(programs.prefect_server(servers.prefect, sign_in), log, stack)
     services = [prefect_server]
     if not wanted.mlflow.served:
@@ -91,7 +74,15 @@ def _servers_started(
     import prefect.main  # noqa: F401  # takes seconds, as the servers do
 
     prefect_server.wait(partial(answers, servers.api), START_SECONDS)
-    return services
+    tidy(replace(wanted.places, api=servers.api))
+    make_pool()
+    worker = _start(programs.worker(servers.api, sign_in), log, stack)
+    stack.callback(end_flow_runs, worker)
+    with log.open("a") as output:
+        deploy(output)
+    for service in (*services, worker):
+        service.wait(lambda: look(servers, sign_in, begin).good, START_SECONDS)
+    return [*services, worker]
 
 
 def _start(program: programs.Program, log: Path, stack: ExitStack) -> Service:

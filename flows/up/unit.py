@@ -36,6 +36,8 @@ RestartSec=30
 [Install]
 WantedBy=default.target
 """
+_MEANT = str.maketrans({"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"})
+"""What characters that mean something in a word of ExecStart= are written as."""
 
 
 def at_boot(project: Path, options: Sequence[str]) -> list[str]:
@@ -58,7 +60,7 @@ def unit(project: Path, command: Sequence[str]) -> str:
     return UNIT.format(
         project=_escaped(project),
         state=_escaped(project / ".agentfly"),
-        command=" ".join(map(_quoted, command)),
+        command=" ".join(f'"{word.translate(_MEANT)}"' for word in command),
         stop=STOP_SECONDS,
     )
 
@@ -79,10 +81,3 @@ def crontab_line(project: Path, command: Sequence[str]) -> str:
 def _escaped(path: Path) -> str:
     """A path as the whole value of a line, where % begins a specifier."""
     return str(path).replace("%", "%%")
-
-
-def _quoted(word: str) -> str:
-    """A word of ExecStart=, where backslashes, quotes, % and $ mean something."""
-    for meant in ("\\", '"'):
-        word = word.replace(meant, f"\\{meant}")
-    return f'"{word.replace("%", "%%").replace("$", "$$")}"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -15,7 +15,6 @@ from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import HELD_OUT, evaluations, solved_held_out
-from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.learning_curves import (
     NOTHING,
     SECONDS,
@@ -76,12 +75,15 @@ def run_steps(store: Store, run: str) -> list[Step]:
     science = science_of(record)
     last = max([science.start_step, *RunLayout(run).steps(store)])
     names = (*HELD_OUT, *science.evaluate.datasets)
-    evaluated = {name: _rates(store, record, run, name) for name in names}
+    evaluated = {name: evaluations(store, record, run, name) for name in names}
+    goal = resolve(science).goal
     found = []
     for step in range(last + 1):
         measured = store.read_json(RunLayout(done_by(store, run, step)).step(step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
-        rates = {name: rate for name, of in evaluated.items() if (rate := of(step))}
+        scored = {name: there for name, of in evaluated.items() if (there := of(step))}
+        solved = {name: solved_held_out(store, there, goal) for name, there in scored.items()}
+        rates = {name: Rate.of(each) for name, each in solved.items() if each}
         if metrics or rates:
             found.append(_step(step, metrics, rates))
     if not found:
@@ -125,15 +127,3 @@ def _step(step: int, metrics: Mapping[str, float], held_out: Mapping[str, Rate])
     parts = {found[1]: metrics[name] for name in metrics if (found := PART.fullmatch(name))}
     # one alone is the reward itself
     return Step(step, figures, parts if len(parts) > 1 else {}, held_out)
-
-
-def _rates(store: Store, record: RunRecord, run: str, name: str) -> Callable[[int], Rate | None]:
-    """What the policy of a step solves of held-out problems, None where that is not known."""
-    scored_of, goal = evaluations(store, record, run, name), resolve(science_of(record)).goal
-
-    def rate(step: int) -> Rate | None:
-        scored = scored_of(step)
-        solved = solved_held_out(store, scored, goal) if scored else {}
-        return Rate.of(solved) if solved else None
-
-    return rate
