@@ -97,16 +97,9 @@ def action(said: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
         fault = ""
     if isinstance(value, Mapping):
         return ToolCall(name, value)
-    if only := _only_text(tool):
-        return ToolCall(name, {only: value if isinstance(value, str) else written})
-    return BadCall(written, f"expected a JSON object as the input of {name}{fault}")
-
-
-def _only_text(tool: ToolSchema) -> str | None:
-    """The name of the only parameter, where that is a text."""
     properties = tool.parameters.get("properties")
     if isinstance(properties, Mapping) and len(properties) == 1:
-        for name, schema in properties.items():
-            if isinstance(schema, Mapping) and schema.get("type") == "string":
-                return name
-    return None
+        [(only, schema)] = properties.items()
+        if isinstance(schema, Mapping) and schema.get("type") == "string":
+            return ToolCall(name, {only: value if isinstance(value, str) else written})
+    return BadCall(written, f"expected a JSON object as the input of {name}{fault}")

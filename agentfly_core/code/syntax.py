@@ -47,19 +47,14 @@ def definitions(source: bytes) -> dict[str, str]:
                 found[f"{statement.name}.{method.name}"].append(method)
             statement.body = [each for each in statement.body if each not in methods]
             found[statement.name].append(statement)
-        else:
-            found[_name(statement)].append(statement)
+        elif isinstance(statement, FUNCTION):
+            found[statement.name].append(statement)
+        else:  # what it gives a value to
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if isinstance(statement, ast.AnnAssign | ast.AugAssign):
+                targets = [statement.target]
+            found[ast.unparse(targets[0]) if targets else REST].append(statement)
     return {name: _digest(nodes) for name, nodes in found.items()}
-
-
-def _name(statement: ast.stmt) -> str:
-    """What a statement gives a value to: `lookup`, `PRICES`; of others `module level`."""
-    if isinstance(statement, FUNCTION):
-        return statement.name
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    if isinstance(statement, ast.AnnAssign | ast.AugAssign):
-        targets = [statement.target]
-    return ast.unparse(targets[0]) if targets else REST
 
 
 def _digest(nodes: list[ast.AST]) -> str:

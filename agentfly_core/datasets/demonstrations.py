@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.powers import EXPONENTS
@@ -23,6 +24,8 @@ from agentfly_core.tools.calculator import written as number
 Script = Callable[[Conversation], Awaitable[str]]
 Play = Callable[[random.Random, Problem, str], list[str]]
 """All replies of an episode, with a mistake of this name, or without one for ""."""
+Work = Callable[[random.Random, Problem, str], tuple[str, str]]
+"""What a tool is asked, which is nothing for a guess, and what is answered."""
 Reply = Callable[[random.Random, Conversation, str], str]
 """The next reply, in the same way; it draws the same in each turn of an episode."""
 _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
@@ -35,9 +38,8 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     out. A share `spoilt` of the episodes guesses, mistypes the sum, takes another operation or
     misreads the result.
     """
-    return _script(
-        seed, spoilt, _calculate, "guess", "mistype", "take another operation", "misread"
-    )
+    play = partial(_called, _calculation, "calculator", "expression")
+    return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -64,15 +66,9 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     A share `spoilt` of the episodes guesses, mistypes a bound, takes another exponent or misreads
     what was printed.
     """
-    return _script(
-        seed,
-        spoilt,
-        _program,
-        "guess",
-        "mistype a bound",
-        "take another exponent",
-        "misread",
-    )
+    play = partial(_called, _programming, "python", "code")
+    mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
+    return _script(seed, spoilt, play, *mistakes)
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -130,9 +126,11 @@ def _replying(seed: int, spoilt: float, reply: Reply, *mistakes: str) -> Script:
     return policy
 
 
-def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
-    expression, answer = _calculation(draw, problem, mistake)
-    calls = [call_text("calculator", expression=expression)] if expression else []
+def _called(
+    work: Work, tool: str, key: str, draw: random.Random, problem: Problem, mistake: str
+) -> list[str]:
+    asked, answer = work(draw, problem, mistake)
+    calls = [call_text(tool, **{key: asked})] if asked else []
     return [*calls, call_text("answer", answer=answer)]
 
 
@@ -160,12 +158,6 @@ def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[s
         expression = expression.replace(sign, other)
     result = number(evaluate(expression))
     return expression, _slip(draw, result) if mistake == "misread" else result
-
-
-def _program(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
-    code, answer = _programming(draw, problem, mistake)
-    calls = [call_text("python", code=code)] if code else []
-    return [*calls, call_text("answer", answer=answer)]
 
 
 def _block(draw: random.Random, problem: Problem, mistake: str) -> list[str]:

@@ -48,13 +48,18 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
     else:
         tokenizer, _ = inputs.tokenizer(context)
         chats = chat_services(context)
+    site = context.site
+    frozen = any(map(step_named, context.science.agent.frozen.values()))
+    plays = isinstance(player, Model) and not endpoint_of(context.store, player.policy)
+    needed = site.device == "cuda" and (plays or frozen)
+    gpus = numbered(site.sampler_gpus, site.locks) if needed else []
     with (
-        _gpus(context, player),
+        held(gpus, f"episodes of {player.reference}", logger.warning),
         environment_loop(context.resolved.limits) as environments,
         _sampler(context, player, tokenizer, logs, chats) as sampler,
     ):
-        frozen = frozen_speakers(context, tokenizer, chats)
-        found = RolloutServices(sampler, environments, tokenizer, frozen)
+        speakers = frozen_speakers(context, tokenizer, chats)
+        found = RolloutServices(sampler, environments, tokenizer, speakers)
         if isinstance(player, Model):
             found.load(context, player.policy, 0)
         yield found
@@ -76,15 +81,3 @@ def _sampler(
     owner = f"play-{player.policy.digest[:16]}"
     with sampler_service(context, player.policy, owner, logs, chats) as sampler:
         yield sampler
-
-
-@contextmanager
-def _gpus(context: ExperimentContext, player: Player) -> Iterator[None]:
-    """The site's GPUs, where a policy needs them."""
-    site = context.site
-    frozen = any(map(step_named, context.science.agent.frozen.values()))
-    plays = isinstance(player, Model) and not endpoint_of(context.store, player.policy)
-    needed = site.device == "cuda" and (plays or frozen)
-    gpus = numbered(site.sampler_gpus, site.locks) if needed else []
-    with held(gpus, f"episodes of {player.reference}", logger.warning):
-        yield

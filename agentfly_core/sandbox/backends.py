@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -160,28 +160,24 @@ class Bubblewrap(_PerExecution):
         """A connection to a new execution's init process."""
         if not (program := shutil.which("bwrap")):
             raise Unavailable("bubblewrap is not installed")
-        python = [program, *_view(), str(view.interpreter())]
+        words = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
+        words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/"]
+        # the init process mounts the disk, and the code drops it
+        words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
+        for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
+            words += ["--ro-bind", str(path), str(path)]
+        for device in view.DEVICES:
+            words += ["--dev-bind", device, device]
+        for name, link in {**view.links(), **view.STREAMS}.items():
+            words += ["--symlink", link, name]
+        for place in (str(view.BOX), *view.SCRATCH.values()):
+            words += ["--dir", place]
+        words += ["--proc", "/proc"]
+        site = dict.fromkeys(str(package.parent) for package in view.packages())
+        for key, value in {**ENVIRONMENT, "PYTHONPATH": ":".join([str(SOURCES), *site])}.items():
+            words += ["--setenv", key, value]
+        python = [program, *words, "--remount-ro", "/", str(view.interpreter())]
         return self._start(python, {}, [str(view.WORK), "locked"], cgroups)
-
-
-def _view() -> Iterator[str]:
-    yield from ("--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv")
-    yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/")
-    # the init process mounts the disk, and the code drops it
-    yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN")
-    for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
-        yield from ("--ro-bind", str(path), str(path))
-    for device in view.DEVICES:
-        yield from ("--dev-bind", device, device)
-    for name, link in {**view.links(), **view.STREAMS}.items():
-        yield from ("--symlink", link, name)
-    for place in (str(view.BOX), *view.SCRATCH.values()):
-        yield from ("--dir", place)
-    yield from ("--proc", "/proc")
-    site = dict.fromkeys(str(package.parent) for package in view.packages())
-    for key, value in {**ENVIRONMENT, "PYTHONPATH": ":".join([str(SOURCES), *site])}.items():
-        yield from ("--setenv", key, value)
-    yield from ("--remount-ro", "/")
 
 
 class Unsafe(_PerExecution):

@@ -46,7 +46,10 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     that cannot be built again here, and where training ends otherwise than well.
     """
     record = known_run(store, name)
-    _require_one_code(record, name)
+    if record.get("earlier_code"):
+        raise ValueError(f"{name} was continued with --accept-code: no one code makes it again.")
+    if record.get("frozen"):
+        raise ValueError(f"{name} has frozen speakers, which are not brought to another store.")
     rebuilt = Store.at(str(into / "store"), into / "cache")
     copy_origins(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
@@ -63,16 +66,6 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
             f"command goes on; what there is lies in {into}."
         )
     return rebuilt
-
-
-def _require_one_code(record: RunRecord, name: str) -> None:
-    """Raise ValueError for a run that was made under several codes, or speaks with policies of
-    other runs.
-    """
-    if record.get("earlier_code"):
-        raise ValueError(f"{name} was continued with --accept-code: no one code makes it again.")
-    if record.get("frozen"):
-        raise ValueError(f"{name} has frozen speakers, which are not brought to another store.")
 
 
 def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:

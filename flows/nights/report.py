@@ -9,7 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_page import page_of
-from agentfly_core.reports.night_report import NightReport, night_report
+from agentfly_core.reports.night_report import night_report
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import add_report
 from agentfly_core.runs.run import links_of
@@ -31,28 +31,18 @@ def report_night(context: ExperimentContext, night: str) -> None:
     except Exception as error:  # the night is decided, with a report or without
         logger.exception("There is no report of %s: %s", night, fault(error))
         return
-    _to_mlflow(context, report)
-    _to_prefect(context, report)
-
-
-def _to_mlflow(context: ExperimentContext, report: NightReport) -> None:
-    """The report as an artifact of the night's MLflow run, with the flow run's address."""
     try:
         address = this_page()
         text = page_of(report, f"[The night's flow run in Prefect]({address})")
-        for run_id in links_of(context.store, report.night).get("mlflow_run_ids", [])[-1:]:
+        for run_id in links_of(context.store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(context), run_id, text, {FLOW_RUN_TAG: address})
     except Exception as error:  # MLflow has errors of many kinds
-        logger.warning("The report of %s is not in MLflow: %s", report.night, fault(error))
-
-
-def _to_prefect(context: ExperimentContext, report: NightReport) -> None:
-    """The report as an artifact of this flow run, with the address of the night's MLflow run."""
+        logger.warning("The report of %s is not in MLflow: %s", night, fault(error))
     try:
         create_markdown_artifact(
-            page_of(report, mlflow_link(context, report.night, "The night's run in MLflow")),
+            page_of(report, mlflow_link(context, night, "The night's run in MLflow")),
             key=artifact_key("night", context.experiment),
-            description=f"What became of {report.night}",
+            description=f"What became of {night}",
         )
     except Exception as error:  # Prefect has errors of many kinds
-        logger.warning("The report of %s is not in Prefect: %s", report.night, fault(error))
+        logger.warning("The report of %s is not in Prefect: %s", night, fault(error))
