@@ -46,7 +46,12 @@ def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script
     """The same sums and mistakes as `calculator`, said in the form of `agents.react`: a thought, an
     action and its input, and then the final answer.
     """
-    return _script(seed, spoilt, _react, "guess", "mistype", "take another operation", "misread")
+    asks = (
+        "Thought: The calculator can work that out.\n"
+        "Action: calculator\nAction Input: {}\nObservation:"
+    )
+    play = partial(_said, _calculation, asks, "Thought: I know the answer.\nFinal Answer: {}")
+    return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -76,7 +81,8 @@ def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     of Python, and then the answer alone.
     """
     mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
-    return _script(seed, spoilt, _block, *mistakes)
+    play = partial(_said, _programming, "```python\n{}\n```\n", "{}")
+    return _script(seed, spoilt, play, *mistakes)
 
 
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -134,14 +140,12 @@ def _called(
     return [*calls, call_text("answer", answer=answer)]
 
 
-def _react(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
-    expression, answer = _calculation(draw, problem, mistake)
-    asks = (
-        "Thought: The calculator can work that out.\n"
-        f"Action: calculator\nAction Input: {expression}\nObservation:"
-    )
-    answers = f"Thought: I know the answer.\nFinal Answer: {answer}"
-    return [asks, answers] if expression else [answers]
+def _said(
+    work: Work, asks: str, answers: str, draw: random.Random, problem: Problem, mistake: str
+) -> list[str]:
+    asked, answer = work(draw, problem, mistake)
+    calls = [asks.format(asked)] if asked else []
+    return [*calls, answers.format(answer)]
 
 
 def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
@@ -158,11 +162,6 @@ def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[s
         expression = expression.replace(sign, other)
     result = number(evaluate(expression))
     return expression, _slip(draw, result) if mistake == "misread" else result
-
-
-def _block(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
-    code, answer = _programming(draw, problem, mistake)
-    return [f"```python\n{code}\n```\n", answer] if code else [answer]
 
 
 def _programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:

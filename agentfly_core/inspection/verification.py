@@ -67,7 +67,7 @@ def made(store: Store, name: str) -> Mapping[str, Artifact]:
     context = context_of(record, store)
     try:
         with keys.of_versions(record["stages"]):
-            return dict([*_training(context, name), *_evaluations(context, name)])
+            return dict(_named(context, name))
     except FileNotFoundError as error:
         raise ValueError(
             f"{error} It belongs to what {name} made, and was removed, or an earlier release "
@@ -75,27 +75,22 @@ def made(store: Store, name: str) -> Mapping[str, Artifact]:
         ) from None
 
 
-def _training(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
-    """What stands before the steps, and what they made."""
-    store = context.store
+def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
+    store, science = context.store, context.science
     stages = stored_stages(context, context.parent)
     yield "dataset", stages["prepare"][0]
     for model in stages.get("model", ()):
         yield "model", model
     for number, artifact in enumerate(stages.get("warm_start", ())):
         yield (f"warm start {number}" if number else "demonstrations"), artifact
-    for number in context.science.own_steps:
+    for number in science.own_steps:
         step = RunLayout(name).step(number)
         scored = store.artifact(step.scored)
         for shard, rollout in enumerate(rollouts(store, scored)):
             yield f"step {number} rollout {shard}", rollout
         yield f"step {number} scores", scored
         yield f"step {number} policy", store.artifact(step.policy)
-
-
-def _evaluations(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
-    """The held-out episodes and scores of the first policy and the last."""
-    store, science = context.store, context.science
+    # the held-out episodes and scores of the first policy and the last
     data = store.artifact(keys.prepare(science).uri)
     for number in (science.start_step, science.steps):
         policy = policy_of(store, name, number)

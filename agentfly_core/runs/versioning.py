@@ -42,7 +42,14 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
     if reason := _not_versioned(name, science, project):
         return f"none: {reason}"
     file = pipeline(name, project)
-    anew = ["--force"] if _is_of_other_files(name, science, project) else []
+    known = project / "results" / name / "dataset.json"
+    try:
+        # the files that it was built from may have changed since, which DVC does not watch
+        other = known.is_file() and dvc_pointer.read(known).uri != keys.prepare(science).uri
+    except Damaged as damage:
+        logger.warning("%s DVC makes it again.", damage)
+        other = True
+    anew = ["--force"] if other else []
     code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project)
     if BUSY in printed:
         return "none: another DVC command is working on it"
@@ -141,18 +148,6 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
     own = _own_science(name, project)
     changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
     return f"{' and '.join(changed)} overridden" if changed else ""
-
-
-def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
-    """Whether the dataset that DVC knows was built from files that have changed since, which DVC
-    does not watch.
-    """
-    known = project / "results" / name / "dataset.json"
-    try:
-        return known.is_file() and dvc_pointer.read(known).uri != keys.prepare(science).uri
-    except Damaged as damage:
-        logger.warning("%s DVC makes it again.", damage)
-        return True
 
 
 def _own_science(name: str, project: Path) -> Science:
