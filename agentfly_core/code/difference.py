@@ -31,12 +31,12 @@ def _of_modules(old: Iterable[Module], new: Iterable[Module]) -> Iterator[str]:
         elif (now := after.get(name)) is None:
             yield f"{was.file}: it is imported no more"
         elif was.digest != now.digest:
-            held, holds = definitions(was.content), definitions(now.content)
-            changed = [f"{one} (gone)" for one in held if one not in holds]
+            defined, defines = definitions(was.content), definitions(now.content)
+            changed = [f"{one} (gone)" for one in defined if one not in defines]
             changed += [
-                one if one in held else f"{one} (new)"
-                for one in holds
-                if held.get(one) != holds[one]
+                one if one in defined else f"{one} (new)"
+                for one in defines
+                if defined.get(one) != defines[one]
             ]
             yield f"{now.file}: {', '.join(changed) or NOWHERE}"
 

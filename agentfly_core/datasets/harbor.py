@@ -227,11 +227,13 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
         case "WORKDIR", ["/app" | "/app/"]:
             return {}
         case "COPY", [*sources, target] if sources:
-            pass
-        case _:
-            raise ValueError(
-                "there is no container, expected FROM a bare image, WORKDIR /app and COPY into it"
-            )
+            return _copy(context, sources, target)
+    raise ValueError(
+        "there is no container, expected FROM a bare image, WORKDIR /app and COPY into it"
+    )
+
+
+def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
     place, files = APP / target, dict[str, str]()
     if not place.is_relative_to(APP) or ".." in place.parts:
         raise ValueError("expected a place in /app")

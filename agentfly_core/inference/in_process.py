@@ -170,9 +170,10 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
     cache = DynamicCache(config=model.config)
     while True:
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        # by its place, since transformers 5.24 has another name for the cache
+        # The cache, which grows by this, goes by its place: transformers 5.24 names it otherwise.
         out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
-        for row, token, logprob in zip(going, *_choose(out.logits[:, -1], going), strict=True):
+        logits = out.logits[:, -1]  # [rows, vocabulary]
+        for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
             row.add(token, logprob)
         stay = [i for i, row in enumerate(going) if not row.finish]
         if not stay:

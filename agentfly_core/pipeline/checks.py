@@ -35,14 +35,7 @@ def check(science: Science) -> Resolved:
     _can_be_promoted(resolved)
     _require_datasets("promotion.datasets", science.promotion.datasets)
     _require_datasets("evaluate.datasets", science.evaluate.datasets)
-    name = injection.name(resolved.agent)
-    if who := resolved.science.agent.frozen.get(name):
-        raise ValueError(
-            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, whose replies are "
-            "those of the policy. Name the role of another speaker, one that the agent makes with "
-            "`episode.speaker(role)`; to see how others play the whole agent: `agentfly evaluate "
-            f"EXPERIMENT --policy {who}`."
-        )
+    _require_a_trained_speaker(resolved)
     if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
@@ -154,6 +147,18 @@ def check_place(science: Science, place: Site) -> None:
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
             "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
+        )
+
+
+def _require_a_trained_speaker(resolved: Resolved) -> None:
+    """Raise ValueError where the agent's own speaker, who is the policy, is to be frozen."""
+    name = injection.name(resolved.agent)
+    if who := resolved.science.agent.frozen.get(name):
+        raise ValueError(
+            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, whose replies are "
+            "those of the policy. Name the role of another speaker, one that the agent makes with "
+            "`episode.speaker(role)`; to see how others play the whole agent: `agentfly evaluate "
+            f"EXPERIMENT --policy {who}`."
         )
 
 

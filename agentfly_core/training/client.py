@@ -81,16 +81,16 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
     The launcher imports DeepSpeed and torch, 2 s and 200 MB, to start one process.
     """
-    first, *others = (rank for node in world.values() for rank in node)
+    rank, *others = (rank for node in world.values() for rank in node)
     if not others:
         environment = [f"{name}={value}" for name, value in ALONE.items()]
-        environment += [f"{VISIBLE}={first}"] if device == "cuda" else []
+        environment += [f"{VISIBLE}={rank}"] if device == "cuda" else []
         return ["env", *environment, sys.executable, "-u", "-m", LEAN, WORKER]
     ranks = base64.urlsafe_b64encode(json.dumps(world).encode()).decode()
     launcher = ["deepspeed.launcher.launch", "--world_info", ranks]
     if len(world) > 1:
-        main = next(iter(world))
-        launcher += ["--node_rank", "{node}", "--master_addr", main, "--master_port", "{port}"]
+        first = next(iter(world))
+        launcher += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
     launcher += ["--log_level", "warning", "--no_local_rank"]
     return [sys.executable, "-m", LEAN, *launcher, "--module", LEAN, WORKER]
 

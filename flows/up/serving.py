@@ -73,7 +73,7 @@ def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack
     stack.callback(deliver)
     import prefect.main  # noqa: F401  # takes seconds, as the servers do
 
-    prefect_server.wait(partial(answers, servers.api), START_SECONDS)
+    prefect_server.wait(partial(answers, servers.api), START_SECONDS)  # the rest needs it alone
     tidy(replace(wanted.places, api=servers.api))
     make_pool()
     worker = _start(programs.worker(servers.api, sign_in), log, stack)
