@@ -33,6 +33,7 @@ EXPERIMENTS = [
     "reasoning-gym",
     "python-tool",
     "terminal",
+    "textworld",
     "babyai",
     "mixture",
 ]

@@ -1,25 +1,52 @@
-"""Treasure hunts of TextWorld, for things of which no split knows another's."""
+"""Treasure hunts in worlds of TextWorld, for things of which no split knows another's."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.environments.textworld import Hunt, NoQuest
+from agentfly_core.environments.textworld import World
 from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
-SPLITS = (*["train"] * 6, *["validation"] * 2, *["test"] * 2)
+SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
 """How the things that can be hunted for are shared out."""
-_OBJECTIVE = re.compile(r"\bthe ([^.!?]+) from the floor of the ([^.!?]+)\.")
+EIGHTH = 8
+_OBJECTIVE = re.compile(
+    r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """For a thing that lies in a room, beginning where a way from the world's first room ends:
+    `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
+    """
+
+    world: World
+    way: tuple[str, ...]
+    thing: str
+    room: str
+
+    def problem(self) -> Problem:
+        """What is asked, and what is seen at first; its game is compiled for that."""
+        objective = (
+            f"Take the {self.thing}, which lies in the {self.room.title()}. You can take only once."
+        )
+        name = "-".join(
+            [*self.thing.split(), str(self.world.seed), *(step[0] for step in self.way)]
+        )
+        seen = self.world.seen(self.way)
+        facts = {"world": asdict(self.world), "way": list(self.way)}
+        return Problem(name, f"{objective}\n{seen}", {**facts, "seen": seen, "thing": self.thing})
 
 
 @generated
@@ -28,50 +55,62 @@ def textworld(
     train: int,
     validation: int,
     test: int,
-    rooms: Annotated[int, Field(ge=2, le=20)] = 6,
-    length: Annotated[int, Field(ge=1, le=20)] = 4,
+    worlds: Annotated[int, Field(ge=EIGHTH)] = 256,
+    rooms: Annotated[int, Field(ge=2, le=20)] = 8,
+    things: Annotated[int, Field(ge=1, le=50)] = 8,
+    moves: Annotated[int, Field(ge=1, le=19)] = 1,
 ) -> dict[str, list[Problem]]:
     """Problems for each split, told with the room that is seen at first:
 
-        Problem("old-key-4711", "Your objective is to retrieve the old key from the floor of the "
-            "sauna.\\n-= Bar =-\\nYou've entered a bar...",
-            {"game": {"seed": 4711, "rooms": 6, "length": 4}, "objective": "Your objective is ..."})
+        Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
+            "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
+            {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
+             "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
 
-    What is hunted for in one split, such as a latchkey, is in no other's, under any seed. Each game
-    is compiled, which takes two seconds of a core. Raises ValueError for rooms in which no such way
-    is found.
+    `worlds` are played in training, an eighth as many in each other split; they are compiled, which
+    takes a second or two of a core each. What is hunted for in one split, such as an old key, is in
+    no other's, under any seed; it is at least `moves` away. Raises ValueError where the worlds hold
+    too few hunts.
     """
-    sizes = {"train": train, "validation": validation, "test": test}
-    chosen: dict[str, list[tuple[Hunt, str]]] = {split: [] for split in sizes}
-    for number in random.Random(seed).sample(range(2**31), 20 + 20 * sum(sizes.values())):
-        if all(len(chosen[split]) == size for split, size in sizes.items()):
-            break
-        hunt = Hunt(number, rooms, length)
-        with suppress(NoQuest):
-            objective = hunt.generated().objective
-            split = SPLITS[hashing.seed("textworld", hunted(objective)[0]) % len(SPLITS)]
-            chosen[split] += [(hunt, objective)][: sizes[split] - len(chosen[split])]
-    else:
-        raise ValueError(
-            f"Among {rooms} rooms hunts of {length} steps are not found often enough: ask for more "
-            "rooms, or for fewer steps."
-        )
+    draw = random.Random(seed)
+    seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // EIGHTH)))
+    chosen: dict[str, list[Hunt]] = {}
+    for split, size in {"train": train, "validation": validation, "test": test}.items():
+        count = worlds if split == "train" else worlds // EIGHTH
+        among = [World(number, rooms, things) for number in itertools.islice(seeds, count)]
+        found = [
+            hunt
+            for world in among
+            for hunt in hunts(world, moves)
+            if SPLITS[hashing.seed("textworld", hunt.thing) % len(SPLITS)] == split
+        ]
+        if len(found) < size:
+            raise ValueError(
+                f"{count} worlds hold {len(found)} hunts for {split}, {size} are asked for: "
+                "ask for fewer, or for more worlds, rooms or things, or fewer moves."
+            )
+        chosen[split] = draw.sample(found, size)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return {split: list(pool.map(_problem, found)) for split, found in chosen.items()}
+        return {split: list(pool.map(Hunt.problem, found)) for split, found in chosen.items()}
+
+
+def hunts(world: World, moves: int) -> list[Hunt]:
+    """Those for each thing, from each room that is at least so many moves away from it."""
+    place = world.place()
+    begun = {start: place.ways(start) for start in place.exits}
+    return [
+        Hunt(world, tuple(way), thing, room)
+        for thing, room in place.lying.items()
+        for start, way in begun[place.first].items()
+        if len(begun[start][room]) >= moves
+    ]
 
 
 def hunted(prompt: str) -> tuple[str, str]:
-    """The thing that is hunted for and the room where it lies: `("old key", "sauna")`; raises
+    """The thing that is hunted for and the room where it lies: `("old key", "Dim Sauna")`; raises
     ValueError for a prompt that says no such thing.
     """
     found = _OBJECTIVE.search(prompt)
     if found is None:
         raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of datasets.textworld.")
     return found[1], found[2]
-
-
-def _problem(found: tuple[Hunt, str]) -> Problem:
-    hunt, objective = found
-    facts = {"game": asdict(hunt), "objective": objective}
-    name = f"{hunted(objective)[0].replace(' ', '-')}-{hunt.seed}"
-    return Problem(name, f"{objective}\n{hunt.beginning()}", facts)

@@ -12,16 +12,14 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.datasets.textworld import hunted
-from agentfly_core.environments.textworld import LOST, WON
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.templates.chatml import call_text
 
 BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
 MISTAKES = ("wander", "give up")
-HANDLING = ("take", "drop", "examine")
+HANDLING = ("take", "examine")
 _ROOM = re.compile(r"-= (.+?) =-\n([\s\S]*)")
-LIES = re.compile(r"\bis an? ([a-z0-9' -]+?) on the floor")
-"""The things that a game says lie about."""
+_LIES = re.compile(r"There is (.+?) on the floor")
 
 
 @dataclass(slots=True)
@@ -86,7 +84,8 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
             step = random.Random(conversation.seed).choice(exits)
             return call_text("do", command=f"go {step}")
         if seen.here == room.lower():
-            return "Done." if wrong else call_text("do", command=f"take {thing}")
+            read = [conversation.problem.prompt, *observed(conversation)][-1]
+            return "Done." if wrong else call_text("do", command=f"take {short(thing, read)}")
         return call_text("do", command=f"go {seen.way()}") if seen.way() else "Done."
 
     return policy
@@ -98,12 +97,24 @@ async def random_hunter(conversation: Conversation) -> str:
         return "Done."
     thing, _ = hunted(conversation.problem.prompt)
     seen = [conversation.problem.prompt, *observed(conversation)]
-    things = {thing, *(lying for told in seen for lying in LIES.findall(told))}
+    things = {thing, *(one for told in seen for one in lying(told))}
     commands = [*(f"go {direction}" for direction in BACK), "look", "inventory"]
     commands += [f"{verb} {one}" for verb in HANDLING for one in sorted(things)]
     return call_text("do", command=random.Random(conversation.seed).choice(commands))
 
 
+def lying(told: str) -> list[str]:
+    """The things that a game says lie about: `["old key", "iron bar"]`."""
+    found = (one for said in _LIES.findall(told) for one in re.split(", | and ", said))
+    return [one.partition(" ")[2] for one in found]
+
+
+def short(thing: str, told: str) -> str:
+    """The last word of its name, or all of it where that is a word of something else's there."""
+    last = thing.split()[-1]
+    return thing if sum(last in one.split() for one in lying(told)) > 1 else last
+
+
 def over(conversation: Conversation) -> bool:
-    """Whether the game has ended."""
-    return any(mark in told for told in observed(conversation)[-1:] for mark in (WON, LOST))
+    """Whether it was tried to take something."""
+    return any(str(call.arguments["command"]).startswith("take") for call in called(conversation))

@@ -1,4 +1,4 @@
-"""Text adventures: treasure hunts of TextWorld, compiled to files that its Z-machine plays."""
+"""Text adventures: treasure hunts in worlds of TextWorld, which a Z-machine plays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import re
 import tempfile
 import warnings
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,78 +21,125 @@ from agentfly_core.records.trajectory import Problem
 
 GAMES = Path(".agentfly/textworld")
 """Where compiled games lie."""
-VERBS = ("go", "take", "drop", "open", "close", "put", "insert", "lock", "unlock", "eat")
-LOOKS = ("look", "inventory", "examine")
-WON, LOST = "*** The End ***", "*** You lost! ***"
+VERBS = ("go", "take", "look", "inventory", "examine")
 LACKING = (
     "TextWorld needs the package textworld: pip install textworld (the extra `textworld`; it "
     "installs jericho, which is under the GPL)"
 )
-_COMMAND = re.compile(rf"({'|'.join((*VERBS, *LOOKS))})( (?!then\b)[a-z0-9'-]+)*")
-
-
-class NoQuest(ValueError):
-    """Among these rooms there is no such way."""
+_COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
+_TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 
 @dataclass(frozen=True, slots=True)
-class Hunt:
-    """A treasure hunt in `rooms` without doors: `length` - 1 moves lead from where it begins to the
-    thing, which is then taken. Another thing that lies about must not be. `Hunt(4711, 6, 4)`.
+class Place:
+    """Rooms without doors and the things that lie about in them:
+
+    Place(
+        exits={"cozy bar": {"north": "dim sauna"}, "dim sauna": {"south": "cozy bar"}},
+        lying={"old key": "dim sauna"},
+        first="cozy bar",
+    )
+    """
+
+    exits: Mapping[str, Mapping[str, str]]
+    lying: Mapping[str, str]
+    first: str
+
+    def ways(self, start: str) -> dict[str, list[str]]:
+        """The shortest way to each room from one, in directions: `{"dim sauna": ["north"]}`."""
+        found: dict[str, list[str]] = {start: []}
+        waiting = deque([start])
+        while waiting:
+            room = waiting.popleft()
+            for direction, leads in self.exits[room].items():
+                if leads not in found:
+                    found[leads] = [*found[room], direction]
+                    waiting.append(leads)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a version of TextWorld makes of a number, the same each time:
+    `World(4711, rooms=8, things=8)`.
     """
 
     seed: int
     rooms: int
-    length: int
+    things: int
 
-    def generated(self) -> Any:
-        """What TextWorld makes of it; raises NoQuest where it finds none."""
-        textworld, hunts, knowledge = _textworld()
-        options = textworld.GameOptions()
-        options.kb, options.seeds, options.nb_rooms = knowledge, self.seed, self.rooms
-        options.quest_length = self.length
-        options.grammar.only_last_action = True  # or the task would tell the way
-        try:
-            return hunts.make_game("easy", options)
-        except textworld.generator.QuestGenerationError as error:
-            raise NoQuest(f"{self}: {error}") from None
+    def place(self) -> Place:
+        """What it looks like."""
+        game = self._generated()
+        named = {entity: about.name for entity, about in game.infos.items()}
+        rooms = {named[room.id]: room for room in game.world.rooms}
+        return Place(
+            {
+                name: {direction: named[leads.id] for direction, leads in room.exits.items()}
+                for name, room in rooms.items()
+            },
+            {
+                named[thing.id]: name
+                for name, room in rooms.items()
+                for thing in room.content
+                if thing.type != "P"
+            },
+            named[game.world.player_room.id],
+        )
 
     def compiled(self) -> Path:
-        """The file of its game, which is made where there is none, in a few seconds."""
-        textworld, _, _ = _textworld()
+        """The file of its game, which is made where there is none, in a second or two."""
+        textworld, _ = _textworld()
         version = textworld.__version__
-        path = GAMES / f"{version}-{self.rooms}-{self.length}-{self.seed}.z8"
+        path = GAMES / f"{version}-{self.rooms}-{self.things}-{self.seed}.z8"
         if path.exists():
             return path
         GAMES.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=GAMES) as folder:
             options = textworld.GameOptions()
             options.path = f"{folder}/game.z8"
-            os.replace(textworld.generator.compile_game(self.generated(), options), path)
+            os.replace(textworld.generator.compile_game(self._generated(), options), path)
         return path
 
     def machine(self) -> Any:
         """A Z-machine with its game, which has to be reset."""
         return _jericho().FrotzEnv(str(self.compiled()), seed=0)
 
-    def beginning(self) -> str:
-        """What is seen at first."""
+    def seen(self, way: Sequence[str]) -> str:
+        """What is told of the room where a way from the first one ends."""
         machine = self.machine()
-        text, _ = machine.reset()
+        text = _walked(machine, way)
         machine.close()
-        return told(text[text.index("-= ") :])
+        return text
+
+    def _generated(self) -> Any:
+        textworld, knowledge = _textworld()
+        generator, options = textworld.generator, textworld.GameOptions()
+        options.kb, options.seeds, options.grammar.include_adj = knowledge, self.seed, True
+        draws = options.rngs
+        plan = generator.make_map(self.rooms, rng=draws["map"], possible_door_states=None)
+        world = generator.World.from_map(plan, kb=knowledge)
+        for _ in range(self.things):
+            kind = knowledge.types.sample("o", draws["objects"], include_parent=True)
+            name = generator.vtypes.get_new(kind, knowledge.types.count(world.state))
+            thing = textworld.logic.Variable(name, kind)
+            world.populate_with([thing], rng=draws["objects"])
+        world.set_player_room(world.rooms[0])
+        grammar = generator.make_grammar(options.grammar, rng=draws["grammar"])
+        return generator.make_game_with(world, [], grammar)
 
 
 class TextWorld(Environment):
-    """A game of TextWorld (Côté et al., arXiv 1806.11532) that a problem's facts name:
+    """A treasure hunt in a world of TextWorld (Côté et al., arXiv 1806.11532), which a problem's
+    facts name, with the way from its first room to where the hunt begins:
 
-        {"game": {"seed": 4711, "rooms": 6, "length": 4},
-         "objective": "Your objective is to retrieve the key from the floor of the sauna."}
+        {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
+         "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
-    `won` says whether the thing was taken, `over` whether nothing can be done any more. It needs
-    the package textworld (the extra `textworld`), which installs jericho, under the GPL. Of what
-    the games understand, its verb takes what acts in them: nothing that saves, restores or ends a
-    game.
+    Who takes something, or tries to, has ended it: that is `over`, and `won` where it was the right
+    thing and no other. It needs the package textworld (the extra `textworld`), which installs
+    jericho, under the GPL. Of what the games understand, its verb takes what these hunts need:
+    nothing that saves, restores or ends a game.
     """
 
     notice: ClassVar[str] = (
@@ -98,16 +147,17 @@ class TextWorld(Environment):
     )
 
     async def reset(self, problem: Problem) -> None:
-        """Begin the game; raises KeyError without a fact, and ValueError for one with another
-        objective, as another version of TextWorld may make it.
+        """Begin the hunt; raises KeyError without a fact, and ValueError where something else is
+        seen, as another version of TextWorld may make it.
         """
         await self.close()
-        hunt, objective = Hunt(**problem.facts["game"]), problem.facts["objective"]
-        self._machine = await asyncio.to_thread(hunt.machine)
-        if objective not in " ".join(self._begin().split()):
+        facts = problem.facts
+        world, self._way, self._thing = World(**facts["world"]), facts["way"], facts["thing"]
+        self._machine = await asyncio.to_thread(world.machine)
+        if (seen := self._begin()) != facts["seen"]:
             raise ValueError(
-                f"{hunt} does not ask: {objective!r}. Prepare the problems again, with this "
-                "version of textworld."
+                f"{world} begins with {seen!r}, expected {facts['seen']!r}. Prepare the problems "
+                "again, with this version of textworld."
             )
 
     def do(self, command: str) -> str:
@@ -116,13 +166,12 @@ class TextWorld(Environment):
         """
         asked = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(asked):
-            raise ToolError(
-                f"A command begins with {', '.join((*VERBS, *LOOKS))} and has no more than words."
-            )
+            raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
         self._done.append(asked)
-        text, *_ = self._machine.step(asked)
-        self.won, self.over = WON in text, WON in text or LOST in text
-        return told(text)
+        text = told(self._machine.step(asked)[0])
+        self.over = asked.startswith("take")
+        self.won = _TAKEN.findall(text) == [self._thing]
+        return text
 
     async def snapshot(self) -> bytes:
         """What was done."""
@@ -143,27 +192,33 @@ class TextWorld(Environment):
     def _begin(self) -> str:
         self._done: list[str] = []
         self.won = self.over = False
-        text, _ = self._machine.reset()
-        return str(text)
+        return _walked(self._machine, self._way)
+
+
+def _walked(machine: Any, way: Sequence[str]) -> str:
+    """What a machine tells last that is reset and goes a way."""
+    text, _ = machine.reset()
+    for direction in way:
+        text, *_ = machine.step(f"go {direction}")
+    return told(text[text.index("-= ") :])
 
 
 def told(text: str) -> str:
-    """What a game says, without its status line and empty ones, and without its last question."""
-    said = text.partition("\n>")[0].partition("Would you like to RESTART")[0]
-    lines = (" ".join(line.split()) for line in said.splitlines())
+    """What a game says, without its status line and empty ones."""
+    lines = (" ".join(line.split()) for line in text.partition("\n>")[0].splitlines())
     return "\n".join(line for line in lines if line)
 
 
 @cache
-def _textworld() -> tuple[Any, Any, Any]:
-    """TextWorld, its treasure hunts, and what these know of the world."""
+def _textworld() -> tuple[Any, Any]:
+    """TextWorld, and what its treasure hunts know of the world."""
     try:
         import textworld
         from textworld.challenges.tw_treasure_hunter import treasure_hunter
         from textworld.generator.data import KnowledgeBase
     except ImportError as error:
         raise ValueError(f"{LACKING}: {error}") from None
-    return textworld, treasure_hunter, KnowledgeBase.load(treasure_hunter.KB_PATH)
+    return textworld, KnowledgeBase.load(treasure_hunter.KB_PATH)
 
 
 @cache

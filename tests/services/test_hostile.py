@@ -55,8 +55,11 @@ FACTS: dict[str, Any] = {
     "level": "BabyAI-GoToRedBall-v0",
     "seed": 1,
     "mission": "go to the red ball",
-    "game": {"seed": 0, "rooms": 2, "length": 2},
-    "objective": "You are now playing a life changing session of TextWorld!",
+    "world": {"seed": 0, "rooms": 2, "things": 1},
+    "way": [],
+    "seen": "-= Forgotten Cellar =-\nYou've entered a forgotten cellar.\nThere is an exit to the "
+    "north. Don't worry, it is unblocked.\nThere is a metal latchkey on the floor.",
+    "thing": "metal latchkey",
     "dataset": "chain_sum",
     "config": {},
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
