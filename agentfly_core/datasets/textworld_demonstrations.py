@@ -26,7 +26,7 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 class Map:
     """The rooms that were seen, with where their exits lead, as far as that is known:
 
-    Map({"bar": {"north": "sauna", "east": ""}, "sauna": {"south": "bar"}}, here="sauna")
+    Map({"Bar": {"north": "Sauna", "east": ""}, "Sauna": {"south": "Bar"}}, here="Sauna")
     """
 
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Map:
         """Learn what is told after going somewhere; without a room in it one is where one was."""
         if not (found := _ROOM.search(told)):
             return
-        before, self.here = self.here, found[1].lower()
+        before, self.here = self.here, found[1]
         exits = self.rooms.setdefault(self.here, {})
         for direction in BACK:
             if re.search(rf"\b{direction}\b", found[2]):
@@ -64,7 +64,7 @@ class Map:
 
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Look for the room in which the thing lies, wherever an exit leads that was not tried, and
-    take it.
+    take it; say each time which room this is, and which one it should be.
 
     A share `spoilt` of the episodes wanders about, or gives up where it should take the thing.
     """
@@ -78,15 +78,17 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
         for call, told in zip(called(conversation), observed(conversation), strict=True):
             verb, _, direction = str(call.arguments["command"]).partition(" ")
             seen.see(told, direction if verb == "go" else "")
+        read = [conversation.problem.prompt, *observed(conversation)][-1]
+        name = short(thing, read)
+        thought = f"I am in the {seen.here}, and the {name} is in the {room}.\n"
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
         if wrong == "wander":
             exits = sorted(seen.rooms[seen.here])
             step = random.Random(conversation.seed).choice(exits)
-            return call_text("do", command=f"go {step}")
-        if seen.here == room.lower():
-            read = [conversation.problem.prompt, *observed(conversation)][-1]
-            return "Done." if wrong else call_text("do", command=f"take {short(thing, read)}")
-        return call_text("do", command=f"go {seen.way()}") if seen.way() else "Done."
+            return thought + call_text("do", command=f"go {step}")
+        if seen.here.lower() == room.lower():
+            return "Done." if wrong else thought + call_text("do", command=f"take {name}")
+        return thought + call_text("do", command=f"go {seen.way()}") if seen.way() else "Done."
 
     return policy
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ LACKING = (
     "TextWorld needs the package textworld: pip install textworld (the extra `textworld`; it "
     "installs jericho, which is under the GPL)"
 )
+_GENERATOR = threading.Lock()
+"""TextWorld is not made for several threads at once; its games are."""
 _COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
 _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
@@ -117,16 +120,17 @@ class World:
         generator, options = textworld.generator, textworld.GameOptions()
         options.kb, options.seeds, options.grammar.include_adj = knowledge, self.seed, True
         draws = options.rngs
-        plan = generator.make_map(self.rooms, rng=draws["map"], possible_door_states=None)
-        world = generator.World.from_map(plan, kb=knowledge)
-        for _ in range(self.things):
-            kind = knowledge.types.sample("o", draws["objects"], include_parent=True)
-            name = generator.vtypes.get_new(kind, knowledge.types.count(world.state))
-            thing = textworld.logic.Variable(name, kind)
-            world.populate_with([thing], rng=draws["objects"])
-        world.set_player_room(world.rooms[0])
-        grammar = generator.make_grammar(options.grammar, rng=draws["grammar"])
-        return generator.make_game_with(world, [], grammar)
+        with _GENERATOR:
+            plan = generator.make_map(self.rooms, rng=draws["map"], possible_door_states=None)
+            world = generator.World.from_map(plan, kb=knowledge)
+            for _ in range(self.things):
+                kind = knowledge.types.sample("o", draws["objects"], include_parent=True)
+                name = generator.vtypes.get_new(kind, knowledge.types.count(world.state))
+                thing = textworld.logic.Variable(name, kind)
+                world.populate_with([thing], rng=draws["objects"])
+            world.set_player_room(world.rooms[0])
+            grammar = generator.make_grammar(options.grammar, rng=draws["grammar"])
+            return generator.make_game_with(world, [], grammar)
 
 
 class TextWorld(Environment):
@@ -218,7 +222,8 @@ def _textworld() -> tuple[Any, Any]:
         from textworld.generator.data import KnowledgeBase
     except ImportError as error:
         raise ValueError(f"{LACKING}: {error}") from None
-    return textworld, KnowledgeBase.load(treasure_hunter.KB_PATH)
+    with _GENERATOR:
+        return textworld, KnowledgeBase.load(treasure_hunter.KB_PATH)
 
 
 @cache

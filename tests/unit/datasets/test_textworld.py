@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from agentfly_core.config import loading
 from agentfly_core.datasets.textworld import Hunt, hunted, hunts, textworld
 from agentfly_core.datasets.textworld_demonstrations import BACK, Map, lying, random_hunter, short
 from agentfly_core.datasets.textworld_demonstrations import textworld as oracle
-from agentfly_core.environments.textworld import TextWorld, World, told
+from agentfly_core.environments.textworld import TextWorld, World, _textworld, told
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
 from agentfly_core.pipeline import checks
@@ -75,6 +76,14 @@ async def test_of_a_hundred_fresh_hunts_the_oracle_solves_all_and_chance_nearly_
     assert await solved(oracle([], 0, 0.0), tokenizer, hundred) >= 0.95
     assert await solved(oracle([], 0, 1.0), tokenizer, hundred) <= 0.1
     assert await solved(random_hunter, tokenizer, hundred) <= 0.1
+
+
+def test_worlds_that_are_made_at_the_same_time_are_those_that_are_made_one_by_one() -> None:
+    worlds = [World(seed, rooms=4, things=4) for seed in range(8)]
+    _textworld.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(World.place, worlds))
+    assert found == [world.place() for world in worlds]
 
 
 @pytest.mark.long
@@ -204,11 +213,11 @@ def test_what_is_no_hunt_is_refused() -> None:
 def test_the_way_leads_to_the_nearest_exit_that_was_not_tried() -> None:
     seen = Map()
     seen.see("-= Bar =-\nThere are exits to the north and the east.")
-    assert (seen.here, seen.way()) == ("bar", "north")
+    assert (seen.here, seen.way()) == ("Bar", "north")
     seen.see("-= Wine Cellar =-\nThere is an exit to the south.", "north")
-    assert (seen.here, seen.way()) == ("wine cellar", "south")
+    assert (seen.here, seen.way()) == ("Wine Cellar", "south")
     seen.see("You can't go that way.", "west")
-    assert seen.here == "wine cellar"
+    assert seen.here == "Wine Cellar"
     seen.see("-= Bar =-\nThere are exits to the north and the east.", "south")
     assert seen.way() == "east"
     seen.see("-= Attic =-\nThere is an exit to the west.", "east")
