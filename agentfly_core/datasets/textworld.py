@@ -1,4 +1,4 @@
-"""Treasure hunts in worlds of TextWorld, for things of which no split knows another's."""
+"""Treasure hunts in worlds of TextWorld; no split has a world or hunts for a thing of another's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from agentfly_core.records.trajectory import Problem
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
 """How the things that can be hunted for are shared out."""
-EIGHTH = 8
+HELD_OUT = 8
+"""In how many times fewer worlds another split plays than training does."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )
@@ -55,7 +56,7 @@ def textworld(
     train: int,
     validation: int,
     test: int,
-    worlds: Annotated[int, Field(ge=EIGHTH)] = 256,
+    worlds: Annotated[int, Field(ge=HELD_OUT)] = 256,
     rooms: Annotated[int, Field(ge=2, le=20)] = 8,
     things: Annotated[int, Field(ge=1, le=50)] = 8,
     moves: Annotated[int, Field(ge=1, le=19)] = 1,
@@ -69,14 +70,14 @@ def textworld(
 
     `worlds` are played in training, an eighth as many in each other split; they are compiled, which
     takes a second or two of a core each. What is hunted for in one split, such as an old key, is in
-    no other's, under any seed; it is at least `moves` away. Raises ValueError where the worlds hold
-    too few hunts.
+    no other's, under any seed, though a new key may be; it is at least `moves` away. Raises
+    ValueError where the worlds hold too few hunts.
     """
     draw = random.Random(seed)
-    seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // EIGHTH)))
+    seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // HELD_OUT)))
     chosen: dict[str, list[Hunt]] = {}
     for split, size in {"train": train, "validation": validation, "test": test}.items():
-        count = worlds if split == "train" else worlds // EIGHTH
+        count = worlds if split == "train" else worlds // HELD_OUT
         among = [World(number, rooms, things) for number in itertools.islice(seeds, count)]
         found = [
             hunt

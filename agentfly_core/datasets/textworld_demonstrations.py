@@ -71,7 +71,7 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
 
     async def policy(conversation: Conversation) -> str:
         thing, room = hunted(conversation.problem.prompt)
-        if over(conversation):
+        if took(conversation):
             return "Done."
         seen = Map()
         seen.see(conversation.problem.prompt)
@@ -95,7 +95,7 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
 
 async def random_hunter(conversation: Conversation) -> str:
     """Any command with the thing, or with whatever was seen to lie about, each as likely."""
-    if over(conversation):
+    if took(conversation):
         return "Done."
     thing, _ = hunted(conversation.problem.prompt)
     seen = [conversation.problem.prompt, *observed(conversation)]
@@ -117,6 +117,6 @@ def short(thing: str, told: str) -> str:
     return thing if sum(last in one.split() for one in lying(told)) > 1 else last
 
 
-def over(conversation: Conversation) -> bool:
+def took(conversation: Conversation) -> bool:
     """Whether it was tried to take something."""
     return any(str(call.arguments["command"]).startswith("take") for call in called(conversation))

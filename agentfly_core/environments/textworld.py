@@ -28,7 +28,7 @@ LACKING = (
     "installs jericho, which is under the GPL)"
 )
 _GENERATOR = threading.Lock()
-"""TextWorld is not made for several threads at once; its games are."""
+"""Its code is not made for several threads at once; each may play a compiled game."""
 _COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
 _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
@@ -94,7 +94,7 @@ class World:
         """The file of its game, which is made where there is none, in a second or two."""
         textworld, _ = _textworld()
         version = textworld.__version__
-        path = GAMES / f"{version}-{self.rooms}-{self.things}-{self.seed}.z8"
+        path = GAMES / f"{version}-world-{self.rooms}-{self.things}-{self.seed}.z8"
         if path.exists():
             return path
         GAMES.mkdir(parents=True, exist_ok=True)
@@ -141,9 +141,9 @@ class TextWorld(Environment):
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
     Who takes something, or tries to, has ended it: that is `over`, and `won` where it was the right
-    thing and no other. It needs the package textworld (the extra `textworld`), which installs
-    jericho, under the GPL. Of what the games understand, its verb takes what these hunts need:
-    nothing that saves, restores or ends a game.
+    thing, by a word of its name, and no other. It needs the package textworld (the extra
+    `textworld`), which installs jericho, under the GPL. Of what the games understand, its verb
+    takes what these hunts need: nothing that saves, restores or ends a game.
     """
 
     notice: ClassVar[str] = (
@@ -174,7 +174,8 @@ class TextWorld(Environment):
         self._done.append(asked)
         text = told(self._machine.step(asked)[0])
         self.over = asked.startswith("take")
-        self.won = _TAKEN.findall(text) == [self._thing]
+        named = {*asked.split()} & {*self._thing.lower().split()}
+        self.won = bool(named) and _TAKEN.findall(text) == [self._thing]
         return text
 
     async def snapshot(self) -> bytes:

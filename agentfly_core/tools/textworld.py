@@ -13,7 +13,7 @@ async def do(command: str, *, textworld: TextWorld) -> StepResult:
     """Do something in the game, and read what happens.
 
     Args:
-        command: for example go north, take old key, drop old key, examine old key, look, inventory
+        command: for example go north, take old key, examine old key, look, inventory
     """
     if textworld.over:
         raise ToolError(OVER)

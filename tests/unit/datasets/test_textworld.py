@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,21 +88,10 @@ def test_worlds_that_are_made_at_the_same_time_are_those_that_are_made_one_by_on
 
 
 @pytest.mark.long
-def test_no_walk_that_reads_nothing_ends_where_the_thing_lies_in_more_than_15_percent() -> None:
-    places = [World(seed, rooms=8, things=8).place() for seed in range(64)]
-    begun = [
-        (place.exits, start, room)
-        for place in places
-        for room in place.lying.values()
-        for start in place.exits
-        if start != room
-    ]
-    walks = (walk for moves in range(1, 6) for walk in itertools.product(BACK, repeat=moves))
-    found = max(
-        sum(end(exits, start, walk) == room for exits, start, room in begun) for walk in walks
-    )
-    assert len(begun) == 3584
-    assert found / len(begun) <= 0.15
+def test_the_best_walk_that_reads_nothing_finds_at_most_15_percent_in_100_other_worlds() -> None:
+    walks = [walk for moves in range(1, 6) for walk in itertools.product(BACK, repeat=moves)]
+    best = max(walks, key=partial(found_by, begun=beginnings(range(64))))
+    assert found_by(best, beginnings(range(64, 164))) <= 0.15
 
 
 def test_a_hunt_begins_so_many_moves_away_from_what_it_is_for() -> None:
@@ -115,10 +105,28 @@ def test_a_hunt_begins_so_many_moves_away_from_what_it_is_for() -> None:
     assert place.ways("forgotten attic")["silent study"] == ["south", "west", "north"]
 
 
-def end(exits: Mapping[str, Mapping[str, str]], here: str, walk: Sequence[str]) -> str:
-    for direction in walk:
-        here = exits[here].get(direction, here)
-    return here
+def beginnings(seeds: Iterable[int]) -> list[tuple[Mapping[str, Mapping[str, str]], str, str]]:
+    """The exits, where one begins and where the thing lies, for each hunt of worlds."""
+    places = [World(seed, rooms=8, things=8).place() for seed in seeds]
+    return [
+        (place.exits, start, room)
+        for place in places
+        for room in place.lying.values()
+        for start in place.exits
+        if start != room
+    ]
+
+
+def found_by(
+    walk: Sequence[str], begun: Sequence[tuple[Mapping[str, Mapping[str, str]], str, str]]
+) -> float:
+    """The share of hunts in which a walk ends where the thing lies."""
+    found = 0
+    for exits, here, room in begun:
+        for direction in walk:
+            here = exits[here].get(direction, here)
+        found += here == room
+    return found / len(begun)
 
 
 async def begun(problem: Problem) -> TextWorld:
@@ -154,6 +162,13 @@ async def test_one_can_take_once_and_only_the_right_thing_wins(command: str, won
     await game.close()
 
 
+async def test_what_is_taken_has_to_be_named() -> None:
+    game = await begun(near("silent study", "rusty key"))
+    assert "You pick up the rusty key from the ground." in game.do("take")
+    assert (game.won, game.over) == (False, True)
+    await game.close()
+
+
 async def test_after_going_back_the_same_commands_are_answered_in_the_same_way(
     few: dict[str, list[Problem]],
 ) -> None:
@@ -181,6 +196,7 @@ async def test_after_going_back_the_same_commands_are_answered_in_the_same_way(
         "look, save",
         "go\x00 east",
         "say hi",
+        "drop old key",
     ],
 )
 async def test_what_does_not_act_in_the_game_is_no_command(

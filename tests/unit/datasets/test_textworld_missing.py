@@ -5,9 +5,11 @@ import sys
 import pytest
 
 from agentfly_core.datasets.textworld import textworld
+from agentfly_core.environments.textworld import _textworld
 
 
 def test_the_package_that_is_missing_is_named_with_its_licence(monkeypatch):
+    _textworld.cache_clear()
     monkeypatch.setitem(sys.modules, "textworld", None)
     with pytest.raises(ValueError, match=r"needs the package textworld: .*jericho.*the GPL"):
-        textworld(0, 1, 0, 1)
+        textworld(0, 1, 0, 1, worlds=8)
