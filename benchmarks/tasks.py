@@ -33,7 +33,6 @@ EXPERIMENTS = [
     "reasoning-gym",
     "python-tool",
     "terminal",
-    "textworld",
     "babyai",
     "mixture",
 ]
