@@ -20,7 +20,7 @@ from agentfly_core.records.trajectory import Problem
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
 """How the things that can be hunted for are shared out."""
 HELD_OUT = 8
-"""In how many times fewer worlds another split plays than training does."""
+"""Training plays in so many times as many worlds as each other split."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )

@@ -37,6 +37,7 @@ from agentfly_core.records.trajectory import (
     Role,
     ToolCall,
     Trajectory,
+    tag,
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
@@ -44,7 +45,6 @@ from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import Resolved
-from agentfly_core.runs.metrics import tag
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.templates.chatml import reply_text
 
@@ -108,7 +108,7 @@ def require_tags(science: Science, problems: Iterable[Problem]) -> None:
     """
     if not science.evaluate.by:
         return
-    tags = {tag(problem, science.evaluate.by) for problem in problems}
+    tags = {tag(problem, science.evaluate.by, "evaluate.by") for problem in problems}
     if len(tags) > MOST_TAGS:
         raise ValueError(
             f"evaluate.by is {science.evaluate.by}, which has {len(tags)} values on the held-out "

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentfly_core.config.experiment import Night, Place, Science
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Problem, in_task, task_of
+from agentfly_core.records.trajectory import Problem, in_task, tag, task_of
 
 SELDOM = 0.01
 """What the weight of a kind is at least that is always solved or never, lest it is forgotten."""
@@ -231,14 +230,7 @@ def kind_of(science: Science, problem: Problem) -> str:
     by = science.rollout.curriculum.by if science.rollout.curriculum else ""
     if not by:
         return problem.id
-    if by not in problem.facts:
-        raise ValueError(
-            f"rollout.curriculum.by: the problem {problem.id!r} has no fact {by!r}, it has "
-            f"{', '.join(problem.facts) or 'none'}. Give it to each training problem, or leave "
-            "`by` out."
-        )
-    value = problem.facts[by]
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = tag(problem, by, "rollout.curriculum.by")
     return in_task(task_of(problem.id) if science.tasks else "", text)
 
 

@@ -6,6 +6,7 @@ trained, `Sampled` was chosen by the model and is.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -148,6 +149,20 @@ def in_task(task: str, problem: str) -> str:
 def task_of(problem: str) -> str:
     """The task in which a problem of a mixture is, by its id: `shop` of `shop/2-red-cup`."""
     return problem.partition("/")[0]
+
+
+def tag(problem: Problem, fact: str, setting: str) -> str:
+    """The value of the fact by which a setting groups problems, as text; raises ValueError where a
+    problem has no such fact.
+    """
+    if fact not in problem.facts:
+        raise ValueError(
+            f"{setting}: the problem {problem.id!r} has no fact {fact!r}, it has "
+            f"{', '.join(problem.facts) or 'none'}. Give it to each problem, or leave {setting} "
+            "out."
+        )
+    value = problem.facts[fact]
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 class Ending(StrEnum):

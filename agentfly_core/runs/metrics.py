@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,6 @@ from agentfly_core.records.timing import Doing, Timing, union
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
-    Problem,
     Scored,
     Trajectory,
     Unscored,
@@ -98,18 +96,6 @@ def outcomes_by_problem(
         if (outcome := found[episode[0].id]) is not None:
             outcomes[episode[0].problem.id].append(outcome)
     return dict(outcomes)
-
-
-def tag(problem: Problem, fact: str) -> str:
-    """The value of a problem's fact, as text; raises ValueError where it has no such fact."""
-    if fact not in problem.facts:
-        raise ValueError(
-            f"evaluate.by: the problem {problem.id!r} has no fact {fact!r}, it has "
-            f"{', '.join(problem.facts) or 'none'}. Give it to each held-out problem, or leave "
-            "evaluate.by out."
-        )
-    value = problem.facts[fact]
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:

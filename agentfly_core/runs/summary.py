@@ -20,11 +20,11 @@ from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Details, Summary
-from agentfly_core.records.trajectory import Problem, Scored, Unscored, task_of
+from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, task_of
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_keys
 from agentfly_core.runs.intervals import Rate
-from agentfly_core.runs.metrics import outcomes_by_problem, tag
+from agentfly_core.runs.metrics import outcomes_by_problem
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -133,7 +133,7 @@ def rates_by(
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
-            groups[tag(problem, fact)][problem.id] = solved[problem.id]
+            groups[tag(problem, fact, "evaluate.by")][problem.id] = solved[problem.id]
     return {value: Rate.of(groups[value]) for value in sorted(groups)}
 
 

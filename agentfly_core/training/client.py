@@ -76,13 +76,11 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """The command with which DeepSpeed's launcher starts the ranks of a node, or that of a rank
-    without others, with the environment that the launcher would give it.
-
-    The launcher imports DeepSpeed and torch, 2 s and 200 MB, to start one process.
+    """The command that starts the ranks of a node: DeepSpeed's launcher, or for a rank without
+    others the worker itself, with the environment that the launcher would give it.
     """
     rank, *others = (rank for node in world.values() for rank in node)
-    if not others:
+    if not others:  # the launcher imports DeepSpeed and torch, 2 s and 200 MB
         environment = [f"{name}={value}" for name, value in ALONE.items()]
         environment += [f"{VISIBLE}={rank}"] if device == "cuda" else []
         return ["env", *environment, sys.executable, "-u", "-m", LEAN, WORKER]
