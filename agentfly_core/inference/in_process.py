@@ -28,12 +28,14 @@ class TransformersSampler:
     What a request gets depends on its batch and on its own seed, never on when it arrived. The
     policy's own generation settings are not looked at. At temperature 0 the log-probabilities are
     those of temperature 1. One thread of its own does the work, so that no event loop is held up
-    and tools that hang cannot take its place. The policy's tokenizer is read for stop strings only.
+    and tools that hang cannot take its place; on a CPU it has `threads` of torch's. The policy's
+    tokenizer is read for stop strings only.
     """
 
-    def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
+    def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
         self._device, self._dtype = device, dtype
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
+        # torch counts for each thread by itself
+        self._worker = ThreadPoolExecutor(1, "sampler", torch.set_num_threads, (threads,))
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None
         self._tokenized_in: Path | None = None

@@ -291,8 +291,9 @@ def in_process(context: ExperimentContext) -> Sampler:
     """The sampler that needs no server."""
     from agentfly_core.inference.in_process import TransformersSampler
 
-    gpus = context.site.sampler_gpus
-    return TransformersSampler(f"cuda:{gpus[0]}" if gpus else "cpu", context.science.dtype)
+    site = divided(context)
+    device = f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu"
+    return TransformersSampler(device, context.science.dtype, site.threads)
 
 
 def tokenizer_of(context: ExperimentContext, policy: Artifact) -> PreTrainedTokenizerBase:

@@ -7,11 +7,12 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Adapter
@@ -101,6 +102,25 @@ async def test_replies_do_not_depend_on_the_order_of_arrival(sampler: Transforme
 async def test_replies_depend_on_the_seed_of_their_row(sampler: TransformersSampler) -> None:
     same_prompt = [request(chain, [5, 6, 7]) for chain in range(4)]
     assert len({span.tokens for span in await played(sampler, same_prompt)}) == 4
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_it_decodes_with_as_many_threads_as_it_is_given(
+    threads: int, nano: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    forward = LlamaForCausalLM.forward
+
+    def counting(model: LlamaForCausalLM, *args: Any, **named: Any) -> Any:
+        seen.append(torch.get_num_threads())
+        return forward(model, *args, **named)
+
+    monkeypatch.setattr(LlamaForCausalLM, "forward", counting)
+    sampler = TransformersSampler(threads=threads)
+    sampler.load(nano, 3)
+    await played(sampler, requests())
+    assert {*seen} == {threads}
+    assert torch.get_num_threads() == 1, "the tests' own"
 
 
 async def test_importance_weights_of_the_nano_model_start_at_one(

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline.services import divided
+from agentfly_core.inference import in_process as sampling
+from agentfly_core.pipeline.services import divided, in_process
 from tests.support.experiments import context
 
 
@@ -17,3 +18,10 @@ from tests.support.experiments import context
 def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
     here = context(tmp_path, rollout={"max_staleness": staleness})
     assert divided(replace(here, site=Site(threads=threads))).threads == each
+
+
+def test_the_sampler_in_this_process_has_the_threads_of_the_site(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(sampling, "TransformersSampler", lambda *settings: given.append(settings))
+    in_process(replace(context(tmp_path), site=Site(threads=3)))
+    assert given == [("cpu", "float32", 3)]
