@@ -21,10 +21,11 @@ from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import reporting_stage
+from flows.shard_playing import played_in_turn
 from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
-from tasks.rollout import held_out, require_room
+from tasks.rollout import Begun, held_out, require_room
 from tasks.score import score
 
 Dataset = tuple[ExperimentContext, Artifact]
@@ -97,7 +98,11 @@ def evaluated(
 ) -> Evaluation:
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(context.science, context.store.open(data), split))
-    played = [held_out(context, services, policy, data, split, shard, step) for shard in shards]
+
+    def publish(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
+        return held_out(context, playing, policy, data, split, shard, step, begun)
+
+    played = played_in_turn(services, shards, publish)
     scored = score(context, played, step, f"{split} after step {step}")
     return evaluation(context, policy, split, played, scored)
 

@@ -10,7 +10,11 @@ from functools import partial
 from prefect import flow, runtime
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import TrainingServices, training_services
+from agentfly_core.pipeline.services import (
+    RolloutServices,
+    TrainingServices,
+    training_services,
+)
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import SamplingRound, first_round, missing, next_round
@@ -24,12 +28,13 @@ from flows.lookahead import ahead
 from flows.parameters import Another, ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
 from flows.run_pages import show_summary
 from flows.session import Session, session
+from flows.shard_playing import played_in_turn
 from flows.shard_scoring import scoring_shards
 from flows.warm_start import warm_started
 from tasks.finish import finish
 from tasks.model import base_model
 from tasks.prepare import prepare, version
-from tasks.rollout import RoundEpisodes, require_room, rollout
+from tasks.rollout import Begun, RoundEpisodes, require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
 from tasks.update import keep_state, update
@@ -113,7 +118,7 @@ def episodes(
     run: Run, services: TrainingServices, data: Artifact, policy: Artifact, version: int, step: int
 ) -> tuple[list[Artifact], Artifact]:
     """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
-    are replaced. A shard is scored while the next one is played.
+    are replaced. A shard is stored and scored while the next ones are played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.science.night else {}
@@ -124,11 +129,15 @@ def episodes(
 
         def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
-            for shard in sampling_round.shards:
+
+            def publish(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
-                played.append(rollout(services, policy, version, drawn, shard))
+                published = rollout(playing, policy, version, drawn, shard, begun)
                 if not was_there:  # what was may have its scores, and a reward may ask a model
-                    scoring.begin(played[-1])
+                    scoring.begin(published)
+                return published
+
+            played.extend(played_in_turn(services, sampling_round.shards, publish))
 
         play(sampling_round)
         for number in range(1, run.science.rollout.refills + 1):

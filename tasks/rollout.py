@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +10,16 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.experiment import Science
 from agentfly_core.pipeline import playing
-from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
+from agentfly_core.pipeline.playing import (
+    Watch,
+    of_step,
+    of_test,
+    play_shard,
+    rollout_spec,
+    watching,
+)
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import SamplingRound, chosen, kind_of, rows_of_tasks
@@ -19,6 +27,9 @@ from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 from tasks.stage import Made, reused, stage
+
+Begun = Callable[[], None]
+"""What a stage calls when it is its shard's turn to be played."""
 
 
 @stage("look whether prompts fit")
@@ -57,7 +68,12 @@ class RoundEpisodes:
 
 @stage("rollout step {episodes.sampling_round.step} shard {shard}", retries=3)
 def rollout(
-    services: RolloutServices, policy: Artifact, version: int, episodes: RoundEpisodes, shard: int
+    services: RolloutServices,
+    policy: Artifact,
+    version: int,
+    episodes: RoundEpisodes,
+    shard: int,
+    begun: Begun,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
@@ -68,9 +84,9 @@ def rollout(
         return reused(found)
     part = shard - drawn.shards.start
     with run.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= _play(
-            run.context, services, policy, version, episodes.specs, part, "rollout", step, folder
-        )
+        watch = watching("rollout", step, part * run.science.rollout.shard, len(episodes.specs))
+        mine = _shard_of(run.science, episodes.specs, part)
+        metrics |= _play(run.context, services, policy, version, mine, watch, begun, folder)
     return run.store.artifact(target.uri)
 
 
@@ -83,6 +99,7 @@ def held_out(
     name: str,
     shard: int,
     step: int,
+    begun: Begun,
 ) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
     target = keys.evaluation(context.science, policy, data, name, shard, context.frozen)
@@ -90,8 +107,17 @@ def held_out(
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)
     with context.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= _play(context, services, policy, step, assigned, shard, "evaluate", step, folder)
+        watch = watching("evaluate", step, shard * context.science.rollout.shard, len(assigned))
+        mine = _shard_of(context.science, assigned, shard)
+        metrics |= _play(context, services, policy, step, mine, watch, begun, folder)
     return context.store.artifact(target.uri)
+
+
+def _shard_of(
+    science: Science, everything: Sequence[EpisodeSpec], shard: int
+) -> Sequence[EpisodeSpec]:
+    size = science.rollout.shard
+    return everything[shard * size : (shard + 1) * size]
 
 
 def _play(
@@ -99,27 +125,20 @@ def _play(
     services: RolloutServices,
     policy: Artifact,
     version: int,
-    everything: Sequence[EpisodeSpec],
-    shard: int,
-    stage: str,
-    step: int,
+    mine: Sequence[EpisodeSpec],
+    watch: Watch,
+    begun: Begun,
     folder: Path,
 ) -> dict[str, float]:
+    """Play a shard when it is its turn, and leave it in a folder while the next one is played."""
     metrics: dict[str, float] = {}
-    size = context.science.rollout.shard
-    watch = watching(stage, step, shard * size, len(everything))
     with services.environments.turn:
+        begun()
         # here, since a template may use the one tokenizer, which another shard is using meanwhile
         spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
         with timing(metrics, "time/swap"):
             services.load(context, policy, version)
-        mine = everything[shard * size : (shard + 1) * size]
-        return metrics | play_shard(
-            spec,
-            context.science.gates,
-            services.sampler,
-            mine,
-            folder,
-            watch,
-            services.environments,
-        )
+        gates = context.science.gates
+        played = play_shard(spec, gates, services.sampler, mine, watch, services.environments)
+    played.write(folder)
+    return {**metrics, **played.metrics}

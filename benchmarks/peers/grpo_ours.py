@@ -84,7 +84,8 @@ def main() -> None:
             episodes = of_step(
                 experiment, [Problem("only", given["question"])], step, resolved.greedy
             )
-            play_shard(spec, experiment.gates, sampler, episodes, rollout, lambda _: None, here)
+            shard = play_shard(spec, experiment.gates, sampler, episodes, lambda _: None, here)
+            shard.write(rollout)
             begin("update")
             score_episodes(resolved, [rollout], [], step, rollout)
             stored = rollout / "trajectories.parquet", rollout / "scores.parquet"
