@@ -95,10 +95,11 @@ class Lives:
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:
     """The first moment of each kind, and four more, in their order.
 
-    Learner states are published while the run goes on, at no certain moment: they have a test of
-    their own.
+    Learner states, and the first of two shards, are published while the run goes on, at no certain
+    moment: the former have a test of their own.
     """
-    moments = tuple(moment for moment in moments if not re.search(r"/steps/\d+/learner$", moment))
+    uncertain = re.compile(r"/(steps/\d+/learner|rollout-000)$")
+    moments = tuple(moment for moment in moments if not uncertain.search(moment))
     first: dict[str, str] = {}
     for moment in moments:
         first.setdefault(re.sub(r"[0-9a-f]{16}|\d+", "*", moment), moment)
