@@ -25,7 +25,7 @@ from flows.shard_playing import played_in_turn
 from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
-from tasks.rollout import Begun, held_out, require_room
+from tasks.rollout import Play, held_out, require_room
 from tasks.score import score
 
 Dataset = tuple[ExperimentContext, Artifact]
@@ -99,10 +99,10 @@ def evaluated(
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(context.science, context.store.open(data), split))
 
-    def publish(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
-        return held_out(context, playing, policy, data, split, shard, step, begun)
+    def publish(shard: int, play: Play) -> Artifact:
+        return held_out(play, context, services, policy, data, split, shard, step)
 
-    played = played_in_turn(services, shards, publish)
+    played = played_in_turn(shards, publish)
     scored = score(context, played, step, f"{split} after step {step}")
     return evaluation(context, policy, split, played, scored)
 

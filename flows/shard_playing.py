@@ -2,51 +2,82 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import replace
-from threading import Event
-from typing import TypeVar
+from contextvars import Context, copy_context
+from queue import SimpleQueue
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import RolloutServices
-from tasks.rollout import Begun
+from agentfly_core.pipeline.playing import PlayedShard
+from tasks.rollout import Play
 
-Services = TypeVar("Services", bound=RolloutServices)
+Work = Callable[[], PlayedShard]
+Stage = Callable[[int, Play], Artifact]
 
 
-def played_in_turn(
-    services: Services, shards: Iterable[int], stage: Callable[[int, Services, Begun], Artifact]
-) -> list[Artifact]:
-    """What a stage publishes that plays a shard, for one shard after the other.
+def played_in_turn(shards: Iterable[int], stage: Stage) -> list[Artifact]:
+    """What a stage publishes that plays a shard, for one after the other.
 
-    The next one starts when it is the turn of the one before it, and waits for its own. Where one
-    fails, or this thread is interrupted, what is being played is not played to its end.
+    Stages run in two threads, and this one plays what they ask it to, so that Ctrl-C ends that: the
+    shard before the one that is played is being stored. Raises what the first stage raised that
+    failed; one that waits for its turn then is cancelled.
     """
-    environments = services.environments.part()
-    given = replace(services, environments=environments)
-    published: list[Future[Artifact]] = []
-
-    def publish(shard: int, begun: Event) -> Artifact:
-        try:
-            return stage(shard, given, begun.set)
-        except BaseException:  # whatever it is, it passes on
-            environments.interrupt()
-            raise
-        finally:
-            begun.set()
-
+    turns = [_Turn(shard) for shard in shards]
     with ThreadPoolExecutor(2, "shard") as threads:
         try:
-            for shard in shards:
-                begun = Event()
-                published.append(threads.submit(copy_context().run, publish, shard, begun))
-                begun.wait()
-                if environments.interrupted.is_set():
-                    break
+            published = [turn.begin(threads, stage) for turn in turns]
+            for turn in turns:
+                turn.play()
+                for one in published:
+                    if one.done():
+                        one.result()
             return [one.result() for one in published]
-        except BaseException:  # Ctrl-C, too
-            environments.interrupt()
-            threads.shutdown(cancel_futures=True)
-            raise
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for turn in turns:
+                turn.refuse()
+
+
+class _Turn:
+    """What the stage of a shard asks the thread that plays, until it ends."""
+
+    def __init__(self, shard: int) -> None:
+        self._shard = shard
+        self._asked: SimpleQueue[tuple[Context, Work, Future[PlayedShard]] | None] = SimpleQueue()
+        self._awaited: list[Future[PlayedShard]] = []
+        self._refused = False
+
+    def begin(self, threads: ThreadPoolExecutor, stage: Stage) -> Future[Artifact]:
+        """Run the stage in one of these threads."""
+        published = threads.submit(copy_context().run, stage, self._shard, self._ask)
+        published.add_done_callback(lambda _: self._asked.put(None))
+        return published
+
+    def play(self) -> None:
+        """Do what the stage asks for, again where that fails and it tries again; or see it end."""
+        while asked := self._asked.get():
+            context, work, played = asked
+            try:
+                played.set_result(context.run(work))
+                return
+            except Exception as error:  # the stage's
+                played.set_exception(error)
+            except BaseException as error:  # Ctrl-C, say, is this thread's as well
+                played.set_exception(error)
+                raise
+
+    def refuse(self) -> None:
+        """Cancel the stage where it waits, or will."""
+        self._refused = True
+        for played in self._awaited:
+            if not played.done():
+                played.set_exception(CancelledError())
+
+    def _ask(self, work: Work) -> PlayedShard:
+        played = Future[PlayedShard]()
+        self._awaited.append(played)
+        if self._refused:
+            raise CancelledError
+        self._asked.put((copy_context(), work, played))
+        return played.result()

@@ -10,11 +10,7 @@ from functools import partial
 from prefect import flow, runtime
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import (
-    RolloutServices,
-    TrainingServices,
-    training_services,
-)
+from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import SamplingRound, first_round, missing, next_round
@@ -34,7 +30,7 @@ from flows.warm_start import warm_started
 from tasks.finish import finish
 from tasks.model import base_model
 from tasks.prepare import prepare, version
-from tasks.rollout import Begun, RoundEpisodes, require_room, rollout
+from tasks.rollout import Play, RoundEpisodes, require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
 from tasks.update import keep_state, update
@@ -127,19 +123,19 @@ def episodes(
     context, played, scored = run.context, list[Artifact](), None
     with scoring_shards(context) as scoring:
 
-        def play(sampling_round: SamplingRound) -> None:
+        def play_round(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
 
-            def publish(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
+            def publish(shard: int, play: Play) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
-                published = rollout(playing, policy, version, drawn, shard, begun)
+                published = rollout(play, services, policy, version, drawn, shard)
                 if not was_there:  # what was may have its scores, and a reward may ask a model
                     scoring.begin(published)
                 return published
 
-            played.extend(played_in_turn(services, sampling_round.shards, publish))
+            played.extend(played_in_turn(sampling_round.shards, publish))
 
-        play(sampling_round)
+        play_round(sampling_round)
         for number in range(1, run.science.rollout.refills + 1):
             what = f"step {step} round {number}"
             scored = score(context, played, step, what, scored, number, scoring.shards())
@@ -147,5 +143,5 @@ def episodes(
             if not any(lacking.values()):
                 break
             sampling_round = next_round(run.science, sampling_round, lacking)
-            play(sampling_round)
+            play_round(sampling_round)
         return played, score(context, played, step, f"step {step}", scored, shards=scoring.shards())

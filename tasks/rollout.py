@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Science
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import (
+    PlayedShard,
     Watch,
     of_step,
     of_test,
@@ -28,8 +30,10 @@ from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 from tasks.stage import Made, reused, stage
 
-Begun = Callable[[], None]
-"""What a stage calls when it is its shard's turn to be played."""
+Play = Callable[[Callable[[], PlayedShard]], PlayedShard]
+"""How a stage has its shard played when it is the turn of that: what it returns or raises is what
+the work does that is given.
+"""
 
 
 @stage("look whether prompts fit")
@@ -68,12 +72,12 @@ class RoundEpisodes:
 
 @stage("rollout step {episodes.sampling_round.step} shard {shard}", retries=3)
 def rollout(
+    play: Play,
     services: RolloutServices,
     policy: Artifact,
     version: int,
     episodes: RoundEpisodes,
     shard: int,
-    begun: Begun,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
@@ -83,15 +87,16 @@ def rollout(
     if found := run.store.find(target):
         return reused(found)
     part = shard - drawn.shards.start
-    with run.store.publish(target) as folder, measuring(folder) as metrics:
+    with run.store.publish(target) as folder:
         watch = watching("rollout", step, part * run.science.rollout.shard, len(episodes.specs))
         mine = _shard_of(run.science, episodes.specs, part)
-        metrics |= _play(run.context, services, policy, version, mine, watch, begun, folder)
+        _leave(folder, play, run.context, services, policy, version, mine, watch)
     return run.store.artifact(target.uri)
 
 
 @stage("evaluate {name} step {step} shard {shard}", retries=3)
 def held_out(
+    play: Play,
     context: ExperimentContext,
     services: RolloutServices,
     policy: Artifact,
@@ -99,17 +104,16 @@ def held_out(
     name: str,
     shard: int,
     step: int,
-    begun: Begun,
 ) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
     target = keys.evaluation(context.science, policy, data, name, shard, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)
-    with context.store.publish(target) as folder, measuring(folder) as metrics:
+    with context.store.publish(target) as folder:
         watch = watching("evaluate", step, shard * context.science.rollout.shard, len(assigned))
         mine = _shard_of(context.science, assigned, shard)
-        metrics |= _play(context, services, policy, step, mine, watch, begun, folder)
+        _leave(folder, play, context, services, policy, step, mine, watch)
     return context.store.artifact(target.uri)
 
 
@@ -120,25 +124,29 @@ def _shard_of(
     return everything[shard * size : (shard + 1) * size]
 
 
-def _play(
+def _leave(
+    folder: Path,
+    play: Play,
     context: ExperimentContext,
     services: RolloutServices,
     policy: Artifact,
     version: int,
     mine: Sequence[EpisodeSpec],
     watch: Watch,
-    begun: Begun,
-    folder: Path,
-) -> dict[str, float]:
-    """Play a shard when it is its turn, and leave it in a folder while the next one is played."""
-    metrics: dict[str, float] = {}
-    with services.environments.turn:
-        begun()
-        # here, since a template may use the one tokenizer, which another shard is using meanwhile
-        spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
-        with timing(metrics, "time/swap"):
-            services.load(context, policy, version)
-        gates = context.science.gates
-        played = play_shard(spec, gates, services.sampler, mine, watch, services.environments)
-    played.write(folder)
-    return {**metrics, **played.metrics}
+) -> None:
+    """Have a shard played and leave it in a folder; its time is measured from its turn on."""
+    with ExitStack() as stack:
+
+        def played() -> PlayedShard:
+            # a template may use the one tokenizer, which another shard is using meanwhile
+            with services.environments.turn:
+                metrics = stack.enter_context(measuring(folder))
+                spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
+                with timing(metrics, "time/swap"):
+                    services.load(context, policy, version)
+                gates, environments = context.science.gates, services.environments
+                shard = play_shard(spec, gates, services.sampler, mine, watch, environments)
+                metrics |= shard.metrics
+                return shard
+
+        play(played).write(folder)

@@ -10,6 +10,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -158,13 +159,14 @@ def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
         logger.warning("%s, %s times by now", what, f"{count:,}")
 
 
-@contextmanager
-def keeping_secrets() -> Iterator[None]:
-    """Keeps secrets used in the block out of all logs and out of the arguments of errors."""
-    made = logging.getLogRecordFactory()
+@dataclass(frozen=True, slots=True)
+class _Redacting:
+    """Makes log records without secrets of those that `made` makes."""
 
-    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        record = made(*args, **kwargs)
+    made: Callable[..., logging.LogRecord]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self.made(*args, **kwargs)
         # a message that does not fit its arguments is logging's to tell
         with suppress(TypeError, ValueError):
             record.msg, record.args = redact(record.getMessage()), None
@@ -172,7 +174,14 @@ def keeping_secrets() -> Iterator[None]:
             record.exc_text = redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
         return record
 
-    logging.setLogRecordFactory(make)
+
+@contextmanager
+def keeping_secrets() -> Iterator[None]:
+    """Keeps secrets used in the block out of the arguments of errors, and out of all logs from then
+    on: blocks of several threads overlap, so that none of them could say when it is over.
+    """
+    if not isinstance(made := logging.getLogRecordFactory(), _Redacting):
+        logging.setLogRecordFactory(_Redacting(made))
     try:
         yield
     except Exception as error:  # whatever it is, it passes on
@@ -180,8 +189,6 @@ def keeping_secrets() -> Iterator[None]:
         if hasattr(error, "__notes__"):
             error.__notes__ = [redact(note) for note in error.__notes__]
         raise
-    finally:
-        logging.setLogRecordFactory(made)
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ class TransformersSampler:
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
         self._device, self._dtype = device, dtype
-        # torch counts for each thread by itself
+        # a thread of torch's has a number of its own; a new one has the last that was set
         self._worker = ThreadPoolExecutor(1, "sampler", torch.set_num_threads, (threads,))
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None

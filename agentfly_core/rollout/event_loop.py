@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.system import background_loop
 
 R = TypeVar("R")
-
-
-class Interrupted(BaseException):
-    """Work was cancelled, since what it was done for is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +33,19 @@ class EnvironmentLoop:
     resources: ResourceManager
     loop: asyncio.AbstractEventLoop
     turn: threading.Lock = field(default_factory=threading.Lock)
-    at_work: set[asyncio.Task[Any]] = field(default_factory=set)
-    interrupted: threading.Event = field(default_factory=threading.Event)
 
     def run(self, work: Coroutine[None, None, R]) -> R:
         """What `work` returns or raises; it is done on the loop, in the context of this thread.
 
-        When this thread is interrupted, `work` is cancelled and its end is waited for; so it is
-        by `interrupt`, and then this raises Interrupted.
+        When this thread is interrupted, `work` is cancelled and its end is waited for.
         """
         tasks: list[asyncio.Task[R]] = []
         try:
-            self.loop.call_soon_threadsafe(lambda: tasks.append(self._begun(work)))
+            self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(work)))
             return asyncio.run_coroutine_threadsafe(_result(tasks), self.loop).result()
-        except (
-            BaseException
-        ) as error:  # also Ctrl-C and the end that Prefect asks for: it passes on
+        except BaseException:  # also Ctrl-C and the end that Prefect asks for: it passes on
             asyncio.run_coroutine_threadsafe(_end(tasks), self.loop).result()
-            if isinstance(error, CancelledError) and self.interrupted.is_set():
-                raise Interrupted from None
             raise
-
-    def part(self) -> EnvironmentLoop:
-        """The same, for work that can be interrupted while other work goes on."""
-        return EnvironmentLoop(self.resources, self.loop, self.turn)
-
-    def interrupt(self) -> None:
-        """Cancel the work of this part, what is being done and what it is asked for later."""
-        self.interrupted.set()
-        self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in self.at_work])
-
-    def _begun(self, work: Coroutine[None, None, R]) -> asyncio.Task[R]:
-        task = self.loop.create_task(work)
-        self.at_work.add(task)
-        task.add_done_callback(self.at_work.discard)
-        if self.interrupted.is_set():
-            task.cancel()
-        return task
 
 
 @contextmanager

@@ -73,6 +73,18 @@ def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("moment", [f"publish {RUN}/steps/000001/rollout-000", "rollout 1 8"])
+def test_a_run_killed_while_a_shard_is_stored_ends_with_the_same_bytes(
+    moment: str, begun: Path, lives: Lives, whole: Whole
+) -> None:
+    end = lives.run(begun, *TRAIN, at=moment)
+    assert end.code == KILLED, end.printed
+    end = lives.run(begun, *TRAIN)
+    assert end.code == 0, end.printed
+    assert_same(begun, whole)
+
+
+@pytest.mark.long
 def test_a_run_whose_newest_policy_is_lost_ends_with_the_same_bytes(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:

@@ -2,117 +2,152 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
-from collections.abc import Iterator
+from asyncio import CancelledError
+from contextvars import ContextVar
 from threading import Event
-from typing import Any
 
 import pytest
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import RolloutServices
-from agentfly_core.rollout.event_loop import Interrupted, environment_loop
+from agentfly_core.inference.sampler import SamplerLost
+from agentfly_core.pipeline.playing import PlayedShard
 from flows.shard_playing import played_in_turn
-from tasks.rollout import Begun
+from tasks.rollout import Play
+
+NOTHING = PlayedShard([], [], {})
 
 
-@pytest.fixture
-def services() -> Iterator[RolloutServices]:
-    unused: Any = None
-    with environment_loop({}) as loop:
-        yield RolloutServices(unused, loop, unused, {})
+def artifact(shard: int) -> Artifact:
+    return Artifact(f"shard {shard}", "9f2c")
 
 
-def test_one_shard_is_played_at_a_time_in_their_order_and_comes_back_in_it(
-    services: RolloutServices,
-) -> None:
-    story: list[str] = []
+def test_one_shard_is_played_at_a_time_in_their_order_by_who_asks_for_all_of_them() -> None:
+    story: list[tuple[int, str]] = []
 
-    async def work(shard: int) -> None:
-        story.append(f"{shard} begins")
-        await asyncio.sleep(0)
-        story.append(f"{shard} ends")
+    def publish(shard: int, play: Play) -> Artifact:
+        def work() -> PlayedShard:
+            story.append((shard, threading.current_thread().name))
+            return NOTHING
 
-    def stage(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
-        with playing.environments.turn:
-            begun()
-            playing.environments.run(work(shard))
-        return Artifact(f"shard {shard}", "9f2c")
+        assert play(work) is NOTHING
+        return artifact(shard)
 
-    published = played_in_turn(services, range(4), stage)
-    assert [one.uri for one in published] == ["shard 0", "shard 1", "shard 2", "shard 3"]
-    assert story == [f"{shard} {what}" for shard in range(4) for what in ("begins", "ends")]
+    assert played_in_turn(range(4), publish) == [artifact(shard) for shard in range(4)]
+    assert story == [(shard, "MainThread") for shard in range(4)]
 
 
-def test_a_shard_is_stored_while_the_next_one_is_played(services: RolloutServices) -> None:
-    played = [Event(), Event()]
+def test_a_shard_is_stored_while_the_next_one_is_played() -> None:
+    second_plays = Event()
 
-    def stage(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
-        with playing.environments.turn:
-            begun()
-            played[shard].set()
-        assert played[1].wait(30), "the next one is played only when this one is stored"
-        return Artifact(f"shard {shard}", "9f2c")
+    def publish(shard: int, play: Play) -> Artifact:
+        def work() -> PlayedShard:
+            if shard == 1:
+                second_plays.set()
+            return NOTHING
 
-    played_in_turn(services, range(2), stage)
+        play(work)
+        assert second_plays.wait(30), "the next one is played only when this one is stored"
+        return artifact(shard)
 
-
-def test_a_shard_that_was_there_is_waited_for_by_nobody(services: RolloutServices) -> None:
-    there = Artifact("shard", "9f2c")
-    assert played_in_turn(services, range(3), lambda *_: there) == [there] * 3
+    played_in_turn(range(2), publish)
 
 
-def test_what_a_shard_raises_ends_the_next_one_and_those_after_it_do_not_begin(
-    services: RolloutServices,
-) -> None:
-    begins: list[int] = []
-    second_plays, ends = Event(), list[type[BaseException]]()
-
-    async def endless() -> None:
-        second_plays.set()
-        await asyncio.Event().wait()
-
-    def stage(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
-        begins.append(shard)
-        with playing.environments.turn:
-            begun()
-            if shard:
-                try:
-                    playing.environments.run(endless())
-                except BaseException as error:
-                    ends.append(type(error))
-                    raise
-        assert second_plays.wait(30)
-        raise ValueError("no space for shard 0")
-
-    with pytest.raises(ValueError, match="no space for shard 0"):
-        played_in_turn(services, range(9), stage)
-    assert begins in ([0, 1], [0, 1, 2]), "the third one may have waited for its turn"
-    assert {*ends} == {Interrupted}
+def test_a_shard_that_was_there_is_not_waited_for() -> None:
+    assert played_in_turn(range(3), lambda shard, play: artifact(shard)) == [
+        artifact(shard) for shard in range(3)
+    ]
 
 
-def test_ctrl_c_ends_the_shard_that_is_played_and_other_work_goes_on(
-    services: RolloutServices,
-) -> None:
-    begins: list[int] = []
+def test_a_shard_is_played_in_the_context_of_its_stage() -> None:
+    stage = ContextVar("stage", default="none")
+    seen: list[str] = []
 
-    async def stuck() -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        await asyncio.Event().wait()
+    def publish(shard: int, play: Play) -> Artifact:
+        def work() -> PlayedShard:
+            seen.append(stage.get())
+            return NOTHING
 
-    async def work() -> str:
-        return "done"
+        stage.set(f"rollout {shard}")
+        play(work)
+        return artifact(shard)
 
-    def stage(shard: int, playing: RolloutServices, begun: Begun) -> Artifact:
-        begins.append(shard)
-        with playing.environments.turn:
-            begun()
-            playing.environments.run(stuck())
-        raise AssertionError("it is cancelled")
+    played_in_turn(range(2), publish)
+    assert (seen, stage.get()) == (["rollout 0", "rollout 1"], "none")
+
+
+def test_a_stage_that_is_tried_again_has_its_shard_played_before_the_next_one() -> None:
+    story: list[int] = []
+
+    def publish(shard: int, play: Play) -> Artifact:
+        def work() -> PlayedShard:
+            story.append(shard)
+            if story == [0]:
+                raise SamplerLost("the server died")
+            return NOTHING
+
+        try:
+            play(work)
+        except SamplerLost:
+            play(work)
+        return artifact(shard)
+
+    played_in_turn(range(2), publish)
+    assert story == [0, 0, 1]
+
+
+@pytest.mark.parametrize("where", ["played", "stored"])
+def test_what_a_stage_raises_is_raised_and_no_further_shard_is_played(where: str) -> None:
+    story: list[int] = []
+    ends: dict[int, type[BaseException]] = {}
+    failed = Event()
+
+    def publish(shard: int, play: Play) -> Artifact:
+        def work() -> PlayedShard:
+            story.append(shard)
+            if shard == 1 and where == "played":
+                raise ValueError("too many episodes failed")
+            assert shard != 2 or failed.wait(30)
+            return NOTHING
+
+        try:
+            play(work)
+            if shard == 1:
+                raise ValueError("no space left")
+        except BaseException as error:
+            ends[shard] = type(error)
+            failed.set()
+            raise
+        return artifact(shard)
+
+    message = "too many episodes failed" if where == "played" else "no space left"
+    with pytest.raises(ValueError, match=message):
+        played_in_turn(range(9), publish)
+    assert story == [0, 1] if where == "played" else story in ([0, 1], [0, 1, 2])
+    assert ends.pop(1) is ValueError
+    assert {*ends.values()} <= {CancelledError}
+
+
+def test_ctrl_c_ends_what_is_played_and_the_stage_that_waits_for_its_turn() -> None:
+    ends: dict[int, type[BaseException]] = {}
+    second_waits = Event()
+
+    def publish(shard: int, play: Play) -> Artifact:
+        def work() -> PlayedShard:
+            assert second_waits.wait(30)
+            signal.raise_signal(signal.SIGINT)
+            return NOTHING
+
+        if shard == 1:
+            second_waits.set()
+        try:
+            play(work)
+        except BaseException as error:
+            ends[shard] = type(error)
+            raise
+        return artifact(shard)
 
     with pytest.raises(KeyboardInterrupt):
-        played_in_turn(services, range(9), stage)
-    assert begins in ([0], [0, 1])
-    assert services.environments.run(work()) == "done"
+        played_in_turn(range(9), publish)
+    assert ends == {0: KeyboardInterrupt, 1: CancelledError}

@@ -10,11 +10,9 @@ import pytest
 
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.pipeline.scoring import ScoredShard
-from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
-from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs.run import opened
 from agentfly_core.testing.trajectories import trajectory, turn
 from flows import train
@@ -63,7 +61,7 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
     scored = list[str]()
 
     def rollout(*given: Any) -> Artifact:
-        *_, episodes, shard, _ = given
+        *_, episodes, shard = given
         uri = episodes.run.layout.step(1).rollout(shard)
         return played(episodes.run.store, uri, f"t{shard}")
 
@@ -74,10 +72,8 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
     monkeypatch.setattr(train, "rollout", rollout)
     monkeypatch.setattr(train, "score", score)
     with opened(context(tmp_path, **SETTINGS), "demo") as run:
-        rollout(RoundEpisodes(run, DATA, first_round(run.science, 1, False)), 0, None)
-        unused: Any = None
-        with environment_loop({}) as loop:
-            services = TrainingServices(unused, loop, unused, {}, unused)
-            shards, _ = train.episodes(run, services, DATA, POLICY, 0, 1)
+        rollout(RoundEpisodes(run, DATA, first_round(run.science, 1, False)), 0)
+        services: Any = None
+        shards, _ = train.episodes(run, services, DATA, POLICY, 0, 1)
     assert [shard.uri[-3:] for shard in shards] == ["000", "001"]
     assert scored == ["t1"]

@@ -24,8 +24,10 @@ def logged() -> Iterator[io.StringIO]:
     stream, logger = io.StringIO(), logging.getLogger("planted")
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
+    made = logging.getLogRecordFactory()
     with keeping_secrets():
         yield stream
+    logging.setLogRecordFactory(made)
     logger.removeHandler(handler)
 
 
@@ -71,6 +73,20 @@ def test_a_secret_is_neither_logged_nor_in_a_logged_traceback(logged: io.StringI
     assert PLANTED not in logged.getvalue()
     assert logged.getvalue().startswith("Refused [HF_TOKEN]\nTraceback")
     assert logged.getvalue().endswith("ValueError: not allowed with [HF_TOKEN]\n")
+
+
+def test_blocks_that_overlap_keep_secrets_to_the_end_of_each_and_redact_once(
+    logged: io.StringIO,
+) -> None:
+    factory = logging.getLogRecordFactory()
+    first, second = keeping_secrets(), keeping_secrets()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    logging.getLogger("planted").warning("with %s", PLANTED)
+    second.__exit__(None, None, None)
+    assert logged.getvalue() == "with [HF_TOKEN]\n"
+    assert logging.getLogRecordFactory() is factory
 
 
 def test_an_error_keeps_its_kind_and_loses_its_secrets() -> None:
