@@ -14,6 +14,7 @@ from tasks.rollout import Play
 
 Work = Callable[[], PlayedShard]
 Stage = Callable[[int, Play], Artifact]
+OVER = "the run was interrupted, or a stage failed, before this shard's turn came"
 
 
 def played_in_turn(shards: Iterable[int], stage: Stage) -> list[Artifact]:
@@ -72,12 +73,12 @@ class _Turn:
         self._refused = True
         for played in self._awaited:
             if not played.done():
-                played.set_exception(CancelledError())
+                played.set_exception(CancelledError(OVER))
 
     def _ask(self, work: Work) -> PlayedShard:
         played = Future[PlayedShard]()
         self._awaited.append(played)
         if self._refused:
-            raise CancelledError
+            raise CancelledError(OVER)
         self._asked.put((copy_context(), work, played))
         return played.result()
