@@ -25,7 +25,7 @@ from flows.shard_playing import played_in_turn
 from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
-from tasks.rollout import Play, held_out, require_room
+from tasks.rollout import PlayInTurn, held_out, require_room
 from tasks.score import score
 
 Dataset = tuple[ExperimentContext, Artifact]
@@ -99,7 +99,7 @@ def evaluated(
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(context.science, context.store.open(data), split))
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         return held_out(play, context, services, policy, data, split, shard, step)
 
     played = played_in_turn(shards, publish)

@@ -30,7 +30,7 @@ from flows.warm_start import warm_started
 from tasks.finish import finish
 from tasks.model import base_model
 from tasks.prepare import prepare, version
-from tasks.rollout import Play, RoundEpisodes, require_room, rollout
+from tasks.rollout import PlayInTurn, RoundEpisodes, require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
 from tasks.update import keep_state, update
@@ -126,7 +126,7 @@ def episodes(
         def play_round(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
 
-            def publish(shard: int, play: Play) -> Artifact:
+            def publish(shard: int, play: PlayInTurn) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 published = rollout(play, services, policy, version, drawn, shard)
                 if not was_there:  # what was may have its scores, and a reward may ask a model

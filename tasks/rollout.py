@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +29,10 @@ from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 from tasks.stage import Made, reused, stage
 
-Play = Callable[[Callable[[], PlayedShard]], PlayedShard]
-"""How a stage has its shard played when it is the turn of that: what it returns or raises is what
-the work does that is given.
+Work = Callable[[], PlayedShard]
+PlayInTurn = Callable[[Work], PlayedShard]
+"""Has a shard played when it is its turn: returns and raises what the work does that is given, and
+raises asyncio's CancelledError where its turn does not come.
 """
 
 
@@ -53,7 +53,7 @@ def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *n
 @dataclass(frozen=True)
 class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(science, 7,
-    False)).specs`. They are drawn for the first shard that is played, and kept for the others.
+    False)).specs`. They are drawn for the first shards that are played, and kept for the others.
     """
 
     run: Run
@@ -72,7 +72,7 @@ class RoundEpisodes:
 
 @stage("rollout step {episodes.sampling_round.step} shard {shard}", retries=3)
 def rollout(
-    play: Play,
+    play: PlayInTurn,
     services: RolloutServices,
     policy: Artifact,
     version: int,
@@ -96,7 +96,7 @@ def rollout(
 
 @stage("evaluate {name} step {step} shard {shard}", retries=3)
 def held_out(
-    play: Play,
+    play: PlayInTurn,
     context: ExperimentContext,
     services: RolloutServices,
     policy: Artifact,
@@ -126,7 +126,7 @@ def _shard_of(
 
 def _leave(
     folder: Path,
-    play: Play,
+    play: PlayInTurn,
     context: ExperimentContext,
     services: RolloutServices,
     policy: Artifact,
@@ -134,19 +134,17 @@ def _leave(
     mine: Sequence[EpisodeSpec],
     watch: Watch,
 ) -> None:
-    """Have a shard played and leave it in a folder; its time is measured from its turn on."""
-    with ExitStack() as stack:
+    """Have a shard played and leave it in a folder; its time is that of its turn."""
 
-        def played() -> PlayedShard:
-            # a template may use the one tokenizer, which another shard is using meanwhile
-            with services.environments.turn:
-                metrics = stack.enter_context(measuring(folder))
-                spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
-                with timing(metrics, "time/swap"):
-                    services.load(context, policy, version)
-                gates, environments = context.science.gates, services.environments
-                shard = play_shard(spec, gates, services.sampler, mine, watch, environments)
-                metrics |= shard.metrics
-                return shard
+    def played() -> PlayedShard:
+        # a template may use the one tokenizer, which another shard is using meanwhile
+        with services.environments.turn, measuring(folder) as metrics:
+            spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
+            with timing(metrics, "time/swap"):
+                services.load(context, policy, version)
+            gates, environments = context.science.gates, services.environments
+            shard = play_shard(spec, gates, services.sampler, mine, watch, environments)
+            metrics |= shard.metrics
+            return shard
 
-        play(played).write(folder)
+    play(played).write(folder)

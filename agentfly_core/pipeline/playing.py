@@ -287,11 +287,10 @@ class PlayedShard:
     timings: Sequence[Timing]
     metrics: Mapping[str, float]
 
-    def write(self, folder: Path) -> Mapping[str, float]:
-        """Leave trajectories and timings in a folder; returns the metrics."""
+    def write(self, folder: Path) -> None:
+        """Leave trajectories and timings in a folder."""
         write_trajectories(folder / EPISODES, self.trajectories)
         write_timings(folder, self.timings)
-        return self.metrics
 
 
 def play_shard(

@@ -96,7 +96,7 @@ def moments_to_die(moments: tuple[str, ...]) -> list[str]:
     """The first moment of each kind, and four more, in their order.
 
     Learner states, and the first of two shards, are published while the run goes on, at no certain
-    moment: they have tests of their own.
+    moment: those of a step have tests of their own.
     """
     uncertain = re.compile(r"/(steps/\d+/learner|rollout-000)$")
     moments = tuple(moment for moment in moments if not uncertain.search(moment))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import weakref
 from asyncio import CancelledError
 from contextvars import ContextVar
 from threading import Event
@@ -14,7 +15,7 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline.playing import PlayedShard
 from flows.shard_playing import played_in_turn
-from tasks.rollout import Play
+from tasks.rollout import PlayInTurn
 
 NOTHING = PlayedShard([], [], {})
 
@@ -26,7 +27,7 @@ def artifact(shard: int) -> Artifact:
 def test_one_shard_is_played_at_a_time_in_their_order_by_who_asks_for_all_of_them() -> None:
     story: list[tuple[int, str]] = []
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         def work() -> PlayedShard:
             story.append((shard, threading.current_thread().name))
             return NOTHING
@@ -41,7 +42,7 @@ def test_one_shard_is_played_at_a_time_in_their_order_by_who_asks_for_all_of_the
 def test_a_shard_is_stored_while_the_next_one_is_played() -> None:
     second_plays = Event()
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         def work() -> PlayedShard:
             if shard == 1:
                 second_plays.set()
@@ -54,6 +55,28 @@ def test_a_shard_is_stored_while_the_next_one_is_played() -> None:
     played_in_turn(range(2), publish)
 
 
+def test_a_shard_that_was_stored_is_forgotten() -> None:
+    held: list[weakref.ref[PlayedShard]] = []
+
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
+        def work() -> PlayedShard:
+            made = PlayedShard([], [], {})
+            held.append(weakref.ref(made))
+            return made
+
+        play(work)
+        return artifact(shard)
+
+    def last(shard: int, play: PlayInTurn) -> Artifact:
+        published = publish(shard, play)
+        if shard == 8:
+            assert sum(one() is not None for one in held[:6]) == 0
+        return published
+
+    played_in_turn(range(9), last)
+    assert len(held) == 9
+
+
 def test_a_shard_that_was_there_is_not_waited_for() -> None:
     assert played_in_turn(range(3), lambda shard, play: artifact(shard)) == [
         artifact(shard) for shard in range(3)
@@ -64,7 +87,7 @@ def test_a_shard_is_played_in_the_context_of_its_stage() -> None:
     stage = ContextVar("stage", default="none")
     seen: list[str] = []
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         def work() -> PlayedShard:
             seen.append(stage.get())
             return NOTHING
@@ -80,7 +103,7 @@ def test_a_shard_is_played_in_the_context_of_its_stage() -> None:
 def test_a_stage_that_is_tried_again_has_its_shard_played_before_the_next_one() -> None:
     story: list[int] = []
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         def work() -> PlayedShard:
             story.append(shard)
             if story == [0]:
@@ -103,7 +126,7 @@ def test_what_a_stage_raises_is_raised_and_no_further_shard_is_played(where: str
     ends: dict[int, type[BaseException]] = {}
     failed = Event()
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         def work() -> PlayedShard:
             story.append(shard)
             if shard == 1 and where == "played":
@@ -133,7 +156,7 @@ def test_ctrl_c_ends_what_is_played_and_the_stage_that_waits_for_its_turn() -> N
     ends: dict[int, type[BaseException]] = {}
     second_waits = Event()
 
-    def publish(shard: int, play: Play) -> Artifact:
+    def publish(shard: int, play: PlayInTurn) -> Artifact:
         def work() -> PlayedShard:
             assert second_waits.wait(30)
             signal.raise_signal(signal.SIGINT)

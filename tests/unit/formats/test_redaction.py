@@ -78,9 +78,10 @@ def test_a_secret_is_neither_logged_nor_in_a_logged_traceback(logged: io.StringI
 def test_blocks_that_overlap_keep_secrets_to_the_end_of_each_and_redact_once(
     logged: io.StringIO,
 ) -> None:
-    factory = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)
     first, second = keeping_secrets(), keeping_secrets()
     first.__enter__()
+    factory = logging.getLogRecordFactory()
     second.__enter__()
     first.__exit__(None, None, None)
     logging.getLogger("planted").warning("with %s", PLANTED)
