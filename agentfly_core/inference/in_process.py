@@ -34,8 +34,7 @@ class TransformersSampler:
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
         self._device, self._dtype = device, dtype
-        # a thread of torch's has a number of its own; a new one has the last that was set
-        self._worker = ThreadPoolExecutor(1, "sampler", torch.set_num_threads, (threads,))
+        self._worker = ThreadPoolExecutor(1, "sampler", _have_threads, (threads,))
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None
         self._tokenized_in: Path | None = None
@@ -86,6 +85,13 @@ class TransformersSampler:
         model.to(self._device)  # type: ignore[arg-type]  # which its decorator hides
         model.eval()
         return model
+
+
+def _have_threads(count: int) -> None:
+    """Have torch compute with so many threads for this one, and for those that start later."""
+    # a number that was set is kept to for small products, too, where MKL would take fewer
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 class _Shard:
