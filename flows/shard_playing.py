@@ -59,7 +59,7 @@ class _Turn:
             context, work, played = asked
             try:
                 shard = context.run(work)
-            except BaseException as error:
+            except BaseException as error:  # the stage's to see, which may try again
                 played.set_exception(error)
                 if not isinstance(error, Exception):  # Ctrl-C, say, is this thread's as well
                     raise
