@@ -21,11 +21,10 @@ from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import reporting_stage
-from flows.shard_playing import played_in_turn
 from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
-from tasks.rollout import PlayInTurn, held_out, require_room
+from tasks.rollout import held_out, require_room
 from tasks.score import score
 
 Dataset = tuple[ExperimentContext, Artifact]
@@ -98,11 +97,7 @@ def evaluated(
 ) -> Evaluation:
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(context.science, context.store.open(data), split))
-
-    def publish(shard: int, play: PlayInTurn) -> Artifact:
-        return held_out(play, context, services, policy, data, split, shard, step)
-
-    played = played_in_turn(shards, publish)
+    played = [held_out(context, services, policy, data, split, shard, step) for shard in shards]
     scored = score(context, played, step, f"{split} after step {step}")
     return evaluation(context, policy, split, played, scored)
 

@@ -24,13 +24,12 @@ from flows.lookahead import ahead
 from flows.parameters import Another, ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
 from flows.run_pages import show_summary
 from flows.session import Session, session
-from flows.shard_playing import played_in_turn
 from flows.shard_scoring import scoring_shards
 from flows.warm_start import warm_started
 from tasks.finish import finish
 from tasks.model import base_model
 from tasks.prepare import prepare, version
-from tasks.rollout import PlayInTurn, RoundEpisodes, require_room, rollout
+from tasks.rollout import RoundEpisodes, require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
 from tasks.update import keep_state, update
@@ -114,7 +113,7 @@ def episodes(
     run: Run, services: TrainingServices, data: Artifact, policy: Artifact, version: int, step: int
 ) -> tuple[list[Artifact], Artifact]:
     """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
-    are replaced. A shard is stored and scored while the next ones are played.
+    are replaced. A shard is scored while the next one is played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.science.night else {}
@@ -123,19 +122,15 @@ def episodes(
     context, played, scored = run.context, list[Artifact](), None
     with scoring_shards(context) as scoring:
 
-        def play_round(sampling_round: SamplingRound) -> None:
+        def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
-
-            def publish(shard: int, play: PlayInTurn) -> Artifact:
+            for shard in sampling_round.shards:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
-                published = rollout(play, services, policy, version, drawn, shard)
+                played.append(rollout(services, policy, version, drawn, shard))
                 if not was_there:  # what was may have its scores, and a reward may ask a model
-                    scoring.begin(published)
-                return published
+                    scoring.begin(played[-1])
 
-            played.extend(played_in_turn(sampling_round.shards, publish))
-
-        play_round(sampling_round)
+        play(sampling_round)
         for number in range(1, run.science.rollout.refills + 1):
             what = f"step {step} round {number}"
             scored = score(context, played, step, what, scored, number, scoring.shards())
@@ -143,5 +138,5 @@ def episodes(
             if not any(lacking.values()):
                 break
             sampling_round = next_round(run.science, sampling_round, lacking)
-            play_round(sampling_round)
+            play(sampling_round)
         return played, score(context, played, step, f"step {step}", scored, shards=scoring.shards())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,17 +10,8 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.experiment import Science
 from agentfly_core.pipeline import playing
-from agentfly_core.pipeline.playing import (
-    PlayedShard,
-    Watch,
-    of_step,
-    of_test,
-    play_shard,
-    rollout_spec,
-    watching,
-)
+from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import SamplingRound, chosen, kind_of, rows_of_tasks
@@ -28,12 +19,6 @@ from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 from tasks.stage import Made, reused, stage
-
-Work = Callable[[], PlayedShard]
-PlayInTurn = Callable[[Work], PlayedShard]
-"""Has a shard played when it is its turn: returns and raises what the work does that is given, and
-raises asyncio's CancelledError where its turn does not come.
-"""
 
 
 @stage("look whether prompts fit")
@@ -53,7 +38,7 @@ def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *n
 @dataclass(frozen=True)
 class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(science, 7,
-    False)).specs`. They are drawn for the first shards that are played, and kept for the others.
+    False)).specs`. They are drawn for the first shard that is played, and kept for the others.
     """
 
     run: Run
@@ -72,12 +57,7 @@ class RoundEpisodes:
 
 @stage("rollout step {episodes.sampling_round.step} shard {shard}", retries=3)
 def rollout(
-    play: PlayInTurn,
-    services: RolloutServices,
-    policy: Artifact,
-    version: int,
-    episodes: RoundEpisodes,
-    shard: int,
+    services: RolloutServices, policy: Artifact, version: int, episodes: RoundEpisodes, shard: int
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
@@ -87,16 +67,15 @@ def rollout(
     if found := run.store.find(target):
         return reused(found)
     part = shard - drawn.shards.start
-    with run.store.publish(target) as folder:
-        watch = watching("rollout", step, part * run.science.rollout.shard, len(episodes.specs))
-        mine = _shard_of(run.science, episodes.specs, part)
-        _leave(folder, play, run.context, services, policy, version, mine, watch)
+    with run.store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= _play(
+            run.context, services, policy, version, episodes.specs, part, "rollout", step, folder
+        )
     return run.store.artifact(target.uri)
 
 
 @stage("evaluate {name} step {step} shard {shard}", retries=3)
 def held_out(
-    play: PlayInTurn,
     context: ExperimentContext,
     services: RolloutServices,
     policy: Artifact,
@@ -110,41 +89,37 @@ def held_out(
     if found := context.store.find(target):
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)
-    with context.store.publish(target) as folder:
-        watch = watching("evaluate", step, shard * context.science.rollout.shard, len(assigned))
-        mine = _shard_of(context.science, assigned, shard)
-        _leave(folder, play, context, services, policy, step, mine, watch)
+    with context.store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= _play(context, services, policy, step, assigned, shard, "evaluate", step, folder)
     return context.store.artifact(target.uri)
 
 
-def _shard_of(
-    science: Science, everything: Sequence[EpisodeSpec], shard: int
-) -> Sequence[EpisodeSpec]:
-    size = science.rollout.shard
-    return everything[shard * size : (shard + 1) * size]
-
-
-def _leave(
-    folder: Path,
-    play: PlayInTurn,
+def _play(
     context: ExperimentContext,
     services: RolloutServices,
     policy: Artifact,
     version: int,
-    mine: Sequence[EpisodeSpec],
-    watch: Watch,
-) -> None:
-    """Have a shard played and leave it in a folder; its time is that of its turn."""
-
-    def played() -> PlayedShard:
-        # a template may use the one tokenizer, which another shard is using meanwhile
-        with services.environments.turn, measuring(folder) as metrics:
-            spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
-            with timing(metrics, "time/swap"):
-                services.load(context, policy, version)
-            gates, environments = context.science.gates, services.environments
-            shard = play_shard(spec, gates, services.sampler, mine, watch, environments)
-            metrics |= shard.metrics
-            return shard
-
-    play(played).write(folder)
+    everything: Sequence[EpisodeSpec],
+    shard: int,
+    stage: str,
+    step: int,
+    folder: Path,
+) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    size = context.science.rollout.shard
+    watch = watching(stage, step, shard * size, len(everything))
+    with services.environments.turn:
+        # here, since a template may use the one tokenizer, which another shard is using meanwhile
+        spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
+        with timing(metrics, "time/swap"):
+            services.load(context, policy, version)
+        mine = everything[shard * size : (shard + 1) * size]
+        return metrics | play_shard(
+            spec,
+            context.science.gates,
+            services.sampler,
+            mine,
+            folder,
+            watch,
+            services.environments,
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from operator import attrgetter
@@ -29,7 +29,7 @@ from agentfly_core.pipeline.stop_conditions import (
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
-from agentfly_core.records.timing import Timing, write_timings
+from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import (
     Message,
     Observation,
@@ -174,9 +174,8 @@ def demonstrate(
     spec = rollout_spec(resolved, tokenizer, frozen)
     sampler = _showing(settings, tokenizer, spec, problems, science.seed)
     watch = watching("demonstrate", 0, 0, settings.episodes)
-    shard = _collect(specs, spec, sampler, watch, environment_loop)
-    stop_if_failing(shard.trajectories, science.gates.failed)
-    shard.write(folder)
+    played, _ = _collect(specs, spec, sampler, folder, watch, environment_loop)
+    stop_if_failing(played, science.gates.failed)
 
 
 def shown(
@@ -197,7 +196,9 @@ def shown(
     specs = _demonstrations(science, problems, HEARD, 0)
     watch = watching("model", 0, 0, HEARD)
     sampler = _showing(settings, tokenizer, spec, problems, 0)
-    played = _collect(specs, spec, sampler, watch, environment_loop).trajectories
+    played, _, _ = environment_loop.run(
+        collect(specs, spec, sampler, watch, environment_loop.resources)
+    )
     stop_if_failing(played, science.gates.failed)
     return [
         [
@@ -277,37 +278,22 @@ def _showing(
     return Scripted(encode, spec.template.stop_tokens[0], policy)
 
 
-@dataclass(frozen=True)
-class PlayedShard:
-    """The episodes of a shard, each with its timing, and the metrics of its environments:
-    `PlayedShard([Trajectory(...)], [Timing(...)], {"resources/Shop/started": 8.0})`.
-    """
-
-    trajectories: Sequence[Trajectory]
-    timings: Sequence[Timing]
-    metrics: Mapping[str, float]
-
-    def write(self, folder: Path) -> None:
-        """Leave trajectories and timings in a folder."""
-        write_trajectories(folder / EPISODES, self.trajectories)
-        write_timings(folder, self.timings)
-
-
 def play_shard(
     spec: RolloutSpec,
     gates: Gates,
     sampler: Sampler,
     episode_specs: Sequence[EpisodeSpec],
+    folder: Path,
     watch: Watch,
     environment_loop: EnvironmentLoop,
-) -> PlayedShard:
-    """Play a shard.
+) -> dict[str, float]:
+    """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its
+    environments.
 
     Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward
     that needs an environment, than the experiment allows, and when nobody in them is trained.
     """
-    shard = _collect(episode_specs, spec, sampler, watch, environment_loop)
-    played = shard.trajectories
+    played, measured = _collect(episode_specs, spec, sampler, folder, watch, environment_loop)
     stop_if_all_frozen(played)
     spoke = {trajectory.speaker for trajectory in played if trajectory.turns}
     for role in sorted(spec.frozen.keys() - spoke):
@@ -316,7 +302,7 @@ def play_shard(
         warn_once(logger, f"{said} Those who spoke: {', '.join(sorted(spoke)) or 'nobody'}.")
     stop_if_failing(played, gates.failed)
     stop_if_unobserved(played, gates.unscored)
-    return shard
+    return measured
 
 
 Watch = Callable[[Trajectory], None]
@@ -338,11 +324,16 @@ def _collect(
     episode_specs: Sequence[EpisodeSpec],
     spec: RolloutSpec,
     sampler: Sampler,
+    folder: Path,
     watch: Watch,
     environment_loop: EnvironmentLoop,
-) -> PlayedShard:
-    work = collect(episode_specs, spec, sampler, watch, environment_loop.resources)
-    return PlayedShard(*environment_loop.run(work))
+) -> tuple[list[Trajectory], dict[str, float]]:
+    played, timings, measured = environment_loop.run(
+        collect(episode_specs, spec, sampler, watch, environment_loop.resources)
+    )
+    write_trajectories(folder / EPISODES, played)
+    write_timings(folder, timings)
+    return played, measured
 
 
 def _episode_specs(

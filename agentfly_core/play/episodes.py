@@ -152,9 +152,9 @@ def _rollouts(
     for number, shard in enumerate(asked.shards):
         target = _key(PlayLayout(name).rollout(number), inputs)
         with context.store.publish(target) as folder, measuring(folder) as metrics:
-            played = play_shard(spec, OPEN, services.sampler, shard, watch, services.environments)
-            played.write(folder)
-            metrics |= played.metrics
+            metrics |= play_shard(
+                spec, OPEN, services.sampler, shard, folder, watch, services.environments
+            )
         yield context.store.artifact(target.uri)
 
 

@@ -84,8 +84,7 @@ def main() -> None:
             episodes = of_step(
                 experiment, [Problem("only", given["question"])], step, resolved.greedy
             )
-            shard = play_shard(spec, experiment.gates, sampler, episodes, lambda _: None, here)
-            shard.write(rollout)
+            play_shard(spec, experiment.gates, sampler, episodes, rollout, lambda _: None, here)
             begin("update")
             score_episodes(resolved, [rollout], [], step, rollout)
             stored = rollout / "trajectories.parquet", rollout / "scores.parquet"

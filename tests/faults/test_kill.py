@@ -62,11 +62,10 @@ def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["rollout-000", "learner"])
-def test_a_run_killed_as_it_stores_something_beside_other_work_ends_with_the_same_bytes(
-    what: str, begun: Path, lives: Lives, whole: Whole
+def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_bytes(
+    begun: Path, lives: Lives, whole: Whole
 ) -> None:
-    end = lives.run(begun, *TRAIN, at=f"publish {RUN}/steps/000001/{what}")
+    end = lives.run(begun, *TRAIN, at=f"publish {RUN}/steps/000001/learner")
     assert end.code == KILLED, end.printed
     end = lives.run(begun, *TRAIN)
     assert end.code == 0, end.printed

@@ -95,11 +95,10 @@ class Lives:
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:
     """The first moment of each kind, and four more, in their order.
 
-    Learner states, and the first of two shards, are published while the run goes on, at no certain
-    moment: those of a step have tests of their own.
+    Learner states are published while the run goes on, at no certain moment: they have a test of
+    their own.
     """
-    uncertain = re.compile(r"/(steps/\d+/learner|rollout-000)$")
-    moments = tuple(moment for moment in moments if not uncertain.search(moment))
+    moments = tuple(moment for moment in moments if not re.search(r"/steps/\d+/learner$", moment))
     first: dict[str, str] = {}
     for moment in moments:
         first.setdefault(re.sub(r"[0-9a-f]{16}|\d+", "*", moment), moment)

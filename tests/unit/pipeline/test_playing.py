@@ -91,9 +91,15 @@ def played(
     with environment_loop({Room: Limit(8)}) as here:
         resolved = resolve(rules)
         episodes = of_step(rules, problems, 1, resolved.greedy)
-        spec = rollout_spec(resolved, tokenizer)
-        shard = play_shard(spec, rules.gates, sampler, episodes, lambda trajectory: None, here)
-        shard.write(folder)
+        play_shard(
+            rollout_spec(resolved, tokenizer),
+            rules.gates,
+            sampler,
+            episodes,
+            folder,
+            lambda trajectory: None,
+            here,
+        )
 
 
 def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeliest(
