@@ -127,6 +127,8 @@ class Store:
             }
             files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
             _move(folder, path, target.key)
+            if written := _manifest(path):
+                _opened.add((path, _digest(written)))
         if self.remote:
             self.remote.upload(path, target.uri, last=MANIFEST)
 
@@ -169,7 +171,8 @@ class Store:
         return ArtifactKey(uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
     def open(self, artifact: Artifact) -> Path:
-        """A local folder with the artifact's files, checked once a process.
+        """A local folder with the artifact's files, checked once a process, and not in the one that
+        published it.
 
         Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
         """

@@ -53,6 +53,21 @@ def test_a_changed_byte_is_noticed_and_the_stage_is_made_again(store):
     assert store.find(SLOT) == artifact
 
 
+def test_what_a_process_published_it_opens_without_reading_it_again(store, monkeypatch):
+    hashed = []
+    sha256 = store_module.files.sha256
+    monkeypatch.setattr(
+        store_module.files, "sha256", lambda path: hashed.append(path) or sha256(path)
+    )
+    artifact = publish(store)
+    written = len(hashed)
+    store.open(artifact)
+    assert len(hashed) == written > 0
+    store_module._opened.clear()  # as in another process
+    store.open(artifact)
+    assert len(hashed) == 2 * written
+
+
 def test_a_folder_without_its_manifest_is_no_artifact(store):
     publish(store)
     (store.root / SLOT.uri / "MANIFEST.json").unlink()
