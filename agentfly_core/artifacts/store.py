@@ -35,7 +35,8 @@ OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
 logger = logging.getLogger(__name__)
 SMALL = 2**22
 """Bytes that are hashed sooner than threads are started for them."""
-_opened: set[tuple[Path, str]] = set()
+_opened: dict[Path, str] = {}
+"""The digests of the folders that this process has checked or published."""
 
 
 class Entry(TypedDict):
@@ -128,7 +129,7 @@ class Store:
             files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
             _move(folder, path, target.key)
             if written := _manifest(path):
-                _opened.add((path, _digest(written)))
+                _opened[path] = _digest(written)
         if self.remote:
             self.remote.upload(path, target.uri, last=MANIFEST)
 
@@ -198,7 +199,7 @@ class Store:
 
     def _checked(self, artifact: Artifact) -> Path:
         folder = self.root / artifact.uri
-        if (folder, artifact.digest) in _opened:
+        if _opened.get(folder) == artifact.digest:
             return folder
         try:
             self._require(artifact, verify(folder))
@@ -211,7 +212,7 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
                 _move(copy, folder, key)
             self._require(artifact, verify(folder))
-        _opened.add((folder, artifact.digest))
+        _opened[folder] = artifact.digest
         return folder
 
     def _manifest_of(self, artifact: Artifact) -> Manifest:
@@ -284,6 +285,7 @@ class Store:
         with suppress(FileNotFoundError, NotADirectoryError):
             (self.root / uri / MANIFEST).unlink()
         _remove(self.root / uri)
+        _opened.pop(self.root / uri, None)
 
     def sweep(self, uri: str) -> int:
         """Remove the unfinished work of dead processes below `uri`; returns how many folders went.

@@ -81,10 +81,8 @@ def suffered(damage: Damage) -> Iterator[None]:
     whole = damage.path.read_bytes()
     damage.path.unlink()
     damage.path.write_bytes(damage.content)
-    checked = {
-        (folder, digest) for folder, digest in store._opened if damage.path.is_relative_to(folder)
-    }
-    store._opened.difference_update(checked)
+    for folder in [folder for folder in store._opened if damage.path.is_relative_to(folder)]:
+        del store._opened[folder]
     yield
     damage.path.write_bytes(whole)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts import store as store_module
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -99,6 +100,7 @@ def test_weights_stay_while_later_steps_sample_from_them(run):
 
 def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
     (run.store.root / "runs/demo/steps/000004/learner/learner.safetensors").write_text("weights of")
+    store_module._opened.clear()  # as in another process
     retain(run, 4)
     assert (
         steps(run, "learner/learner.safetensors")

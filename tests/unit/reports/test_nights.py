@@ -347,6 +347,6 @@ def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
     nights(work).run("nightly-2026-11-20")
     folder = work.context.store.root / RunLayout("nightly-2026-11-20").step(1).scored
     (folder / FILE).write_bytes(b"")
-    monkeypatch.setattr("agentfly_core.artifacts.store._opened", set())  # as in another process
+    monkeypatch.setattr("agentfly_core.artifacts.store._opened", {})  # as in another process
     nights(work).run("nightly-2026-11-21")
     assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)

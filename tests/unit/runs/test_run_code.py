@@ -190,7 +190,7 @@ def test_sources_that_were_damaged_are_stored_again_and_the_run_goes_on(
         before = run.record
     damaged = run.store.root / before["code"]["uri"] / "own_prices.py"
     damaged.write_text("PRI")
-    monkeypatch.setattr("agentfly_core.artifacts.store._opened", set())  # as in another process
+    monkeypatch.setattr("agentfly_core.artifacts.store._opened", {})  # as in another process
     with opened(here(project), "demo") as run:
         assert run.record["code"] == before["code"]
     assert damaged.read_text() == PROJECT["own_prices"]
