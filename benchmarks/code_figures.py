@@ -5,6 +5,8 @@
 Counted over agentfly_core, flows and tasks of the repository in each FOLDER (by default the current
 one), a column each; with `--room` a table a repository, and in it a row a package. A helper is a
 private or a nested function; the functions with one caller that are in no door are counted too.
+One caller means that a function is named in one place: most are called there, and could stand
+there; the others are handed on, as callbacks, decorators and entries of tables are.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ class Repository:
     @cached_property
     def one_caller(self) -> dict[int, Definition]:
         """The functions that are mentioned once and are in no door, by the id of their node."""
-        mentions = self._mentions()
+        mentions = Counter(key for key, _ in self._mentions())
         methods = Counter(one.key for one in self._definitions() if one.is_method)
         found = {}
         for one in self._definitions():
@@ -125,20 +127,26 @@ class Repository:
         for module in self.modules:
             yield from _definitions(module.tree, module.name)
 
-    def _mentions(self) -> Counter[str]:
-        """How often each function is named, by its `Definition.key`."""
+    @cached_property
+    def called(self) -> set[str]:
+        """The `Definition.key` of each function that is called where it is named."""
+        return {key for key, called in self._mentions() if called}
+
+    def _mentions(self) -> Iterator[tuple[str, bool]]:
+        """The `Definition.key` of each name of a function, and whether it is called there."""
         known = {one.key for one in self._definitions()}
-        found: Counter[str] = Counter()
         for module in self.modules:
+            calls = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
             for node in ast.walk(module.tree):
                 if isinstance(node, ast.Name):
                     local = f"{module.name}.{node.id}"
-                    found[local if local in known else module.imported.get(node.id, local)] += 1
+                    key = local if local in known else module.imported.get(node.id, local)
+                    yield key, id(node) in calls
                 elif isinstance(node, ast.Attribute):
                     target = module.imported.get(ast.unparse(node.value), "")
                     qualified = f"{target}.{node.attr}"
-                    found[qualified if qualified in known else f".{node.attr}"] += 1
-        return found
+                    key = qualified if qualified in known else f".{node.attr}"
+                    yield key, id(node) in calls
 
 
 @dataclass(frozen=True)
@@ -189,7 +197,8 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
     single = [
         repository.one_caller[id(node)] for node in functions if id(node) in repository.one_caller
     ]
-    helpers = sum(one.is_helper for one in single)
+    helpers = [one for one in single if one.is_helper]
+    called = sum(one.key in repository.called for one in helpers)
     long = sum(len(line) > 100 for line in lines)
     ignores = sum("# type: ignore" in line for line in lines)
     loose = sum(map(loose_types, modules)) + ignores
@@ -201,7 +210,8 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
         "functions": f"{len(functions):,}",
         "statements": f"{sum(isinstance(n, ast.stmt) and not _is_docstring(n) for n in nodes):,}",
         "median / p90 length": f"{statistics.median(lengths):g} / {p90}",
-        "helpers with one caller": share(helpers, len(functions)),
+        "helpers with one caller": share(len(helpers), len(functions)),
+        "of these called there, not handed on": share(called, len(functions)),
         "functions with one caller, in no door": share(len(single), len(functions)),
         "lambdas": str(sum(isinstance(node, ast.Lambda) for node in nodes)),
         "lines above 100 columns": share(long, len(lines)),
