@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest
 SHORT := and not long
 BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
 
-.PHONY: quickstart install check test test-all style types extras test-units test-quick test-faults test-flows test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all style format-check types extras test-units test-quick test-faults test-flows test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -27,16 +27,19 @@ quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
 check: $(INSTALLED)  ## check style and types, run the tests that start no service and are quick
-	@+$(BESIDE) types style test-units
+	@+$(BESIDE) types style format-check test-units
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick
+	@+$(BESIDE) test-faults test-services test-flows types style format-check extras test-quick
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick SHORT=
+	@+$(BESIDE) test-faults test-services test-flows types style format-check extras test-quick SHORT=
 
 style:
 	$(BIN)/ruff check .
+
+format-check:
+	$(BIN)/ruff format --check .
 
 types:
 	$(BIN)/mypy --strict agentfly_core flows tasks benchmarks

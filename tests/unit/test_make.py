@@ -60,6 +60,7 @@ def test_a_tier_checks_style_and_types_and_runs_its_tests_once(tmp_path, tier):
         *(DRY_RUN if tier != "check" else []),
         *(f"python -m pytest {chosen}" for chosen in TIERS[tier]),
         "ruff check .",
+        "ruff format --check .",
     ]
 
 
