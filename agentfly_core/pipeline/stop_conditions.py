@@ -5,6 +5,7 @@ The signs of an experiment's `health` are looked for in each step's metrics.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -124,8 +125,8 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
 
 
 def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """What to tell of a step, whose `metrics` say how long each sign has lasted; raises GateClosed
-    to stop the run.
+    """What to tell of a step, whose `metrics` say how long each sign has lasted, and again when it
+    has lasted twice as long; raises GateClosed to stop the run.
     """
     raised = due(signs, metrics)
     told = {
@@ -137,7 +138,8 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
             "was played with `agentfly show`; to go on, train it by its name (--run) with another "
             "bound, or without `stop`."
         )
-    return list(told.values())
+    lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
+    return [told[name] for name in raised if math.log2(lasted[name]).is_integer()]
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from agentfly_core.play.episodes import Played
 from agentfly_core.records.speakers import by_episode, episode_reward
-from agentfly_core.records.trajectory import Trajectory, task_of
+from agentfly_core.records.trajectory import Ending, Trajectory, Unscored, task_of
 from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.intervals import Mean, Rate, mean
 from agentfly_core.runs.metrics import solved_by_problem
@@ -19,12 +19,13 @@ from agentfly_core.runs.metrics import solved_by_problem
 class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
-        Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0,
+        Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
 
     `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
-    a mixture's tasks that were. `failures` counts why episodes failed. `cut_replies` had no room
+    a mixture's tasks that were. `failures` counts why episodes failed, `unscored_for` why others
+    could not be scored. `cut_replies` had no room
     for more tokens, `cut_at_max_tokens` of them by the `agent.max_tokens` of their task.
     """
 
@@ -33,6 +34,7 @@ class Figures:
     endings: Mapping[str, int]
     failures: Mapping[str, int]
     unscored: int
+    unscored_for: Mapping[str, int]
     reward: Mean | None
     success: Rate | None
     success_by_task: Mapping[str, Rate]
@@ -68,6 +70,7 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         endings=dict(Counter(episode[0].ending.value for episode in episodes)),
         failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
         unscored=len(episodes) - sum(map(len, rewards.values())),
+        unscored_for=dict(Counter(_causes(played, episodes))),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
         success_by_task={task: Rate.of(own) for task, own in by_task.items() if task},
@@ -88,6 +91,15 @@ def _rewards(played: Played, episodes: Sequence[Sequence[Trajectory]]) -> dict[s
         if (reward := episode_reward(episode, scores)) is not None:
             rewards[episode[0].problem.id].append(reward)
     return rewards
+
+
+def _causes(played: Played, episodes: Sequence[Sequence[Trajectory]]) -> Iterator[str]:
+    """Why episodes have no score that did not fail."""
+    scores = {scored.trajectory_id: scored.reward for scored in played.scores}
+    for first, *_ in episodes:
+        reward = scores[first.id]
+        if first.ending is not Ending.FAILED and isinstance(reward, Unscored):
+            yield reward.reason
 
 
 def _cut(trajectory: Trajectory) -> Iterator[int]:

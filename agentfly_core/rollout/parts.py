@@ -93,9 +93,9 @@ def refuse_misfits(
 def _named(path: str, kind: type[P]) -> P:
     found = load(path)
     if not isinstance(found, kind):
-        name = kind.__name__
-        raise ValueError(
-            f"{path} is a {type(found).__name__}, expected a {name}: decorate it with "
-            f"@{name.lower()}."
-        )
+        wanted, given = kind.__name__, type(found).__name__
+        advice = f"decorate it with @{wanted.lower()}"
+        if isinstance(found, Tool | Reward):
+            advice = f"name it in `{given.lower()}s`"
+        raise ValueError(f"{path} is a {given}, expected a {wanted}: {advice}.")
     return found

@@ -154,6 +154,7 @@ def lines(found: Figures) -> list[str]:
     played = f"{counted(found.episodes, 'episode')} of {counted(found.problems, 'problem')}"
     told = [f"{played}: {endings}{unscored}"]
     told += [f"  {count} failed: {why}" for why, count in list(found.failures.items())[:3]]
+    told += [f"  {count} unscored: {why}" for why, count in list(found.unscored_for.items())[:3]]
     if found.reward:
         interval = found.reward.interval
         shown = _between(interval, ".3f") if interval else f", {found.reward.without_interval}"

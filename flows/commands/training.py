@@ -19,12 +19,12 @@ from agentfly_core.artifacts.run_code import (
     refuse_other_code,
     under,
 )
-from agentfly_core.artifacts.run_layout import record_of
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.run_tags import change_tags
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.text import fault, redact
+from agentfly_core.formats.text import counted, fault, redact
 from agentfly_core.pipeline.checks import check_run
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
@@ -187,6 +187,12 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
         from flows.train import train as flow
 
         show_places(settled, context)
+        steps = [RunLayout(name).step(number) for number in RunLayout(name).steps(context.store)]
+        if done := sum(context.store.holds(step.policy) for step in steps):
+            print(
+                f"{name} continues: {counted(done, 'step')} of {context.science.steps} done.",
+                flush=True,
+            )
         try:
             summary: Summary = flow(**flow_arguments(arguments), run=name)
         except Exception as error:  # Prefect's own, after the end of the run
@@ -212,4 +218,8 @@ def _finished(context: ExperimentContext, name: str) -> Summary | None:
 
 def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:
     record = record_of(context.store, name)
-    return continuing(context.store, name, record) if record else str(arguments.typed)
+    if record is None:
+        return str(arguments.typed)
+    command = continuing(context.store, name, record)
+    own = record["science"].get("code")
+    return f"{command} (and --accept-code after a change of your code)" if own else command

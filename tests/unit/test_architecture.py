@@ -99,7 +99,9 @@ def test_every_module_stands_in_a_room_of_the_table():
 @pytest.mark.parametrize("module", [name for name in MODULES if name not in DOORS])
 def test_a_module_imports_from_its_room_and_from_below_it(module):
     elsewhere = [name for name in ours(module) if room(name) != room(module)]
-    assert [name for name in elsewhere if name in DOORS] == [], "a door is for authors"
+    assert [name for name in elsewhere if name in DOORS] == [], (
+        "a door is for authors: import from the module that defines it, such as authoring.tool"
+    )
     assert [name for name in elsewhere if RANK[room(name)] >= RANK[room(module)]] == []
 
 

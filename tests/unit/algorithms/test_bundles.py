@@ -80,6 +80,7 @@ BUNDLES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_algorithm_that_is_only_named_is_this(name):
+    assert name in BUNDLES, f"say what {name} is made of: add it to BUNDLES"
     told = [*(field.name for field in fields(MADE[name])), "refills", "needs"]
     assert {setting: plain(getattr(MADE[name], setting)) for setting in told} == BUNDLES[name]
 
@@ -163,6 +164,7 @@ DEFINITIONS = {
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10_000))
 def test_its_loss_and_the_slope_of_it_are_those_of_the_definition(name, seed):
+    assert name in DEFINITIONS, f"say how {name} is defined: add it to DEFINITIONS"
     algorithm, case = MADE[name], ragged(seed)
     estimate = algorithm.estimate_advantages(case.outcomes, case.batch)
     batch = replace(case.batch, advantages=estimate.advantages, returns=estimate.returns)

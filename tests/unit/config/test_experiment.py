@@ -85,6 +85,8 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read("quickstat")
     with pytest.raises(ValueError, match=r"no experiment file 'mine.yaml' \(looked in /"):
         loading.read("mine.yaml")
+    with pytest.raises(ValueError, match=r"no experiment file .*Did you mean '/.*/tiny\.yaml'"):
+        loading.read(tiny.replace("tiny.yaml", "tinny.yaml"))
 
 
 @pytest.mark.parametrize(

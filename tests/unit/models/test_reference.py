@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from agentfly_core.models.known import require
 from agentfly_core.models.reference import materialise, tokenizer
 
 
@@ -88,6 +89,12 @@ def test_a_reference_that_names_no_model_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         materialise(reference, tmp_path, "float32")
+
+
+def test_a_mistyped_nano_is_refused_before_the_hub_is_asked() -> None:
+    with pytest.raises(ValueError, match=r"There is no model 'nanoo'\. Did you mean 'nano'\?"):
+        require("nanoo")
+    require("gpt2")  # an id of the hub
 
 
 def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def test_a_sign_is_told_when_it_has_lasted_long_enough():
     assert warnings(DULL, steps(DULL, 0.5, 0.009, 0.004)) == [told]
 
 
+def test_a_sign_that_lasts_is_told_again_after_twice_as_many_steps():
+    dull = [0.004] * 9
+    told = [warnings(DULL, steps(DULL, *dull[:count])) for count in range(1, 10)]
+    assert [count for count, lines in enumerate(told, 1) if lines] == [2, 4, 8]
+
+
 def test_a_good_step_between_starts_the_count_anew():
     assert steps(DULL, 0.001, 0.001, 0.5, 0.001)["health/entropy"] == 1.0
 

@@ -89,6 +89,14 @@ def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
     assert "  2 failed: ServiceFailure: gone" in lines(found)
 
 
+def test_why_episodes_that_did_not_fail_have_no_score_is_counted(tmp_path: Path) -> None:
+    reason = Unscored("exact: got '1.0' (str), expected a finite number")
+    scores = [replace(score, reward=reason) for score in PLAYED.scores]
+    found = figures(replace(PLAYED, scores=scores), rules(tmp_path))
+    assert (found.unscored, found.unscored_for) == (4, {reason.reason: 3})  # and one that failed
+    assert f"  3 unscored: {reason.reason}" in lines(found)
+
+
 def test_none_scored_have_no_mean(tmp_path: Path) -> None:
     found = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), rules(tmp_path))
     assert (found.reward, found.success) == (None, None)

@@ -74,6 +74,14 @@ def test_what_is_not_decorated_is_refused_by_name() -> None:
         resolve(science(tools=["agentfly_core.tools.calculator:evaluate"]))
 
 
+def test_a_reward_among_the_tools_is_sent_to_the_rewards() -> None:
+    path = "agentfly_core.rewards.exact:exact"
+    with pytest.raises(
+        ValueError, match=r"exact is a Reward, expected a Tool: name it in `rewards`\.$"
+    ):
+        resolve(science(tools=[path]))
+
+
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
     with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
         resolve(science(environments={}))
