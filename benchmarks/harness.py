@@ -24,7 +24,7 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.config.site import Site
-from agentfly_core.inference import vllm_client
+from agentfly_core.inference import vllm_server
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
 from agentfly_core.models.reference import materialise
@@ -145,7 +145,7 @@ def vllm_sampler(
 ) -> Iterator[VLLM]:
     """A vLLM server for a model directory, starting, as the sampler that speaks to it."""
     address = new_address("vllm")
-    command, environment = vllm_client.launch(address, model, science, site)
+    command, environment = vllm_server.launch(address, model, science, site)
     log = logs / "vllm.log"
     with supervised("vllm", command, environment, address, log, "benchmark") as service:
         yield VLLM(service, "float32", in_flight)

@@ -41,7 +41,8 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.frozen import cast
-from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import play
 from benchmarks import harness

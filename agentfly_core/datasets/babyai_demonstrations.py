@@ -159,10 +159,12 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
         if wrong == "wander":
             draw = random.Random(conversation.seed)
             return call_text("act", action=draw.choice(ACTIONS[:3]), times=draw.randint(1, 3))
-        if wrong == "other thing":
-            goal = replace(goal, thing=_another(first, goal.thing))
         room, pose = Room(), Pose((0, 0), (1, 0))
         room.see(first, pose)
+        if wrong == "other thing":
+            others = [thing for thing in room.things.values() if not fits(thing, goal.thing)]
+            unseen = "grey box" if fits("red key", goal.thing) else "red key"
+            goal = replace(goal, thing=others[0] if others else unseen)
         for call, view in zip(called(conversation), told[1:], strict=True):
             pose = pose.after(str(call.arguments["action"]), int(str(call.arguments["times"])))
             room.see(view, pose)
@@ -175,11 +177,3 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
 def fits(thing: str, wanted: str) -> bool:
     """Whether a thing is one of those: a red ball is a `red ball`, a `ball` and a `red object`."""
     return bool(thing) and {*wanted.split()} <= {*thing.split(), "object"}
-
-
-def _another(first: str, right: str) -> str:
-    """A thing that is seen at first and is none of those that are meant, where there is one."""
-    room = Room()
-    room.see(first, Pose((0, 0), (1, 0)))
-    others = [thing for thing in room.things.values() if not fits(thing, right)]
-    return next(iter(others), "grey box" if fits("red key", right) else "red key")

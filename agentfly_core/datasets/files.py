@@ -69,7 +69,7 @@ class _Source:
     def __init__(
         self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random
     ) -> None:
-        found = list(_numbered(path, needs, columns or {}))
+        found = list(read(path, needs, columns))
         self.path, self.size = path, len(found)
         self.bad = [row for _, row in found if isinstance(row, BadRow)]
         self._left = [(number, row) for number, row in found if isinstance(row, Problem)]
@@ -132,20 +132,14 @@ def renamed(fields: Iterable[str], columns: Columns) -> set[str]:
 
 
 def read(
-    path: Path, needs: Sequence[str] = (), columns: Mapping[str, str] | None = None
-) -> Iterator[Problem | BadRow]:
-    """The rows of a file; one that comes again as it is is Repeated, another one of the same `id`,
-    or of the same question where there are no ids, a BadRow.
-    """
-    return (row for _, row in _numbered(path, needs, columns or {}))
-
-
-def _numbered(
-    path: Path, needs: Sequence[str], columns: Mapping[str, str]
+    path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
+    """The rows of a file with their numbers; one that comes again as it is is Repeated, another one
+    of the same `id`, or of the same question where there are no ids, a BadRow.
+    """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
-        problem = _problem(row, needs, columns)
+        problem = _problem(row, needs, columns or {})
         if isinstance(problem, str):
             yield number, BadRow(path.name, number, problem)
             continue

@@ -87,24 +87,23 @@ def harbor(
         raise ValueError(
             f"folder: got {str(folder)!r}, expected a folder with a folder for each task."
         )
-    read = [_problem(path, folder) for path in sorted(folder.iterdir()) if path.is_dir()]
-    problems = [row for row in read if isinstance(row, Problem)]
+    problems, bad = list[Problem](), list[BadRow]()
+    for path in filter(Path.is_dir, sorted(folder.iterdir())):
+        try:
+            task = _harbor(path) if (path / "task.toml").exists() else _terminal_bench(path)
+            files = _copied(task.context)
+        except Refused as refused:
+            bad.append(BadRow(str(refused.path.relative_to(folder)), refused.line, str(refused)))
+            continue
+        told = {key: str(task.says[key]) for key in TOLD if key in task.says}
+        facts = {"files": files, "check": task.check, **told}
+        problems.append(Problem(path.name, task.instruction, facts))
     random.Random(seed).shuffle(problems)
     built: dict[str, list[Problem | BadRow]] = {}
     for split, size in {"test": test, "validation": validation, "train": train}.items():
         built[split], problems = [*problems[:size]], problems[size:]
-    built["train"] += [row for row in read if isinstance(row, BadRow)]
+    built["train"] += bad
     return built
-
-
-def _problem(folder: Path, root: Path) -> Problem | BadRow:
-    try:
-        task = _harbor(folder) if (folder / "task.toml").exists() else _terminal_bench(folder)
-        files = _copied(task.context)
-    except Refused as refused:
-        return BadRow(str(refused.path.relative_to(root)), refused.line, str(refused))
-    told = {key: str(task.says[key]) for key in TOLD if key in task.says}
-    return Problem(folder.name, task.instruction, {"files": files, "check": task.check, **told})
 
 
 def _harbor(folder: Path) -> Task:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from agentfly_core.formats import hashing
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.reasoning_gym import created
@@ -56,7 +55,13 @@ def reasoning_gym(
                 f"data.{split} asks for {size} problems of {dataset!r}, and it made {len(entries)} "
                 f"with prompts of their own in {ROUNDS} rounds: ask for fewer, or widen its config."
             )
-        splits[split] = [_problem(entry, dataset, config or {}) for entry in entries]
+        splits[split] = list[Problem]()
+        for entry in entries:
+            question, metadata = str(entry["question"]), entry["metadata"]
+            shown = {key: v for key, v in metadata.items() if isinstance(v, str | int | float)}
+            needed = {"dataset": dataset, "config": config or {}, "entry": stored(entry)}
+            facts = {**shown, "answer": entry["answer"], **needed}
+            splits[split].append(Problem(f"{dataset}-{hashing.short(question)}", question, facts))
     _require_judgement(draw(seed=seed % 2**32, size=LOOKED_AT), dataset)
     return splits
 
@@ -70,14 +75,6 @@ def _unseen(gym: Iterable[Entry], wanted: int, seen: set[str]) -> Iterator[Entry
             wanted -= 1
         if not wanted:
             return
-
-
-def _problem(entry: Entry, dataset: str, config: Mapping[str, JSON]) -> Problem:
-    question, metadata = str(entry["question"]), entry["metadata"]
-    shown = {key: told for key, told in metadata.items() if isinstance(told, str | int | float)}
-    needed = {"dataset": dataset, "config": config, "entry": stored(entry)}
-    facts = {**shown, "answer": entry["answer"], **needed}
-    return Problem(f"{dataset}-{hashing.short(question)}", question, facts)
 
 
 def stored(entry: Entry) -> str:

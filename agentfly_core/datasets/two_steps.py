@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations
+from itertools import chain, combinations, permutations
 
 from agentfly_core.datasets.arithmetic import NUMBERS
 from agentfly_core.datasets.splitting import sample, shares
@@ -33,17 +33,14 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
     draw.shuffle(pairs)
     splits = {}
     for split, share in shares(pairs, sizes).items():
-        problems = [_problem(draw, *ordered) for a, b in share for ordered in ((a, b), (b, a))]
+        problems = []
+        for a, b in chain.from_iterable(permutations(pair) for pair in share):
+            word, then = draw.choice(list(SIGNS)), draw.choice(list(SIGNS))
+            c = draw.choice(NUMBERS)
+            total = evaluate(f"({a}{SIGNS[word]}{b}){SIGNS[then]}{c}")
+            name = f"two-steps-{a}-{word}-{b}-{then}-{c}"
+            prompt = f"What is {a} {word} {b}, then {then} {c}?"
+            facts = {"answer": written(total), "steps": [f"{a} {word} {b}", f"{then} {c}"]}
+            problems.append(Problem(name, prompt, facts))
         splits[split] = sample(draw, problems, sizes[split], split)
     return splits
-
-
-def _problem(draw: random.Random, a: int, b: int) -> Problem:
-    word, then = draw.choice(list(SIGNS)), draw.choice(list(SIGNS))
-    c = draw.choice(NUMBERS)
-    total = evaluate(f"({a}{SIGNS[word]}{b}){SIGNS[then]}{c}")
-    return Problem(
-        f"two-steps-{a}-{word}-{b}-{then}-{c}",
-        f"What is {a} {word} {b}, then {then} {c}?",
-        {"answer": written(total), "steps": [f"{a} {word} {b}", f"{then} {c}"]},
-    )

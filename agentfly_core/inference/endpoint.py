@@ -12,7 +12,7 @@ from agentfly_core.endpoints.failures import BudgetSpent, EndpointLost, Endpoint
 from agentfly_core.endpoints.service import Chat, ChatService
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import NoReply
-from agentfly_core.records.trajectory import Message, Sampled
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.templates.chatml import reply_text
 
 
@@ -30,7 +30,6 @@ class EndpointSampler:
     service: ChatService
     encode: Callable[[str], Sequence[int]]
     stop_token: int
-    write: Callable[[Message], str] = reply_text
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -67,7 +66,7 @@ class _Session:
         except (BudgetSpent, EndpointRefused) as refused:
             raise NoReply(str(refused)) from refused
         ends = () if reply.finish == "length" else (self.sampler.stop_token,)
-        tokens = (*self.sampler.encode(self.sampler.write(reply.message)), *ends)
+        tokens = (*self.sampler.encode(reply_text(reply.message)), *ends)
         logprobs = (0.0,) * len(tokens)
         return Sampled(tokens, logprobs, self.sampler.version, reply.finish)
 

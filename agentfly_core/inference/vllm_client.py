@@ -21,18 +21,17 @@ import httpx
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
-from agentfly_core.inference.vllm_server import LONGEST_IDLE, SERVED, launch
+from agentfly_core.inference.vllm_server import LONGEST_IDLE, SERVED
 from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Finish, Sampled
 from agentfly_core.system.service import Service, ServiceLost
-
-__all__ = ["VLLM", "WrongWeights", "launch"]
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
 """Mean distance from a probe. With the right weights it was at most 2e-5 and 0.16 (SmolLM2-135M on
 CPU, 13 probes). Weights each off by 1e-6, 1e-5, 1e-3 make 1.5e-4, 1.5e-3, 0.14: bfloat16 hides
 small steps, never another model."""
 LOADING, ADAPTER = "loading", "adapter"
+PATIENCE = 600.0
 NO_LOGPROB = -9999.0
 
 
@@ -52,7 +51,6 @@ class VLLM:
     service: Service
     dtype: str
     concurrency: int
-    patience: float = 600.0
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -66,7 +64,7 @@ class VLLM:
         probe = Probe.of(policy)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
         with self._server() as server:
-            self.service.wait(partial(_healthy, server), self.patience)
+            self.service.wait(partial(_healthy, server), PATIENCE)
             if self.takes_turns:
                 server.post("/wake_up")
             if _label(server) == label:
@@ -81,7 +79,7 @@ class VLLM:
                     server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
                 server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
             self.service.wait(
-                lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience
+                lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )
             self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
@@ -95,7 +93,7 @@ class VLLM:
         """
         if self.takes_turns:
             with self._server() as server:
-                self.service.wait(partial(_healthy, server), self.patience)
+                self.service.wait(partial(_healthy, server), PATIENCE)
                 server.post("/sleep", params={"level": 1})
 
     @asynccontextmanager
@@ -112,7 +110,7 @@ class VLLM:
             self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
         )
         async with aiohttp.ClientSession(
-            connector=connector, timeout=aiohttp.ClientTimeout(self.patience)
+            connector=connector, timeout=aiohttp.ClientTimeout(PATIENCE)
         ) as session:
             yield _Shard(self.service, session, label)
 
@@ -141,7 +139,7 @@ class VLLM:
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",
-            timeout=self.patience,
+            timeout=PATIENCE,
             event_hooks={"response": [_raise_for_status]},
         )
         try:

@@ -51,7 +51,11 @@ def tokenizer(
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
-    form = "|".join(map(re.escape, _form(conversations)))
+    # the form: words of nearly every conversation, the longest tried first
+    said = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
+    needed = math.ceil(EVERYWHERE * len(conversations))
+    words = sorted(word for word, count in said.items() if count >= needed)
+    form = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     others = f"(?!(?:{form}){ends})" if form else ""
     alone = [*(f"(?:{atom})" for atom in atoms), r"\d", f"{starts}{others}{_WORD}"]
     try:
@@ -74,15 +78,3 @@ def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -
     cut = re.compile("|".join(map(re.escape, SPECIAL)))
     texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)
     return [piece for text in texts for piece in cut.split(text) if piece]
-
-
-def _form(conversations: Sequence[Conversation]) -> list[str]:
-    """The words that are in nearly every conversation, longest first."""
-    found = Counter(
-        word
-        for conversation in conversations
-        for word in {word for piece in conversation for word in re.findall(_WORD, piece)}
-    )
-    needed = math.ceil(EVERYWHERE * len(conversations))
-    words = sorted(word for word, count in found.items() if count >= needed)
-    return sorted(words, key=len, reverse=True)

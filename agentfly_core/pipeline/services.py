@@ -133,13 +133,13 @@ def sampler_service(
     if context.site.sampler == "transformers":
         yield in_process(context)
         return
-    from agentfly_core.inference import vllm_client
+    from agentfly_core.inference import vllm_client, vllm_server
 
     science, site, address = context.science, divided(context), new_address("vllm")
     folder, base = adapter_artifact.folders(context.store, model)
     adapters = (science.adapter, adapter_artifact.shape_of(context.store, model))
     rank = max((adapter.rank for adapter in adapters if adapter), default=0)
-    command, environment = vllm_client.launch(address, base or folder, science, site, rank)
+    command, environment = vllm_server.launch(address, base or folder, science, site, rank)
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield vllm_client.VLLM(
             service, science.dtype, context.site.concurrency, takes_turns=context.site.shares_gpus

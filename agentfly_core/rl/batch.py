@@ -82,11 +82,6 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         if not trajectory.policy
         for spans in _contexts(trajectory)
     ]
-    rows = [
-        (i, spans)
-        for i, spans in rows
-        if any(isinstance(span, Sampled) and span.tokens for _, span in spans)
-    ]
     tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
     of_tokens = np.ones(logprobs.shape, np.float32)
     for row, chosen, numbers, (i, _) in zip(
@@ -118,14 +113,20 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
 
 
 def _contexts(trajectory: Trajectory) -> list[Spans]:
-    """The spans of each context with the numbers of their turns, the first context first."""
+    """The spans of each context with a trained token, with the numbers of their turns, the first
+    context first.
+    """
     contexts: defaultdict[int, Spans] = defaultdict(list)
     for number, turn in enumerate(trajectory.turns):
         spans: list[Given | Sampled] = [turn.given, *turn.sampled]
         if not trajectory.trains(turn):
             spans = [Given(span.tokens) for span in spans]
         contexts[turn.context] += [(number, span) for span in spans]
-    return [contexts[context] for context in sorted(contexts)]
+    return [
+        spans
+        for _, spans in sorted(contexts.items())
+        if any(isinstance(span, Sampled) and span.tokens for _, span in spans)
+    ]
 
 
 def _length(spans: Spans) -> int:

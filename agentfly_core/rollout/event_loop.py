@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.system import background_loop
 
 R = TypeVar("R")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout import child_process
-from agentfly_core.rollout.pool import LeaseTimeout, Limit, Pool
-
-__all__ = ["LeaseExpired", "LeaseTimeout", "Limit", "ResourceManager"]
+from agentfly_core.rollout.pool import Limit, Pool
 
 Lent = dict[type[Environment], Environment]
 
@@ -93,8 +91,18 @@ class ResourceManager:
                 for kind, pool in pools.items():
                     pool.expire(lent[kind])
 
-            async with _until(deadline, expire):
-                yield lent
+            # the block may not listen to being cancelled: then the leases are over all the same
+            timer = asyncio.get_running_loop().call_later(deadline, expire)
+            try:
+                async with asyncio.timeout(deadline) as limit:
+                    yield lent
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                expired = f"no ending within {deadline:g} s, the agent's deadline"
+                raise LeaseExpired(expired) from None
+            finally:
+                timer.cancel()
 
     async def close(self) -> None:
         """Close all, also those that only start; raises RuntimeError for a lease not yet ended."""
@@ -124,18 +132,3 @@ class ResourceManager:
                 f"There is no limit for {kind.__name__}; give one under `environments`."
             )
         return self._pools[kind]
-
-
-@asynccontextmanager
-async def _until(deadline: float, expire: Callable[[], None]) -> AsyncIterator[None]:
-    """At the deadline expire leases, cancel the block (it may not listen); raises LeaseExpired."""
-    timer = asyncio.get_running_loop().call_later(deadline, expire)
-    try:
-        async with asyncio.timeout(deadline) as limit:
-            yield
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise LeaseExpired(f"no ending within {deadline:g} s, the agent's deadline") from None
-    finally:
-        timer.cancel()

@@ -31,7 +31,7 @@ class Cgroup:
     in.
     """
 
-    folders: tuple[Path, ...] = ()
+    folders: tuple[Path, ...]
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agentfly_core.sandbox.backends import Backend, Unavailable
+from agentfly_core.sandbox.backends import Backend
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
 from agentfly_core.sandbox.guest.protocol import (
@@ -58,7 +58,7 @@ class Sandbox:
         try:
             async with places, self.begin(request.limits, request.kept) as execution:
                 return await execution.run(request)
-        except (Unavailable, OSError) as error:
+        except OSError as error:
             return unavailable(str(error), self.backend.name)
 
     @asynccontextmanager
@@ -90,7 +90,7 @@ class Sandbox:
         self.cgroups.close()
 
     async def _prepare(self) -> None:
-        with suppress(Unavailable, OSError):  # the next request will say so
+        with suppress(OSError):  # the next request will say so
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
                 spare = await self._ready(kept=False)
                 if len(self._spares) < SPARES:

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES, Attack
-from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult
+from agentfly_core.sandbox.guest.protocol import ExecRequest
 from agentfly_core.sandbox.sandbox import Sandbox
 
 
@@ -94,19 +94,17 @@ async def attacked(
             code += attack.code.format(file=on.file, port=port, pid=on.bystander.pid)
             request = ExecRequest(code.encode(), {}, b"", attack.collect, attack.limits, kept)
             result = await sandbox.execute(request)
-            outcomes.append(Outcome(attack.name, *await _judged(attack, result, on)))
+            last = (result.stderr.strip().splitlines() or [""])[-1]
+            if not result.stdout.startswith("inside\n"):
+                wrong = f"not tried: {result.status}: {last}"
+            elif "REACHED" in result.stdout or on.secret in result.stdout or result.files:
+                wrong = result.stdout.partition("REACHED")[2].strip()[:100] or "got through"
+            elif result.status not in attack.ends:
+                wrong = f"ended as {result.status}, expected {attack.ends[0]}: {last}"
+            else:
+                wrong = await on.harmed()
+            outcomes.append(Outcome(attack.name, not wrong, wrong or result.status))
     return outcomes
-
-
-async def _judged(attack: Attack, result: ExecResult, on: Target) -> tuple[bool, str]:
-    last = (result.stderr.strip().splitlines() or [""])[-1]
-    if not result.stdout.startswith("inside\n"):
-        return False, f"not tried: {result.status}: {last}"
-    if "REACHED" in result.stdout or on.secret in result.stdout or result.files:
-        return False, result.stdout.partition("REACHED")[2].strip()[:100] or "got through"
-    if result.status not in attack.ends:
-        return False, f"ended as {result.status}, expected {attack.ends[0]}: {last}"
-    return (False, harm) if (harm := await on.harmed()) else (True, result.status)
 
 
 def _left_behind() -> int:

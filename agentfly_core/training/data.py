@@ -81,18 +81,20 @@ def _with_spread(
     return [trajectory for trajectory in trajectories if trajectory.problem.id in spread]
 
 
-def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:
+def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
     """The trajectories of each optimizer step: every epoch divides all of them, shuffled by the
     seed.
 
-    `job.batch` bounds the trajectories of a step; without it an epoch has `count` steps of about
-    equal size.
+    `job.batch` bounds the trajectories of a step; without it an epoch has `update.mini_batches`
+    steps of about equal size.
     """
     if not len(trajectories):
         return []
-    steps = math.ceil(len(trajectories) / job.batch) if job.batch else min(count, len(trajectories))
+    steps = min(job.update.mini_batches, len(trajectories))
+    if job.batch:
+        steps = math.ceil(len(trajectories) / job.batch)
     found: list[Tensor] = []
-    for epoch in range(epochs):
+    for epoch in range(job.update.epochs):
         generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
         shuffled = trajectories[torch.randperm(len(trajectories), generator=generator)]
         found += shuffled.tensor_split(steps)

@@ -18,7 +18,6 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from torch import Tensor
 
-from agentfly_core.config import experiment
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
@@ -45,7 +44,6 @@ class Update:
 
     engine: Engine
     job: UpdateJob
-    settings: experiment.Update
     algorithm: Algorithm
     ranks: Ranks
     token_budget: int
@@ -64,13 +62,13 @@ class Update:
     ) -> dict[str, float]:
         """Take the optimizer steps, reporting how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
-        if self.settings.share_prefixes:
+        if self.job.update.share_prefixes:
             require_masks(self.engine.module.model.config)
         # divided by one number the logits have the bits that they always had
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
-        steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
+        steps = mini_batches(self.job, members)
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
         batch = replace(batch, advantages=estimate.advantages, returns=estimate.returns)
@@ -90,7 +88,7 @@ class Update:
         forward pass.
         """
         if reference is not None:
-            if self.settings.share_prefixes:
+            if self.job.update.share_prefixes:
                 require_masks(reference.model.config)
             batch = replace(
                 batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0]
@@ -100,7 +98,7 @@ class Update:
         # With one optimizer step the old policy is the policy: its forward pass gives the old
         # log-probabilities for nothing, as a constant (`on_policy`), unless the advantages need
         # them before it.
-        ours = needs.old_logprobs and self.settings.old_logprobs == "learner"
+        ours = needs.old_logprobs and self.job.update.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
             logprobs, values = self._score(self.engine, batch)
@@ -187,7 +185,7 @@ class Update:
         row is wanted.
         """
         rows = wanted.nonzero().flatten()
-        limit = self.token_budget if self.settings.share_prefixes else 0
+        limit = self.token_budget if self.job.update.share_prefixes else 0
         built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)
         sizes = torch.tensor([tree.size for tree in built], dtype=torch.int64)
         for chosen in micro_batches(sizes, self.token_budget, self.ranks.count)[self.ranks.rank]:
@@ -232,7 +230,7 @@ class Update:
         if seconds := sum(self.seconds.values()):
             found["train/tokens_per_second"] = tokens / seconds
         counts = {
-            "train/lr": self.settings.learning_rate,
+            "train/lr": self.job.update.learning_rate,
             "train/tokens": float(data.batch.sampled.sum()),
             "train/rows": float(len(data.batch.lengths)),
             "train/trajectories": float(data.trajectories),

@@ -99,9 +99,7 @@ class Worker:
         engine = self._engine_at(job, algorithm.needs.critic)
         self.label = None
         engines.set_hyper_parameters(engine, job.update, algorithm.needs.critic_rate)
-        update = Update(
-            engine, job, job.update, algorithm.after(job.before), self.ranks, self.token_budget
-        )
+        update = Update(engine, job, algorithm.after(job.before), self.ranks, self.token_budget)
         data = read_update_data(job, algorithm.needs.drops_equal_groups)
         engines.require_known_tokens(engine, data.batch)
 

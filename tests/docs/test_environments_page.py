@@ -7,7 +7,8 @@ from agentfly_core.config.import_path import load
 from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rewards.environment_return import environment_return
-from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.testing.episodes import (
     episode_specs,
     play,

@@ -18,7 +18,8 @@ from agentfly_core.config.site import Site
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
 from agentfly_core.inference.stop_strings import ReplyText
-from agentfly_core.inference.vllm_client import VLLM, launch
+from agentfly_core.inference.vllm_client import VLLM
+from agentfly_core.inference.vllm_server import launch
 from agentfly_core.models.reference import tokenizer
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.service import supervised

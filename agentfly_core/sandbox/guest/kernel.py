@@ -76,9 +76,9 @@ def unmount(target: str) -> None:
     _checked(_LIBC.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
-def set_read_only(target: str, more: int = 0) -> None:
-    """Make a mount and all below it read-only and without set-user-id programs."""
-    attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | more, 0, 0, 0)
+def set_read_only(target: str) -> None:
+    """Make a mount and all below it read-only, without set-user-id programs and devices."""
+    attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)
     data = ctypes.create_string_buffer(bytes(attributes), 32)
     syscall(number("mount_setattr"), -100, target.encode(), _AT_RECURSIVE, data, 32)
 

@@ -82,16 +82,16 @@ def enter() -> None:
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", str(folder), "tmpfs", kernel.MS_NOSUID, "mode=0755,size=1m")
     for path in visible():
-        kernel.set_read_only(str(_bind(path, folder)), kernel.MS_NODEV)
+        kernel.set_read_only(str(_bind(path, folder)))
     # the shown packages, and no others of the interpreter's own
     others = folder / Path(sysconfig.get_path("stdlib"), "site-packages").relative_to("/")
     if others.is_dir():
         kernel.mount("tmpfs", str(others), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m")
     for package in packages():
         if not _covered(package):
-            kernel.set_read_only(str(_bind(package, folder)), kernel.MS_NODEV)
+            kernel.set_read_only(str(_bind(package, folder)))
     if others.is_dir():
-        kernel.set_read_only(str(others), kernel.MS_NODEV)
+        kernel.set_read_only(str(others))
     for device in DEVICES:
         _bind(Path(device), folder)
     for place in ("proc", "box", *(place[1:] for place in SCRATCH.values())):

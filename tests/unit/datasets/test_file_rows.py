@@ -31,14 +31,14 @@ def asked(*numbers: int) -> list[dict[str, str]]:
 def test_a_table_is_read_as_a_spreadsheet_writes_it(tmp_path: Path) -> None:
     text = '\ufeffid,question,answer,unit\r\na,"1,5+1?\r\nSay it.","2,5",m\r\n\r\nb,1+1?,2,\r\n'
     assert [*read(table(tmp_path / "sums.csv", text))] == [
-        Problem("a", "1,5+1?\r\nSay it.", {"answer": "2,5", "unit": "m"}),
-        Problem("b", "1+1?", {"answer": "2", "unit": None}),
+        (2, Problem("a", "1,5+1?\r\nSay it.", {"answer": "2,5", "unit": "m"})),
+        (4, Problem("b", "1+1?", {"answer": "2", "unit": None})),
     ]
 
 
 def test_a_row_of_a_table_is_named_as_spreadsheets_number_it(tmp_path: Path) -> None:
     path = table(tmp_path / "sums.csv", "question,answer\n1+1?,2\n1+2?\n,4\n1+4?,\n")
-    assert [*read(path, ["answer"])][1:] == [
+    assert [row for _, row in read(path, ["answer"])][1:] == [
         BadRow("sums.csv", 3, "it cannot be read: 1 cells below 2 columns"),
         BadRow(
             "sums.csv",
@@ -52,7 +52,7 @@ def test_a_row_of_a_table_is_named_as_spreadsheets_number_it(tmp_path: Path) -> 
 def test_a_cell_is_as_long_as_it_is(tmp_path: Path) -> None:
     long = "1+" * 100_000 + "1"
     path = table(tmp_path / "sums.csv", f"question,answer\n{long},100001\n")
-    assert [row.prompt for row in read(path) if isinstance(row, Problem)] == [long]
+    assert [row.prompt for _, row in read(path) if isinstance(row, Problem)] == [long]
 
 
 SYSTEM, USER = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}
@@ -76,7 +76,7 @@ SAID = {"role": "assistant", "content": "2"}
 def test_messages_of_one_user_are_a_question(
     messages: Any, prompt: str | None, field: str, tmp_path: Path
 ) -> None:
-    (found,) = read(Path(lines(tmp_path / "a.jsonl", [{field: messages, "answer": "2"}])))
+    ((_, found),) = read(Path(lines(tmp_path / "a.jsonl", [{field: messages, "answer": "2"}])))
     if prompt is None:
         assert isinstance(found, BadRow)
         assert "expected text or messages of one user" in found.fault
@@ -88,7 +88,8 @@ def test_messages_of_one_user_are_a_question(
 def test_columns_are_read_under_the_names_that_they_are_given(tmp_path: Path) -> None:
     rows = [{"text": "1+1?", "solution": 2}, {"text": "1+2?", "solution": 3, "answer": 3}]
     path = Path(lines(tmp_path / "a.jsonl", rows))
-    assert [*read(path, ["answer"], {"text": "question", "solution": "answer"})] == [
+    columns = {"text": "question", "solution": "answer"}
+    assert [row for _, row in read(path, ["answer"], columns)] == [
         Problem(short("1+1?"), "1+1?", {"answer": 2}),
         BadRow("a.jsonl", 2, "its fields 'solution' and 'answer' are both 'answer'"),
     ]
@@ -99,7 +100,7 @@ def test_a_row_that_comes_again_is_left_out_and_one_that_contradicts_it_is_bad(
 ) -> None:
     rows = [*asked(0), *asked(0), {"question": "What is 0+1?", "answer": "7"}]
     fault = "row 1 has its id, or its question where neither has an `id`: give each one"
-    assert [*read(Path(lines(tmp_path / "a.jsonl", rows)))][1:] == [
+    assert [row for _, row in read(Path(lines(tmp_path / "a.jsonl", rows)))][1:] == [
         Repeated("a.jsonl", 2, "row 1 is the same"),
         BadRow("a.jsonl", 3, fault),
     ]

@@ -37,7 +37,7 @@ def test_every_format_gives_the_same_problems(write: Any, tmp_path: Path) -> Non
         {"id": "a", "question": "41+58?", "answer": "99", "levels": [1, 2]},
         {"id": "b", "question": "1+1?"},
     ]
-    first, second = read(write(tmp_path / "sums", rows))
+    (_, first), (_, second) = read(write(tmp_path / "sums", rows))
     assert isinstance(first, Problem)
     assert first == Problem("a", "41+58?", {"answer": "99", "levels": [1, 2]})
     assert isinstance(second, Problem)
@@ -46,7 +46,7 @@ def test_every_format_gives_the_same_problems(write: Any, tmp_path: Path) -> Non
 
 def test_the_question_is_the_first_of_four_fields_and_the_rest_are_facts(tmp_path: Path) -> None:
     row = {"problem": "P", "instruction": "I", "question": "Q", "prompt": None, "answer": 3}
-    (problem,) = read(json_array(tmp_path / "one", [row]))
+    ((_, problem),) = read(json_array(tmp_path / "one", [row]))
     assert isinstance(problem, Problem)
     assert problem.prompt == "Q"
     assert problem.facts == {"problem": "P", "instruction": "I", "prompt": None, "answer": 3}
@@ -54,7 +54,7 @@ def test_the_question_is_the_first_of_four_fields_and_the_rest_are_facts(tmp_pat
 
 def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
     one, two = (
-        list(read(json_array(tmp_path / name, rows)))
+        [row for _, row in read(json_array(tmp_path / name, rows))]
         for name, rows in (("a", ROWS), ("b", ROWS[::-1]))
     )
     assert one == two[::-1]
@@ -81,7 +81,7 @@ def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(
     row: Any, fault: str, tmp_path: Path
 ) -> None:
     found = list(read(json_lines(tmp_path / "rows", [*ROWS[:3], row])))
-    assert found[3] == BadRow("rows.jsonl", 4, fault)
+    assert found[3] == (4, BadRow("rows.jsonl", 4, fault))
 
 
 def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played(
@@ -107,14 +107,14 @@ def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
     path.write_text(
         '{"question": "A"}\n\n{"question": "B", "x": NaN}\n{"question": "line\u2028separator"}\n'
     )
-    first, second, third = read(path)
+    (_, first), (_, second), (_, third) = read(path)
     assert isinstance(first, Problem)
     assert second == BadRow("rows.jsonl", 3, "it cannot be read: NaN is no JSON number")
     assert isinstance(third, Problem)
 
 
 def test_a_fact_that_json_cannot_hold_is_a_fault(tmp_path: Path) -> None:
-    (row,) = read(
+    ((_, row),) = read(
         parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}])
     )
     assert isinstance(row, BadRow)

@@ -34,9 +34,7 @@ def test_a_clone_has_the_file_and_can_make_it_again() -> None:
 
 
 def test_every_row_is_a_problem_whose_expression_has_its_answer() -> None:
-    problems = [
-        problem for problem in read(FILE, ("expression", "answer")) if isinstance(problem, Problem)
-    ]
+    problems = [row for _, row in read(FILE, ("expression", "answer")) if isinstance(row, Problem)]
     assert (
         len(problems)
         == FILE.read_text().count("\n")

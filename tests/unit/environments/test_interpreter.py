@@ -9,7 +9,8 @@ import pytest
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
-from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.sandbox.running import run
 from agentfly_core.tools.python import LOST, python_session
 from tests.support.boxes import IDLE, children, processes, until

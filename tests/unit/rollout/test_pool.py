@@ -8,7 +8,8 @@ import pytest
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
 from tests.support.rooms import ONE, TWO, Once, Room, broken, events, lease
 from tests.support.signals import Signal
 

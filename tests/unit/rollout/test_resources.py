@@ -6,7 +6,8 @@ import pytest
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rollout.resources import LeaseExpired, LeaseTimeout, ResourceManager
+from agentfly_core.rollout.pool import LeaseTimeout
+from agentfly_core.rollout.resources import LeaseExpired, ResourceManager
 from tests.support.rooms import ONE, TWO, Hall, Once, Room, events, lease
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from agentfly_core.config.experiment import Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import write_scores, write_trajectories
@@ -170,8 +171,13 @@ def test_a_demonstration_that_failed_is_not_imitated(tmp_path):
     assert read_update_data(replace(job, scores=None)).trajectories == 3
 
 
+def dealt(job, trajectories, **update):
+    job = replace(job, update=Update(**update))
+    return [part.tolist() for part in mini_batches(job, torch.arange(trajectories))]
+
+
 def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own(job):
-    steps = [part.tolist() for part in mini_batches(job, torch.arange(10), epochs=2, count=4)]
+    steps = dealt(job, 10, epochs=2, mini_batches=4)
     assert [len(part) for part in steps] == [3, 3, 2, 2] * 2
     first, second = sorted(chain(*steps[:4])), sorted(chain(*steps[4:]))
     assert first == second == list(range(10))
@@ -179,18 +185,17 @@ def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own(job):
 
 
 def test_a_batch_of_demonstrations_bounds_the_trajectories_of_a_step(job):
-    parts = mini_batches(replace(job, batch=4), torch.arange(10), 1, 1)
+    parts = dealt(replace(job, batch=4), 10, epochs=1, mini_batches=1)
     assert [len(part) for part in parts] == [4, 3, 3]
 
 
 def test_the_order_depends_on_the_seed_alone(job):
-    def order(of):
-        return [part.tolist() for part in mini_batches(of, torch.arange(10), 1, 2)]
-
-    assert order(job) == order(replace(job, policy="elsewhere", end="two"))
-    assert order(job) != order(replace(job, seed=2))
+    order = dealt(job, 10, epochs=1, mini_batches=2)
+    other = replace(job, policy="elsewhere", end="two")
+    assert order == dealt(other, 10, epochs=1, mini_batches=2)
+    assert order != dealt(replace(job, seed=2), 10, epochs=1, mini_batches=2)
 
 
 def test_more_mini_batches_than_trajectories_are_as_many_as_there_are(job):
-    assert [len(part) for part in mini_batches(job, torch.arange(2), 1, 8)] == [1, 1]
-    assert mini_batches(job, torch.arange(0), 1, 8) == []
+    assert [len(part) for part in dealt(job, 2, epochs=1, mini_batches=8)] == [1, 1]
+    assert dealt(job, 0, epochs=1, mini_batches=8) == []
