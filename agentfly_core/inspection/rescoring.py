@@ -17,16 +17,10 @@ from agentfly_core.config.parts import RewardPart
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.parquet import (
-    EPISODES,
-    SCORES,
-    read_scores,
-    read_trajectories,
-    write_scores,
-)
+from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout.parts import reward_of as reward_at
-from agentfly_core.runs.episodes import spans
+from agentfly_core.runs.episodes import spans, trajectories_in
 from agentfly_core.runs.run import known_run, science_of
 
 
@@ -129,7 +123,7 @@ def _rescored(
 ) -> RescoredStep:
     scored = store.artifact(layout.step(step).scored)
     shards = rollouts(store, scored)
-    played = [t for shard in shards for t in read_trajectories(store.open(shard) / EPISODES)]
+    played = trajectories_in(store, shards)
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
     where = f"{layout.rescored(identity)}/{step:06d}"
     target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)

@@ -23,19 +23,14 @@ from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.play.players import Model, Player
 from agentfly_core.play.way import Way
 from agentfly_core.records.dataset import split
-from agentfly_core.records.parquet import (
-    EPISODES,
-    SCORES,
-    read_ids,
-    read_scores,
-    read_trajectories,
-)
+from agentfly_core.records.parquet import SCORES, read_ids, read_scores
 from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.episodes import trajectories_in
 
 OPEN = Gates(failed=1.0, unscored=1.0)
 """What is played to be looked at is stored, however much of it went wrong."""
@@ -128,8 +123,7 @@ def play(
         rollouts = list(_rollouts(context, services, spec, asked, way.ended, inputs, name))
         scored = _score(context, rollouts)
         seconds = time.monotonic() - begun
-    folders = [context.store.open(rollout) for rollout in rollouts]
-    played = [t for folder in folders for t in read_trajectories(folder / EPISODES)]
+    played = trajectories_in(context.store, rollouts)
     return Played(name, played, read_scores(context.store.open(scored) / SCORES), seconds)
 
 

@@ -26,7 +26,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
@@ -146,8 +146,7 @@ class Run:
     @property
     def finished(self) -> Summary | None:
         """Its summary, if it has run all its steps."""
-        summary = summary_of(self.store, self.name)
-        return summary if summary and summary["steps"] == self.science.steps else None
+        return finished_summary(self.store, self.name, self.science.steps)
 
     @property
     def start(self) -> Artifact:
@@ -240,17 +239,16 @@ def context_of(record: RunRecord, store: Store) -> ExperimentContext:
     return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
 
 
-def problems_played(store: Store, name: str, before: int | None = None) -> Counter[str]:
-    """How many problems of each task the steps of a run, or those before a step, have played and
-    scored; `{"": 960}` without tasks.
+def problems_played(store: Store, name: str) -> Counter[str]:
+    """How many problems of each task the steps of a run have played and scored; `{"": 960}` without
+    tasks.
 
     Steps behind the run's last one do not count: they were played ahead of the end of its time.
     """
     layout, record = RunLayout(name), record_of(store, name)
     said: Mapping[str, Any] = record["science"] if record else {}
-    if before is None and record:
-        before = said["steps"] + 1
-    scored = [layout.step(k).scored for k in layout.steps(store) if before is None or k < before]
+    steps = [step for step in layout.steps(store) if record is None or step <= said["steps"]]
+    scored = [layout.step(step).scored for step in steps]
     found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
     tasks = said.get("tasks", {})
     return sum((ledger.problems(store.open(artifact), tasks) for artifact in found), Counter())
@@ -264,6 +262,12 @@ def summary_of(store: Store, name: str) -> Summary | None:
     except Damaged as damage:
         logger.warning("%s The run counts as unfinished; its command makes it again.", damage)
         return None
+
+
+def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
+    """The summary of a run that has done so many steps, which are all that it is to do."""
+    summary = summary_of(store, name)
+    return summary if summary and summary["steps"] == steps else None
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
