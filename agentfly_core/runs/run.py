@@ -20,7 +20,7 @@ from agentfly_core.artifacts import keys, run_code
 from agentfly_core.artifacts.continuing import require_continuable
 from agentfly_core.artifacts.lease import only_writer, refuse_if_leased
 from agentfly_core.artifacts.lock import refuse_if_held
-from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import NAME
@@ -39,6 +39,7 @@ from agentfly_core.runs.context import (
     policy_of,
     require_same_tokens,
     resolve,
+    step_layout,
 )
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
@@ -123,8 +124,8 @@ class Run:
         return ledger.together(self._pass_rates[:last])
 
     def _scored(self, step: int) -> Path:
-        layout = RunLayout(done_by(self.store, self.name, step)).step(step)
-        return self.store.open(self.store.artifact(layout.scored))
+        scored = step_layout(self.store, self.name, step).scored
+        return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
         """This run under the code that a step is done under, see `accept_code`."""

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import HELD_OUT, evaluations, solved_held_out
@@ -24,7 +24,7 @@ from agentfly_core.reports.comparing.learning_curves import (
     plotted,
 )
 from agentfly_core.reports.comparing.unbroken_table import Unbroken
-from agentfly_core.runs.context import resolve
+from agentfly_core.runs.context import resolve, step_layout
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.run import known_run, science_of
 
@@ -79,7 +79,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
     goal = resolve(science).goal
     found = []
     for step in range(last + 1):
-        measured = store.read_json(RunLayout(done_by(store, run, step)).step(step).metrics)
+        measured = store.read_json(step_layout(store, run, step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
         scored = {name: there for name, of in evaluated.items() if (there := of(step))}
         solved = {name: solved_held_out(store, there, goal) for name, there in scored.items()}
