@@ -132,12 +132,11 @@ def _rescored(
         new = read_scores(store.open(artifact) / SCORES)
     else:
         new = _scores(played, rewards, agent)
-    ended = {t.id for t in played if t.ending is not Ending.FAILED}
-    missing = any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new)
-    if artifact is None and not missing:
-        with store.publish(target) as folder:
-            write_scores(folder / SCORES, new)
-        artifact = store.artifact(where)
+        ended = {t.id for t in played if t.ending is not Ending.FAILED}
+        if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
+            with store.publish(target) as folder:
+                write_scores(folder / SCORES, new)
+            artifact = store.artifact(where)
     old = read_scores(store.open(scored) / SCORES)
     before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
     return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))

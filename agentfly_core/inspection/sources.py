@@ -81,14 +81,19 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     Raises ValueError, with the steps that were, where it was not.
     """
     record = known_run(store, run)
+    science = science_of(record)
     where = evaluations(store, record, run, split)
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
-    begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
+    begun = range(max([science.start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
     found = next(((step, scored) for step in asked if (scored := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
-        which = _evaluated(record, split, there)
+        which = "It has evaluated none yet."
+        if there:
+            which = f"There are those of {'steps' if there[1:] else 'step'} {spans(there)}."
+        elif split == "validation" and not science.evaluate.every:
+            which = "It never evaluates on validation: set evaluate.every."
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
     number, scored = found
@@ -192,12 +197,3 @@ def _evaluation(
         if played and (scores := store.find(keys.scored(science, played))):
             return scores.uri
     return None
-
-
-def _evaluated(record: RunRecord, split: str, steps: list[int]) -> str:
-    """Which steps a run has evaluated, and why none."""
-    if steps:
-        return f"There are those of {'steps' if steps[1:] else 'step'} {spans(steps)}."
-    if split == "validation" and not science_of(record).evaluate.every:
-        return "It never evaluates on validation: set evaluate.every."
-    return "It has evaluated none yet."
