@@ -180,11 +180,13 @@ def differences(runs: Sequence[Listed]) -> dict[str, dict[str, JSON]]:
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
     """Settings as they are typed: `["seed=1", "update.learning_rate=3.0e-04"]`."""
-    words = []
-    for key, value in settings.items():
-        text = yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n")
-        words.append(f"{key}={text.strip()}")
-    return words
+    return [f"{key}={typed(value)}" for key, value in settings.items()]
+
+
+def typed(value: JSON) -> str:
+    """A setting's value as it is typed, in YAML: `[1, 2]`."""
+    written = yaml.safe_dump(value, default_flow_style=True, width=100_000)
+    return written.removesuffix("...\n").strip()
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
