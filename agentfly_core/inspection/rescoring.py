@@ -131,7 +131,12 @@ def _rescored(
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
-        new = _scores(played, rewards, agent)
+        # an agent that is a class goes by its name in lower case
+        main = agent if any(one.agent == agent for one in played) else agent.lower()
+        weights = {each.reward: each.part.weight for each in rewards}
+        # what an earlier reward of the same name observed says nothing of this one
+        unobserved = [replace(t, observed={}) for t in played]
+        new = asyncio.run(score(unobserved, weights, main))
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             with store.publish(target) as folder:
@@ -140,11 +145,3 @@ def _rescored(
     old = read_scores(store.open(scored) / SCORES)
     before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
     return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
-
-
-def _scores(played: Sequence[Trajectory], rewards: Sequence[NewReward], agent: str) -> list[Scored]:
-    # an agent that is a class goes by its name in lower case
-    main = agent if any(one.agent == agent for one in played) else agent.lower()
-    weights = {each.reward: each.part.weight for each in rewards}
-    # what an earlier reward of the same name observed says nothing of this one
-    return asyncio.run(score([replace(t, observed={}) for t in played], weights, main))
