@@ -84,8 +84,14 @@ def run_steps(store: Store, run: str) -> list[Step]:
         scored = {name: there for name, of in evaluated.items() if (there := of(step))}
         solved = {name: solved_held_out(store, there, goal) for name, there in scored.items()}
         rates = {name: Rate.of(each) for name, each in solved.items() if each}
-        if metrics or rates:
-            found.append(_step(step, metrics, rates))
+        if not metrics and not rates:
+            continue
+        figures = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
+        if seconds := [metrics[name] for name in SECONDS if name in metrics]:
+            figures["seconds"] = sum(seconds)
+        parts = {part[1]: metrics[name] for name in metrics if (part := PART.fullmatch(name))}
+        # one alone is the reward itself
+        found.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
     if not found:
         raise ValueError(f"The run {run!r} has ended no step yet.")
     return found
@@ -118,12 +124,3 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
 
 def _cell(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, f"z{pattern}")
-
-
-def _step(step: int, metrics: Mapping[str, float], held_out: Mapping[str, Rate]) -> Step:
-    figures = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
-    if seconds := [metrics[name] for name in SECONDS if name in metrics]:
-        figures["seconds"] = sum(seconds)
-    parts = {found[1]: metrics[name] for name in metrics if (found := PART.fullmatch(name))}
-    # one alone is the reward itself
-    return Step(step, figures, parts if len(parts) > 1 else {}, held_out)
