@@ -25,7 +25,7 @@ import numpy as np
 
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.play.session import Wish, play, table
-from agentfly_core.play.way import Usual
+from agentfly_core.play.way import Way
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.episodes import Decode
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 @dataclass
-class Timed(Usual):
+class Timed(Way):
     """The usual way of playing, which notes how long after a reply its episode asks again."""
 
     replied: dict[Episode, float] = field(default_factory=dict)

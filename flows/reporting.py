@@ -83,9 +83,13 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
     return summary
 
 
+def mlflow_place(context: ExperimentContext) -> Place:
+    """Where MLflow keeps an experiment's runs."""
+    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
+
+
 def _tracker(context: ExperimentContext, name: str, uid: str, started_ms: int) -> Tracker:
-    place = Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
-    return Tracker(place, context.experiment, name, uid, started_ms)
+    return Tracker(mlflow_place(context), context.experiment, name, uid, started_ms)
 
 
 def _now() -> int:

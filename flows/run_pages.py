@@ -14,11 +14,12 @@ from prefect.runtime import flow_run
 from agentfly_core.formats.text import counted, fault
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import Place, page
+from agentfly_core.runs.mlflow_client import page
 from agentfly_core.runs.run import links_of
 from flows.local.mlflow_ui import UI, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
+from flows.reporting import mlflow_place
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +86,3 @@ def mlflow_link(context: ExperimentContext, run: str, words: str) -> str:
     return f"[{words}]({address})" + (
         "" if server else f" (while `agentfly open mlflow {run}` serves it)"
     )
-
-
-def mlflow_place(context: ExperimentContext) -> Place:
-    """Where MLflow keeps an experiment's runs."""
-    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)

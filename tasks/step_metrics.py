@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import stop_conditions
+from agentfly_core.runs.context import step_layout
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from tasks.stage import stage
@@ -65,8 +65,7 @@ def look_at_health(run: Run, step: int) -> None:
 
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:
-    layout = RunLayout(done_by(run.store, run.name, step))
-    found = run.store.read_json(layout.step(step).metrics)
+    found = run.store.read_json(step_layout(run.store, run.name, step).metrics)
     metrics: Mapping[str, float] = found["metrics"] if found else {}  # a step that a kill cut
     return metrics
 

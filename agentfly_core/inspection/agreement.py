@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import combinations
 from math import sqrt
 
@@ -40,15 +41,7 @@ class Agreement:
         return (self.alike - self.turned) / sqrt(untied) if untied else None
 
     def __add__(self, other: Agreement) -> Agreement:
-        return Agreement(
-            self.alike + other.alike,
-            self.turned + other.turned,
-            self.by_old + other.by_old,
-            self.by_new + other.by_new,
-            self.groups + other.groups,
-            self.changed + other.changed,
-            self.reversed + other.reversed,
-        )
+        return Agreement(*map(operator.add, astuple(self), astuple(other)))
 
 
 NOTHING = Agreement(0, 0, 0, 0, 0, 0, 0)

@@ -17,16 +17,10 @@ from agentfly_core.config.parts import RewardPart
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.parquet import (
-    EPISODES,
-    SCORES,
-    read_scores,
-    read_trajectories,
-    write_scores,
-)
+from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout.parts import reward_of as reward_at
-from agentfly_core.runs.episodes import spans
+from agentfly_core.runs.episodes import spans, trajectories_in
 from agentfly_core.runs.run import known_run, science_of
 
 
@@ -129,7 +123,7 @@ def _rescored(
 ) -> RescoredStep:
     scored = store.artifact(layout.step(step).scored)
     shards = rollouts(store, scored)
-    played = [t for shard in shards for t in read_trajectories(store.open(shard) / EPISODES)]
+    played = trajectories_in(store, shards)
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
     where = f"{layout.rescored(identity)}/{step:06d}"
     target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
@@ -137,21 +131,17 @@ def _rescored(
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
-        new = _scores(played, rewards, agent)
-    ended = {t.id for t in played if t.ending is not Ending.FAILED}
-    missing = any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new)
-    if artifact is None and not missing:
-        with store.publish(target) as folder:
-            write_scores(folder / SCORES, new)
-        artifact = store.artifact(where)
+        # an agent that is a class goes by its name in lower case
+        main = agent if any(one.agent == agent for one in played) else agent.lower()
+        weights = {each.reward: each.part.weight for each in rewards}
+        # what an earlier reward of the same name observed says nothing of this one
+        unobserved = [replace(t, observed={}) for t in played]
+        new = asyncio.run(score(unobserved, weights, main))
+        ended = {t.id for t in played if t.ending is not Ending.FAILED}
+        if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
+            with store.publish(target) as folder:
+                write_scores(folder / SCORES, new)
+            artifact = store.artifact(where)
     old = read_scores(store.open(scored) / SCORES)
     before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
     return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
-
-
-def _scores(played: Sequence[Trajectory], rewards: Sequence[NewReward], agent: str) -> list[Scored]:
-    # an agent that is a class goes by its name in lower case
-    main = agent if any(one.agent == agent for one in played) else agent.lower()
-    weights = {each.reward: each.part.weight for each in rewards}
-    # what an earlier reward of the same name observed says nothing of this one
-    return asyncio.run(score([replace(t, observed={}) for t in played], weights, main))

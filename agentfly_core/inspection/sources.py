@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from agentfly_core.artifacts import keys
@@ -81,14 +81,19 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     Raises ValueError, with the steps that were, where it was not.
     """
     record = known_run(store, run)
+    science = science_of(record)
     where = evaluations(store, record, run, split)
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
-    begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
+    begun = range(max([science.start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
     found = next(((step, scored) for step in asked if (scored := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
-        which = _evaluated(record, split, there)
+        which = "It has evaluated none yet."
+        if there:
+            which = f"There are those of {'steps' if there[1:] else 'step'} {spans(there)}."
+        elif split == "validation" and not science.evaluate.every:
+            which = "It never evaluates on validation: set evaluate.every."
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
     number, scored = found
@@ -105,14 +110,31 @@ def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
     """Where the scores of what the policy of a run's step, 0 for the start, played on held-out
-    problems lie, None where that is not stored or not scored. Of several codes that a run has
-    worked under, the last with which that was played counts.
+    problems lie, None where that is not stored, not scored, or last scored by another run's
+    rewards. Of several codes that a run has worked under, the last with which that was played
+    counts.
     """
     science, data, played = held_out(store, record, split)
     frozen = context_of(record, store).frozen if science.agent.frozen else {}
     before = [earlier["code"] for earlier in reversed(record.get("earlier_code", []))]
     newest_first = [science, *(science.model_copy(update={"code": code}) for code in before)]
-    return partial(_evaluation, store, newest_first, data, played, frozen, run)
+
+    def scores_of(step: int) -> str | None:
+        try:
+            policy = policy_of(store, run, step)
+        except Damaged:
+            raise
+        except ValueError:  # the step is not done yet, or there is none
+            return None
+        for one in newest_first:
+            first = keys.evaluation(one, policy, data, played, 0, frozen).uri
+            shards = published_rollouts(store, first.rpartition("/")[0])
+            stored = [store.artifact(uri) for uri in shards]
+            if stored and (scores := store.find(keys.scored(one, stored))):
+                return scores.uri
+        return None
+
+    return scores_of
 
 
 def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
@@ -166,38 +188,3 @@ def read_play(store: Store, name: str) -> Episodes:
             f"{damage} Nothing plays it again under its name: put the file back from a copy, or "
             f"remove {store.uri}/{layout.uri}."
         ) from None
-
-
-def _evaluation(
-    store: Store,
-    newest_first: Sequence[Science],
-    data: Artifact,
-    split: str,
-    frozen: Mapping[str, str],
-    run: str,
-    step: int,
-) -> str | None:
-    """The scores of a policy's evaluation, None where it is not stored, or was last scored by
-    another run's rewards.
-    """
-    try:
-        policy = policy_of(store, run, step)
-    except Damaged:
-        raise
-    except ValueError:  # the step is not done yet, or there is none
-        return None
-    for science in newest_first:
-        folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
-        played = [store.artifact(uri) for uri in published_rollouts(store, folder)]
-        if played and (scores := store.find(keys.scored(science, played))):
-            return scores.uri
-    return None
-
-
-def _evaluated(record: RunRecord, split: str, steps: list[int]) -> str:
-    """Which steps a run has evaluated, and why none."""
-    if steps:
-        return f"There are those of {'steps' if steps[1:] else 'step'} {spans(steps)}."
-    if split == "validation" and not science_of(record).evaluate.every:
-        return "It never evaluates on validation: set evaluate.every."
-    return "It has evaluated none yet."

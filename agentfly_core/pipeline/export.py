@@ -8,14 +8,13 @@ import json
 import shutil
 from pathlib import Path
 
-from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import MANIFEST, Store
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.policy_page import page
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.runs.context import of_run
-from agentfly_core.runs.run import science_of
+from agentfly_core.runs.run import known_run, science_of
 from agentfly_core.system.process import own_mark
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
@@ -34,9 +33,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
         raise ValueError(f"{folder} is there already: name a folder that is not, or remove it.")
     where = run_policy(reference)
     named = of_run(store, where, "policy")
-    record = record_of(store, named.run)
-    assert record is not None, f"{named.run} has a policy and no run.json"
-    science = science_of(record)
+    science = science_of(known_run(store, named.run))
     policy, base = folders(store, named.policy)
 
     part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")

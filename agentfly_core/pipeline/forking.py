@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.config.loading import differences
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
-from agentfly_core.runs.context import of_run
+from agentfly_core.runs.context import of_run, step_layout
 from agentfly_core.runs.run import Run
 
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
@@ -34,7 +34,7 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
 
 def require_done(store: Store, fork: Fork) -> None:
     """Raise ValueError for a step that the run, which exists, has not done."""
-    if store.holds(RunLayout(done_by(store, fork.run, fork.step)).step(fork.step).policy):
+    if store.holds(step_layout(store, fork.run, fork.step).policy):
         return
     layout = RunLayout(fork.run)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]

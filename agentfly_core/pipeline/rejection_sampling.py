@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by, rollouts
+from agentfly_core.artifacts.run_layout import rollouts
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
@@ -25,6 +25,7 @@ from agentfly_core.records.parquet import (
 )
 from agentfly_core.records.speakers import by_episode, episode_reward
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.runs.context import step_layout
 
 Sampled = tuple[tuple[int, ...], ...]
 
@@ -75,7 +76,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     """
     found: list[Artifact] = []
     for step in range(1, last + 1):
-        here = RunLayout(done_by(store, run, step)).step(step)
+        here = step_layout(store, run, step)
         if store.manifest(here.scored) is None:
             there = (
                 f"its last one is {step - 1}"

@@ -14,7 +14,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.run import Run, science_of, summary_of
+from agentfly_core.runs.run import Run, finished_summary, science_of
 
 WEIGHTS = "*.safetensors"
 BYTES_A_TOKEN = 16  # its number, its log-probability and its text, before compression
@@ -90,8 +90,8 @@ def kept_for_others(store: Store, run: str) -> Kept:
             continue
         if record is None or not (record["science"].get("fork") or record.get("frozen")):
             continue
-        science, summary = science_of(record), summary_of(store, name)
-        finished = summary is not None and summary["steps"] == science.steps
+        science = science_of(record)
+        finished = finished_summary(store, name, science.steps)
         if fork := science.fork:
             first = first_policy(fork.step, science.rollout.max_staleness)
             begun = range(first, fork.step + 1)

@@ -128,7 +128,12 @@ def sampler_service(
     server ends with the block.
     """
     if name := endpoint_of(context.store, model):
-        yield _asking(context, chats[name], model)
+        from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
+
+        tokenizer = tokenizer_of(context, model)
+        encode = partial(tokenizer.encode, add_special_tokens=False)
+        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
+        yield EndpointSampler(chats[name], encode, stop)
         return
     if context.site.sampler == "transformers":
         yield in_process(context)
@@ -264,16 +269,6 @@ def endpoint_of(store: Store, policy: Artifact) -> str:
     """The name of the chat service that a policy is; empty for one with weights."""
     found = store.part(policy, ENDPOINT_FILE)
     return str(found["name"]) if found else ""
-
-
-def _asking(context: ExperimentContext, chat: ChatService, policy: Artifact) -> Sampler:
-    """The sampler that asks a chat service of the site."""
-    from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
-
-    tokenizer = tokenizer_of(context, policy)
-    encode = partial(tokenizer.encode, add_special_tokens=False)
-    stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-    return EndpointSampler(chat, encode, stop)
 
 
 def divided(context: ExperimentContext) -> Site:

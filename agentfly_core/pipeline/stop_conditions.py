@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from agentfly_core.config.health_signs import SIGNS, Sign, Signs
 from agentfly_core.formats.text import did_you_mean, sentence
 from agentfly_core.records.speakers import by_episode
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Score, Scored, Trajectory, Unscored
 from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
@@ -40,10 +40,7 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
-    missing = [[score for score in one if isinstance(score, Unscored)] for one in observed]
-    reasons = [scores[0].reason for scores in missing if scores]
-    what = f"of {len(episodes)} episodes have no reward"
-    _allow(max(2, share * len(episodes)), reasons, what, "gates.unscored", share)
+    _allow_unscored(observed, len(episodes), share)
 
 
 def stop_if_unscored(
@@ -57,10 +54,7 @@ def stop_if_unscored(
     rewards = {score.trajectory_id: score.reward for score in scores}
     episodes = by_episode(trajectories)
     ended = [[rewards[t.id] for t in one] for one in episodes if one[0].ending is not Ending.FAILED]
-    missing = [[reward for reward in one if isinstance(reward, Unscored)] for one in ended]
-    reasons = [rewards[0].reason for rewards in missing if rewards]
-    what = f"of {len(episodes)} episodes have no reward"
-    _allow(max(2, share * len(episodes)), reasons, what, "gates.unscored", share)
+    _allow_unscored(ended, len(episodes), share)
 
 
 def stop_if_all_frozen(trajectories: Sequence[Trajectory]) -> None:
@@ -140,6 +134,18 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
     return [told[name] for name in raised if math.log2(lasted[name]).is_integer()]
+
+
+def _allow_unscored(
+    scores: Sequence[Sequence[float | Score | Unscored]], episodes: int, share: float
+) -> None:
+    """Raise GateClosed for too many of so many episodes that have an Unscored among their scores;
+    each one's first says why.
+    """
+    missing = [[score for score in one if isinstance(score, Unscored)] for one in scores]
+    reasons = [some[0].reason for some in missing if some]
+    what = f"of {episodes} episodes have no reward"
+    _allow(max(2, share * episodes), reasons, what, "gates.unscored", share)
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, done_by, rollouts
+from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Fork, Update
@@ -19,7 +19,7 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
-from agentfly_core.runs.context import ExperimentContext, policy_of
+from agentfly_core.runs.context import ExperimentContext, policy_of, step_layout
 from agentfly_core.runs.run import Run
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
@@ -165,19 +165,15 @@ def label_of(run: Run, step: int) -> str:
 def require_learner_state(store: Store, fork: Fork) -> None:
     """Raise ValueError unless the learner state of the step that a fork goes on from is kept."""
     run, step = fork.run, fork.step
-    if store.holds(_learner(store, run, step)):
+    if store.holds(step_layout(store, run, step).learner):
         return
     steps = range(1, max([step, *RunLayout(run).steps(store)]) + 1)
-    kept = [str(number) for number in steps if store.holds(_learner(store, run, number))]
+    kept = [str(k) for k in steps if store.holds(step_layout(store, run, k).learner)]
     raise ValueError(
         f"The learner state of {run}@{step} is not kept. Steps that have one: "
         f"{', '.join(kept) or 'none'}. Fork from such a step, or start with a fresh optimizer: "
         "fork.optimizer_state=fresh. A run keeps more of them with update.keep_learner."
     )
-
-
-def _learner(store: Store, run: str, step: int) -> str:
-    return RunLayout(done_by(store, run, step)).step(step).learner
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentfly_core.authoring.author_call import in_thread
-from agentfly_core.play.way import Usual
+from agentfly_core.play.way import Way
 from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode, RolloutSpec
@@ -18,7 +18,7 @@ MAX_TURNS = 100
 LONGEST = 24 * 3600.0
 
 
-class Chat(Usual):
+class Chat(Way):
     """The agent whose user types: it begins with `first`; what `ask` returns comes after each reply
     that calls no tool. An empty text ends the chat.
 

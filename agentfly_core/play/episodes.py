@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.play_layout import PlayLayout, next_play
 from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Gates
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import as_json
@@ -23,19 +22,14 @@ from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.play.players import Model, Player
 from agentfly_core.play.way import Way
 from agentfly_core.records.dataset import split
-from agentfly_core.records.parquet import (
-    EPISODES,
-    SCORES,
-    read_ids,
-    read_scores,
-    read_trajectories,
-)
+from agentfly_core.records.parquet import SCORES, read_ids, read_scores
 from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.episodes import trajectories_in
 
 OPEN = Gates(failed=1.0, unscored=1.0)
 """What is played to be looked at is stored, however much of it went wrong."""
@@ -117,20 +111,24 @@ def play(
     What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
     NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
     """
-    name = _take_name(context, player, asked, way.name)
-    with _forgotten_if_empty(context.store, PlayLayout(name)):
-        with context.store.publish(_key(PlayLayout(name).tokenizer, {})) as folder:
+    store, name = context.store, _take_name(context, player, asked, way.name)
+    layout = PlayLayout(name)
+    try:
+        with store.publish(_key(layout.tokenizer, {})) as folder:
             services.tokenizer.save_pretrained(folder)
         inputs = {"data": asked.data.digest}
         if isinstance(player, Model):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
-        rollouts = list(_rollouts(context, services, spec, asked, way.ended, inputs, name))
+        rollouts = list(_rollouts(context, services, spec, asked, way.ended, inputs, layout))
         scored = _score(context, rollouts)
         seconds = time.monotonic() - begun
-    folders = [context.store.open(rollout) for rollout in rollouts]
-    played = [t for folder in folders for t in read_trajectories(folder / EPISODES)]
-    return Played(name, played, read_scores(context.store.open(scored) / SCORES), seconds)
+    except BaseException:  # whatever it is, it passes on
+        if not store.holds(layout.rollout(0)):
+            store.remove(layout.uri)
+        raise
+    played = trajectories_in(store, rollouts)
+    return Played(name, played, read_scores(store.open(scored) / SCORES), seconds)
 
 
 def _rollouts(
@@ -140,7 +138,7 @@ def _rollouts(
     asked: Asked,
     ended: Watch,
     inputs: Mapping[str, str],
-    name: str,
+    layout: PlayLayout,
 ) -> Iterator[Artifact]:
     """Play and publish one shard after the other."""
     progress = watching("play", 0, 0, len(asked.episodes))
@@ -150,7 +148,7 @@ def _rollouts(
         progress(trajectory)
 
     for number, shard in enumerate(asked.shards):
-        target = _key(PlayLayout(name).rollout(number), inputs)
+        target = _key(layout.rollout(number), inputs)
         with context.store.publish(target) as folder, measuring(folder) as metrics:
             metrics |= play_shard(
                 spec, OPEN, services.sampler, shard, folder, watch, services.environments
@@ -158,25 +156,12 @@ def _rollouts(
         yield context.store.artifact(target.uri)
 
 
-@contextmanager
-def _forgotten_if_empty(store: Store, layout: PlayLayout) -> Iterator[None]:
-    """Remove what was begun if the block raises before a shard is published."""
-    try:
-        yield
-    except BaseException:  # whatever it is, it passes on
-        if not store.holds(layout.rollout(0)):
-            store.remove(layout.uri)
-        raise
-
-
 def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:
-    science = context.science.model_copy(update={"gates": OPEN})
+    ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
     target = keys.scored(context.science, rollouts)
     folders = [context.store.open(rollout) for rollout in rollouts]
     with context.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= score_episodes(
-            replace(context.resolved, science=science), folders, [], 0, folder
-        )
+        metrics |= score_episodes(ungated.resolved, folders, [], 0, folder)
     return context.store.artifact(target.uri)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.config.experiment import step_named
 from agentfly_core.inference.sampler import Sampler
@@ -21,16 +20,11 @@ from agentfly_core.pipeline.services import (
     sampler_service,
     tokenizer_of,
 )
-from agentfly_core.play.players import Model, Player, Script
+from agentfly_core.play.players import Model, Player
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.devices import held, numbered
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from agentfly_core.endpoints.service import ChatService
 
 logger = logging.getLogger(__name__)
 
@@ -42,42 +36,29 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
 
     A script needs no weights, no GPU and no server.
     """
+    needs_gpu = any(map(step_named, context.science.agent.frozen.values()))
+    sampling: AbstractContextManager[Sampler]
     if isinstance(player, Model):
-        tokenizer = tokenizer_of(context, player.policy)
-        chats = chat_services(context, endpoint_of(context.store, player.policy))
+        policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
+        tokenizer, endpoint = tokenizer_of(context, policy), endpoint_of(context.store, policy)
+        chats = chat_services(context, endpoint)
+        sampling = sampler_service(context, policy, owner, logs, chats)
+        needs_gpu = needs_gpu or not endpoint
     else:
         tokenizer, _ = inputs.tokenizer(context)
         chats = chat_services(context)
-    site = context.site
-    frozen = any(map(step_named, context.science.agent.frozen.values()))
-    plays = isinstance(player, Model) and not endpoint_of(context.store, player.policy)
-    needed = site.device == "cuda" and (plays or frozen)
-    gpus = numbered(site.sampler_gpus, site.locks) if needed else []
+        encode = partial(tokenizer.encode, add_special_tokens=False)
+        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
+        sampling = nullcontext(Scripted(encode, stop, player.policy))
+    on_gpu = needs_gpu and context.site.device == "cuda"
+    gpus = numbered(context.site.sampler_gpus, context.site.locks) if on_gpu else []
     with (
         held(gpus, f"episodes of {player.reference}", logger.warning),
         environment_loop(context.resolved.limits) as environments,
-        _sampler(context, player, tokenizer, logs, chats) as sampler,
+        sampling as sampler,
     ):
         speakers = frozen_speakers(context, tokenizer, chats)
         found = RolloutServices(sampler, environments, tokenizer, speakers)
         if isinstance(player, Model):
             found.load(context, player.policy, 0)
         yield found
-
-
-@contextmanager
-def _sampler(
-    context: ExperimentContext,
-    player: Player,
-    tokenizer: PreTrainedTokenizerBase,
-    logs: Path,
-    chats: Mapping[str, ChatService],
-) -> Iterator[Sampler]:
-    if isinstance(player, Script):
-        encode = partial(tokenizer.encode, add_special_tokens=False)
-        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-        yield Scripted(encode, stop, player.policy)
-        return
-    owner = f"play-{player.policy.digest[:16]}"
-    with sampler_service(context, player.policy, owner, logs, chats) as sampler:
-        yield sampler

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import Trajectory
@@ -11,35 +9,21 @@ from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.episodes import Decode
 
 
-class Way(Protocol):
-    """What a way of playing changes, and what it hears."""
+class Way:
+    """What a way of playing changes, and what it hears; this one changes nothing and says nothing.
 
-    @property
-    def name(self) -> WayName:
-        """As play.json calls it."""
-
-    def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """The sampler to play with; `decode` gives the text of tokens, special ones shown."""
-
-    def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """The rules to play by."""
-
-    def ended(self, trajectory: Trajectory) -> None:
-        """Hear of an episode that ended."""
-
-
-class Usual:
-    """The way that changes nothing and says nothing."""
+    `name` is what play.json calls it.
+    """
 
     name: WayName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """The same one."""
+        """The sampler to play with; `decode` gives the text of tokens, special ones shown."""
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """The same ones."""
+        """The rules to play by."""
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Do nothing."""
+        """Hear of an episode that ended."""

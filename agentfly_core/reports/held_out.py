@@ -9,10 +9,11 @@ from statistics import fmean
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
 from agentfly_core.runs.context import ExperimentContext, evaluation_keys
+from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
@@ -45,39 +46,31 @@ class HeldOut:
         return replace(self, by_problem=kept)
 
 
-def held_out(
-    context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
-) -> HeldOut:
-    """What a policy that was evaluated before did on a split of a dataset; raises
+def held_out(context: ExperimentContext, policy: Artifact, data: Artifact) -> HeldOut:
+    """What a policy that was evaluated before did on the test split of a dataset; raises
     FileNotFoundError where it was not.
     """
-    episodes, scores = evaluated_episodes(context, policy, data, split)
+    episodes, scores = evaluated_episodes(context, policy, data)
     resolved = context.resolved
     return HeldOut(data.digest, outcomes(episodes, scores, resolved.goal, resolved.tasks))
 
 
 def evaluated_episodes(
-    context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
+    context: ExperimentContext, policy: Artifact, data: Artifact
 ) -> tuple[list[Trajectory], list[Scored]]:
-    """What a policy that was evaluated before played on a split of a dataset, and its scores;
-    raises FileNotFoundError where it was not.
+    """What a policy that was evaluated before played on the test split of a dataset, and its
+    scores; raises FileNotFoundError where it was not.
     """
-    targets = evaluation_keys(context, policy, data, split)
+    targets = evaluation_keys(context, policy, data, "test")
     played = [context.store.artifact(target.uri) for target in targets]
     scored = context.store.artifact(keys.scored(context.science, played).uri)
-    episodes = [
-        episode
-        for artifact in played
-        for episode in read_trajectories(context.store.open(artifact) / EPISODES)
-    ]
+    episodes = trajectories_in(context.store, played)
     return episodes, read_scores(context.store.open(scored) / SCORES)
 
 
-def is_evaluated(
-    context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
-) -> bool:
-    """Whether `held_out` can read what a policy did on a split; damaged artifacts do not count."""
-    store, targets = context.store, evaluation_keys(context, policy, data, split)
+def is_evaluated(context: ExperimentContext, policy: Artifact, data: Artifact) -> bool:
+    """Whether `held_out` can read what a policy did; damaged artifacts do not count."""
+    store, targets = context.store, evaluation_keys(context, policy, data, "test")
     played = [found for target in targets if (found := store.find(target))]
     return (
         len(played) == len(targets) and store.find(keys.scored(context.science, played)) is not None

@@ -27,7 +27,6 @@ NightEvent: TypeAlias = Literal[
     "demoted",
 ]
 FILE = re.compile(r"(\d{6})\.json$")
-NO_DETAILS: Mapping[str, JSON] = {}
 DECIDED: tuple[NightEvent, ...] = (
     "promoted",
     "kept",
@@ -140,7 +139,7 @@ class NightLedger:
         event: NightEvent,
         why: str = "",
         champion: Champion | None = None,
-        details: Mapping[str, JSON] = NO_DETAILS,
+        details: Mapping[str, JSON] = {},
     ) -> NightEntry:
         """Write down what happened; two processes may do so at the same time."""
         now = int(time.time() * 1000)

@@ -22,7 +22,7 @@ from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightHistory
 from agentfly_core.runs.context import ExperimentContext, code_of
-from agentfly_core.runs.run import problems_played, summary_of
+from agentfly_core.runs.run import finished_summary, problems_played
 
 PREFIX = "nightly-"
 logger = logging.getLogger(__name__)
@@ -182,9 +182,8 @@ def edited(context: ExperimentContext, night: str) -> list[str]:
 def finished(context: ExperimentContext, night: str) -> Summary | None:
     """The summary of a night that has done all its steps."""
     with suppress(Damaged):
-        summary, record = summary_of(context.store, night), record_of(context.store, night)
-        if summary and record and summary["steps"] == record["science"]["steps"]:
-            return summary
+        if record := record_of(context.store, night):
+            return finished_summary(context.store, night, record["science"]["steps"])
     return None
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentfly_core.artifacts.lock import Locked
-from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault
@@ -36,7 +35,7 @@ from agentfly_core.reports.night_plan import (
 )
 from agentfly_core.reports.promotion import CONFIRMATION, Verdict
 from agentfly_core.runs.context import ExperimentContext, policy_of
-from agentfly_core.runs.run import refuse_if_open
+from agentfly_core.runs.run import known_run, refuse_if_open
 
 logger = logging.getLogger(__name__)
 
@@ -171,9 +170,7 @@ class Nights:
 
 def last_policy(context: ExperimentContext, run: str) -> Champion:
     """The policy of a run's last step, as it would reign."""
-    record = record_of(context.store, run)
-    assert record is not None, f"{run} is there, since its policy is judged"
-    step = record["science"]["steps"]
+    step = known_run(context.store, run)["science"]["steps"]
     assert isinstance(step, int)
     return Champion(f"run:{run}@{step}", policy_of(context.store, run, step))
 

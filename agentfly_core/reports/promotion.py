@@ -17,7 +17,6 @@ from agentfly_core.reports.held_out import GOAL, REWARD, TASK, TOKENS, UNREADABL
 DATASET, CONFIRMATION = "dataset/", "confirmation"
 Pair = tuple[HeldOut, HeldOut]
 """A champion's and a challenger's outcomes."""
-NO_DATASETS: Mapping[str, Pair] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def judge(
     champion: HeldOut,
     challenger: HeldOut,
     settings: Promotion,
-    datasets: Mapping[str, Pair] = NO_DATASETS,
+    datasets: Mapping[str, Pair] = {},
 ) -> Verdict:
     """Whether the challenger is better at the goal, and worse by its margin or more in no guard.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -104,12 +104,17 @@ def published_rollouts(store: Store, folder: str) -> list[str]:
 
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
     """The episodes of these artifacts, each with its score where `scored` is published."""
-    shards = [store.open(store.artifact(uri)) for uri in rollouts]
+    played = trajectories_in(store, map(store.artifact, rollouts))
     found = store.manifest(scored)
     scores = read_scores(store.open(store.artifact(scored)) / SCORES) if found else []
     by_id = {score.trajectory_id: score for score in scores}
-    played = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
     return tuple((t, by_id.get(t.id)) for t in played)
+
+
+def trajectories_in(store: Store, rollouts: Iterable[Artifact]) -> list[Trajectory]:
+    """The trajectories of these artifacts, one artifact after the other."""
+    folders = [store.open(artifact) for artifact in rollouts]
+    return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 
 def spans(numbers: Sequence[int]) -> str:

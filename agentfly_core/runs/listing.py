@@ -25,7 +25,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.run import summary_of
+from agentfly_core.runs.run import finished_summary
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
@@ -70,18 +70,17 @@ class Listed:
         changed = _changed(record, science)
         begun = reversed(layout.steps(store))
         last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
-        summary = summary_of(store, name)
-        done = summary is not None and summary["steps"] == steps
+        summary = finished_summary(store, name, steps)
         state: Literal["finished", "running", "stopped"] = "running" if owner else "stopped"
         return cls(
             name=name,
-            state="finished" if done else state,
+            state="finished" if summary else state,
             owner=owner,
             step=start if last is None else last,
             steps=steps,
-            success=summary["success_after"] if summary and done else None,
+            success=summary["success_after"] if summary else None,
             command=in_store(store, "agentfly", "show", name)
-            if done
+            if summary
             else _continuing(store, name, record, changed),
             experiment=record["experiment"],
             created_ms=record["created_ms"],
@@ -181,11 +180,13 @@ def differences(runs: Sequence[Listed]) -> dict[str, dict[str, JSON]]:
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
     """Settings as they are typed: `["seed=1", "update.learning_rate=3.0e-04"]`."""
-    words = []
-    for key, value in settings.items():
-        text = yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n")
-        words.append(f"{key}={text.strip()}")
-    return words
+    return [f"{key}={typed(value)}" for key, value in settings.items()]
+
+
+def typed(value: JSON) -> str:
+    """A setting's value as it is typed, in YAML: `[1, 2]`."""
+    written = yaml.safe_dump(value, default_flow_style=True, width=100_000)
+    return written.removesuffix("...\n").strip()
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:

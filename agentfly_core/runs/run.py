@@ -20,13 +20,13 @@ from agentfly_core.artifacts import keys, run_code
 from agentfly_core.artifacts.continuing import require_continuable
 from agentfly_core.artifacts.lease import only_writer, refuse_if_leased
 from agentfly_core.artifacts.lock import refuse_if_held
-from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
@@ -39,6 +39,7 @@ from agentfly_core.runs.context import (
     policy_of,
     require_same_tokens,
     resolve,
+    step_layout,
 )
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
@@ -123,8 +124,8 @@ class Run:
         return ledger.together(self._pass_rates[:last])
 
     def _scored(self, step: int) -> Path:
-        layout = RunLayout(done_by(self.store, self.name, step)).step(step)
-        return self.store.open(self.store.artifact(layout.scored))
+        scored = step_layout(self.store, self.name, step).scored
+        return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
         """This run under the code that a step is done under, see `accept_code`."""
@@ -146,8 +147,7 @@ class Run:
     @property
     def finished(self) -> Summary | None:
         """Its summary, if it has run all its steps."""
-        summary = summary_of(self.store, self.name)
-        return summary if summary and summary["steps"] == self.science.steps else None
+        return finished_summary(self.store, self.name, self.science.steps)
 
     @property
     def start(self) -> Artifact:
@@ -240,17 +240,16 @@ def context_of(record: RunRecord, store: Store) -> ExperimentContext:
     return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
 
 
-def problems_played(store: Store, name: str, before: int | None = None) -> Counter[str]:
-    """How many problems of each task the steps of a run, or those before a step, have played and
-    scored; `{"": 960}` without tasks.
+def problems_played(store: Store, name: str) -> Counter[str]:
+    """How many problems of each task the steps of a run have played and scored; `{"": 960}` without
+    tasks.
 
     Steps behind the run's last one do not count: they were played ahead of the end of its time.
     """
     layout, record = RunLayout(name), record_of(store, name)
     said: Mapping[str, Any] = record["science"] if record else {}
-    if before is None and record:
-        before = said["steps"] + 1
-    scored = [layout.step(k).scored for k in layout.steps(store) if before is None or k < before]
+    steps = [step for step in layout.steps(store) if record is None or step <= said["steps"]]
+    scored = [layout.step(step).scored for step in steps]
     found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
     tasks = said.get("tasks", {})
     return sum((ledger.problems(store.open(artifact), tasks) for artifact in found), Counter())
@@ -264,6 +263,12 @@ def summary_of(store: Store, name: str) -> Summary | None:
     except Damaged as damage:
         logger.warning("%s The run counts as unfinished; its command makes it again.", damage)
         return None
+
+
+def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
+    """The summary of a run that has done so many steps, which are all that it is to do."""
+    summary = summary_of(store, name)
+    return summary if summary and summary["steps"] == steps else None
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:

@@ -18,11 +18,12 @@ from agentfly_core.config.tasks import TASK
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, task_of
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_keys
+from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem
 
@@ -87,9 +88,7 @@ def evaluation(
     """Read an evaluation from its stored episodes and scores; raises ValueError where no episode
     has a score.
     """
-    played = [
-        t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)
-    ]
+    played = trajectories_in(context.store, rollouts)
     scores = read_scores(context.store.open(scored) / SCORES)
     outcomes = outcomes_by_problem(played, scores, context.resolved.goal)
     solved = {problem: fmean(values) for problem, values in outcomes.items()}

@@ -33,17 +33,11 @@ from agentfly_core.reports.comparing.sweep_record import (
 from agentfly_core.reports.comparing.tried_policy import planned, tried
 from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run import name_of
-from flows.commands.arguments import (
-    STORE,
-    Commands,
-    positive,
-)
+from flows.commands.arguments import STORE, Commands, positive
 from flows.context import context_of, store_at
 from flows.sweep import run_members
 
 REFERENCE = "a finished run, RUN@STEP where that was evaluated, or sweep:NAME"
-
-
 SWEEP = (
     "the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-<digest of its "
     "settings>); the same command continues it"

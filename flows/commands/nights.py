@@ -44,7 +44,7 @@ def _add_experiment(parser: ArgumentParser) -> None:
     parser.add_argument("--store", default="", help=STORE)
 
 
-def nights(arguments: Namespace) -> int:
+def nights(arguments: Namespace) -> None:
     """The ledger of an experiment's nights as a table."""
     context = context_of(arguments.experiment, [], arguments.site, arguments.store)
     table = Table("when", "night", "event", "why", title=f"Nights of {context.experiment}")
@@ -54,20 +54,18 @@ def nights(arguments: Namespace) -> int:
     Console().print(table)
     champion = ledger.champion()
     print(f"The champion is {champion.reference}." if champion else "There is no champion.")
-    return 0
 
 
-def report(arguments: Namespace) -> int:
+def report(arguments: Namespace) -> None:
     """The report of a night from what is stored, also as a file of its run."""
     store, layout = store_at(arguments.store), RunLayout(arguments.night)
     page = page_of(night_report(store, arguments.night))
     store.write_text(layout.report, page)
     Console().print(Markdown(page))
     print(f"This report is the file {store.uri}/{layout.report}.")
-    return 0
 
 
-def promote(arguments: Namespace) -> int:
+def promote(arguments: Namespace) -> None:
     """Let a run's policy be the champion, whatever it was compared with."""
     store = store_at(arguments.store)
     name = arguments.run.removeprefix("run:").partition("@")[0]
@@ -81,7 +79,7 @@ def promote(arguments: Namespace) -> int:
     ledger = NightLedger(store, record["experiment"])
     if (reigning := ledger.champion()) and reigning.policy == champion.policy:
         print(f"It is the champion of {record['experiment']} already: {reigning.reference}.")
-        return 0
+        return
     context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
     state = keys.learner(store.key_of(champion.policy.uri))
     if context.science.update.optimizer_state == "parent" and not store.holds(state.uri):
@@ -93,10 +91,9 @@ def promote(arguments: Namespace) -> int:
     ledger.append(name, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(context, ledger)
     print(f"The champion of {record['experiment']} is {where}; the next night starts from it.")
-    return 0
 
 
-def demote(arguments: Namespace) -> int:
+def demote(arguments: Namespace) -> None:
     """Let the champion before this one reign again."""
     context = context_of(arguments.experiment, [], arguments.site, arguments.store)
     ledger = NightLedger(context.store, context.experiment)
@@ -108,4 +105,3 @@ def demote(arguments: Namespace) -> int:
     now = ledger.champion()
     print(f"{champion.reference} does not reign any more.", end=" ")
     print(f"The champion is {now.reference}." if now else "There is no champion now.")
-    return 0

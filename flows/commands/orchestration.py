@@ -11,7 +11,6 @@ from agentfly_core.formats import tracebacks
 from agentfly_core.formats.text import fault, words_of
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
-from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.service import ServiceLost
 from flows.local.display import logging_to
 from flows.local.prefect_server import prefect_api
@@ -30,7 +29,6 @@ MISTAKES = (
     GateClosed,
     ServiceLost,
     SamplerLost,
-    Unavailable,
     OSError,
     Stopped,
 )

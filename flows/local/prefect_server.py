@@ -78,17 +78,8 @@ def prefect_api(places: Places) -> Iterator[Api]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
-    command = [
-        sys.executable,
-        "-m",
-        "prefect",
-        "server",
-        "start",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
     guard = {name: os.environ[name] for name in [GUARD] if name in os.environ}
     with supervised("prefect", command, BOOKKEEPING_ONLY | guard, address, log, "") as service:

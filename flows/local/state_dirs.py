@@ -32,16 +32,15 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is kept: `Place("Prefect", "/home/user/shop/.agentfly/prefect", "the
-    project's own")`.
+    """Where Prefect's state is kept: `Place("/home/user/shop/.agentfly/prefect", "the project's
+    own")`.
     """
 
-    what: str
     where: str
     why: str
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.where} ({self.why})"
+        return f"Prefect: {self.where} ({self.why})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,8 @@ def settle(project: Path) -> Places:
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
     if (servers := Servers.running(state)) and servers.ready:
         os.environ |= {"PREFECT_API_URL": servers.api, **SignIn.of(state).prefect_client}
-        return Places(state, servers.api, Place("Prefect", servers.api, "of `agentfly up`"))
-    return Places(state, "", Place("Prefect", str(home), "the project's own"))
+        return Places(state, servers.api, Place(servers.api, "of `agentfly up`"))
+    return Places(state, "", Place(str(home), "the project's own"))
 
 
 def main_workspace(folder: Path) -> Path:
@@ -103,7 +102,7 @@ def _chosen() -> Place | None:
     profile: Mapping[str, str] = profiles.get("profiles", {}).get(name, {})
     for key in ELSEWHERE:
         if key in os.environ:
-            return Place("Prefect", os.environ[key], f"{key} is set")
+            return Place(os.environ[key], f"{key} is set")
         if key in profile:
-            return Place("Prefect", profile[key], f"{key} in the Prefect profile {name!r}")
+            return Place(profile[key], f"{key} in the Prefect profile {name!r}")
     return None

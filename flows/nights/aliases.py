@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import NightLedger
-from agentfly_core.runs.context import ExperimentContext, policy_of
-from agentfly_core.runs.mlflow_client import Place, set_aliases
-from flows.local.state_dirs import settle
+from agentfly_core.reports.nights import last_policy
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.mlflow_client import set_aliases
+from flows.reporting import mlflow_place
 
 logger = logging.getLogger(__name__)
 
@@ -21,14 +21,11 @@ def report_aliases(context: ExperimentContext, ledger: NightLedger) -> None:
     Never raises: what does not succeed is logged, and the next night reports it again.
     """
     try:
-        place = Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
         champion = ledger.champion()
         wanted = {"champion": champion.policy.digest if champion else ""}  # empty: there is none
         finished = [entry.night for entry in ledger.entries() if entry.event == "finished"]
-        if finished and (record := record_of(context.store, finished[-1])):
-            step = record["science"]["steps"]
-            assert isinstance(step, int)
-            wanted["challenger"] = policy_of(context.store, finished[-1], step).digest
-        set_aliases(place, f"agentfly-{context.experiment}", wanted)
+        if finished and record_of(context.store, finished[-1]):
+            wanted["challenger"] = last_policy(context, finished[-1]).policy.digest
+        set_aliases(mlflow_place(context), f"agentfly-{context.experiment}", wanted)
     except Exception as error:  # MLflow is a report: a night does not fail by it
         logger.warning("MLflow's aliases of %s were not set: %s", context.experiment, fault(error))

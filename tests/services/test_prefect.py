@@ -375,9 +375,7 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
 def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
-    with prefect_api_of(
-        Places(tmp_path, nowhere, Place("Prefect", nowhere, "PREFECT_API_URL is set"))
-    ) as api:
+    with prefect_api_of(Places(tmp_path, nowhere, Place(nowhere, "PREFECT_API_URL is set"))) as api:
         assert api.service is not None
         assert os.environ["PREFECT_API_URL"] == api.url != nowhere
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text

@@ -9,11 +9,11 @@ from statistics import fmean
 
 import pandas as pd
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records import ledger
 from agentfly_core.reports.markdown import BARS
+from agentfly_core.runs.context import step_layout
 
 SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
 SECONDS = ("time/rollout", "time/score", "time/update")
@@ -58,7 +58,7 @@ def curve(store: Store, run: str, last: int) -> Curve:
     whose metrics.json a kill prevented is left out. The seconds are those of rollout, score and
     update; where steps overlap they are the time from the end of one update to that of the next.
     """
-    layouts = [RunLayout(done_by(store, run, k)).step(k) for k in range(1, last + 1)]
+    layouts = [step_layout(store, run, k) for k in range(1, last + 1)]
     ended = [(layout, found) for layout in layouts if (found := store.read_json(layout.metrics))]
     steps: list[int] = [found["step"] for _, found in ended]
     metrics: list[Mapping[str, float]] = [found["metrics"] for _, found in ended]

@@ -14,6 +14,7 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import counted
 from agentfly_core.reports.comparing.seed_intervals import Estimate, difference, success
 from agentfly_core.reports.comparing.tried_policy import Trial, TriedPolicy
+from agentfly_core.runs.listing import typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +182,7 @@ def shown(value: JSON) -> str:
         mantissa, _, exponent = f"{value:e}".partition("e")
         short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
         return short if value and abs(int(exponent)) > 2 else exact
-    written = yaml.safe_dump(value, default_flow_style=True, width=100_000)
-    return written.removesuffix("...\n").strip()
+    return typed(value)
 
 
 def _tried_as(policy: Trial) -> tuple[Mapping[str, JSON], int, int]:

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import HELD_OUT, evaluations, solved_held_out
@@ -24,7 +24,7 @@ from agentfly_core.reports.comparing.learning_curves import (
     plotted,
 )
 from agentfly_core.reports.comparing.unbroken_table import Unbroken
-from agentfly_core.runs.context import resolve
+from agentfly_core.runs.context import resolve, step_layout
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.run import known_run, science_of
 
@@ -79,13 +79,19 @@ def run_steps(store: Store, run: str) -> list[Step]:
     goal = resolve(science).goal
     found = []
     for step in range(last + 1):
-        measured = store.read_json(RunLayout(done_by(store, run, step)).step(step).metrics)
+        measured = store.read_json(step_layout(store, run, step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
         scored = {name: there for name, of in evaluated.items() if (there := of(step))}
         solved = {name: solved_held_out(store, there, goal) for name, there in scored.items()}
         rates = {name: Rate.of(each) for name, each in solved.items() if each}
-        if metrics or rates:
-            found.append(_step(step, metrics, rates))
+        if not metrics and not rates:
+            continue
+        figures = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
+        if seconds := [metrics[name] for name in SECONDS if name in metrics]:
+            figures["seconds"] = sum(seconds)
+        parts = {part[1]: metrics[name] for name in metrics if (part := PART.fullmatch(name))}
+        # one alone is the reward itself
+        found.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
     if not found:
         raise ValueError(f"The run {run!r} has ended no step yet.")
     return found
@@ -118,12 +124,3 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
 
 def _cell(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, f"z{pattern}")
-
-
-def _step(step: int, metrics: Mapping[str, float], held_out: Mapping[str, Rate]) -> Step:
-    figures = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
-    if seconds := [metrics[name] for name in SECONDS if name in metrics]:
-        figures["seconds"] = sum(seconds)
-    parts = {found[1]: metrics[name] for name in metrics if (found := PART.fullmatch(name))}
-    # one alone is the reward itself
-    return Step(step, figures, parts if len(parts) > 1 else {}, held_out)

@@ -13,7 +13,7 @@ from agentfly_core.config.parts import NAME
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import counted, did_you_mean
 from agentfly_core.runs.listing import in_store
-from agentfly_core.runs.run import summary_of
+from agentfly_core.runs.run import finished_summary
 
 PREFIX = "sweep:"
 
@@ -98,8 +98,8 @@ def stored_sweep(store: Store, name: str) -> Sweep | None:
 
 def is_finished(store: Store, run: str) -> bool:
     """Whether a run has done all its steps."""
-    record, summary = record_of(store, run), summary_of(store, run)
-    return bool(record and summary and summary["steps"] == record["science"]["steps"])
+    record = record_of(store, run)
+    return bool(record and finished_summary(store, run, record["science"]["steps"]))
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:

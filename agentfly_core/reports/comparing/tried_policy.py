@@ -16,7 +16,7 @@ from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.seed_intervals import Solved
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
-from agentfly_core.runs.run import known_run, science_of, summary_of
+from agentfly_core.runs.run import finished_summary, known_run, science_of
 
 STEP = "step"
 
@@ -73,8 +73,12 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     record = known_run(store, run)
     science = science_of(record)
     if step is None:
-        _require_finished(store, run, record, science)
         step = science.steps
+        if finished_summary(store, run, step) is None:
+            raise ValueError(
+                f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
+                f"finishes it: {continuing(store, run, record)}"
+            )
     policy_of(store, run, step)  # says which there are
     _, data, part = held_out(store, record, split)
     if not data.uri:
@@ -88,15 +92,6 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     return TriedPolicy(*_trial(science, run, step, _problems(store, data, part)), solved)
-
-
-def _require_finished(store: Store, run: str, record: RunRecord, science: Science) -> None:
-    summary = summary_of(store, run)
-    if summary is None or summary["steps"] != science.steps:
-        raise ValueError(
-            f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
-            f"finishes it: {continuing(store, run, record)}"
-        )
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:

@@ -68,9 +68,7 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
     context = ExperimentContext(
         "tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)
     )
-    places = Places(
-        project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set")
-    )
+    places = Places(project / ".agentfly", "", Place("/home/user/.prefect", "PREFECT_HOME is set"))
     show_places(places, context)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"

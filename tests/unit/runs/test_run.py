@@ -284,5 +284,4 @@ def test_steps_played_ahead_of_the_end_of_a_runs_time_do_not_count_as_played(tmp
         assert problems_played(run.store, "demo") == {"": 6}
         run.ending_at(2)
     assert problems_played(run.store, "demo") == {"": 4}
-    assert problems_played(run.store, "demo", before=4) == {"": 6}
     assert problems_played(run.store, "another") == {}

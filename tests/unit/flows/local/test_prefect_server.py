@@ -21,9 +21,7 @@ def places(tmp_path, monkeypatch):
         raise Became(words[3:])
 
     monkeypatch.setattr(os, "execve", execve)
-    return Places(
-        tmp_path, "http://127.0.0.1:4200/api", Place("Prefect", str(tmp_path), "the project's own")
-    )
+    return Places(tmp_path, "http://127.0.0.1:4200/api", Place(str(tmp_path), "the project's own"))
 
 
 @pytest.mark.parametrize(
