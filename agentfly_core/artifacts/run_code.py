@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -225,6 +225,6 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     return newest, changed(store, newest, code)
 
 
-def listed(lines: list[str]) -> str:
+def listed(lines: Iterable[str]) -> str:
     """Lines as a message has them."""
     return "\n".join(f"  {line}" for line in lines)
