@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -221,7 +222,7 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     ]
     if not found:
         return None
-    newest = max(found, key=lambda record: record["created_ms"])
+    newest = max(found, key=itemgetter("created_ms"))
     return newest, changed(store, newest, code)
 
 
