@@ -50,7 +50,7 @@ class RoundEpisodes:
         """Those of all shards, in their order."""
         science, drawn = self.run.science, self.sampling_round
         dataset = self.run.store.open(self.data)
-        rows = rows_of_tasks(science, drawn, sizes_by_task(dataset, "train", science.tasks))
+        rows = rows_of_tasks(science, drawn, sizes_by_task(dataset, science.tasks))
         problems = chosen(science, drawn, split(dataset, "train", rows))
         return of_step(science, problems, drawn.step, drawn.greedy)
 

@@ -8,14 +8,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.config.section import Section
+from agentfly_core.config.section import Positive, Section
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages, Needs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
-
-Tokens = Annotated[int, Field(ge=1)]
 
 
 class Overlong(Section):
@@ -25,8 +23,8 @@ class Overlong(Section):
     With longest 100, buffer 20 and factor 1 a trajectory of 90 tokens loses 0.5.
     """
 
-    longest: Tokens
-    buffer: Tokens
+    longest: Positive
+    buffer: Positive
     factor: Annotated[float, Field(gt=0.0)] = 1.0
 
     @model_validator(mode="after")

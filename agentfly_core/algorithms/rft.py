@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from pydantic import Field
 
 from agentfly_core.algorithms.sft import SFT
+from agentfly_core.config.section import Positive
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -24,7 +23,7 @@ class RFT(SFT):
     """
 
     threshold: float = 1.0
-    best: Annotated[int, Field(ge=1)] = 4
+    best: Positive = 4
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """1 for the tokens of a trajectory that is kept, else 0."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_code import changed, refuse_other_code
+from agentfly_core.artifacts.run_code import changed, listed, refuse_other_code
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.code.modules import Code
@@ -67,8 +67,8 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
         return
     changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
     if fixed := [change for change in changes if not change.resumable]:
-        listed = "\n".join(f"  {change}" for change in fixed)
+        lines = listed(map(str, fixed))
         raise ValueError(
-            f"The run {name!r} was started with other settings:\n{listed}\nGive this one another "
+            f"The run {name!r} was started with other settings:\n{lines}\nGive this one another "
             "name with --run, or set them back."
         )

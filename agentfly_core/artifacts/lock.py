@@ -50,7 +50,14 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock.json").open("a+") as file:
-        _lock(file, folder)
+        for _ in range(TRIES):
+            if _taken(file, fcntl.LOCK_EX):
+                break
+            time.sleep(0.01)  # those who only ask who holds it share it for an instant
+        else:
+            raise locked(folder.name, in_words(_owner_of(folder)))
+        if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
+            raise locked(folder.name, in_words(None))
         previous = _owner_of(folder)
         file.truncate(0)
         file.write(json.dumps(Owner.current().to_json()))
@@ -70,16 +77,6 @@ def locked(run: str, who: str) -> Locked:
 def in_words(owner: Owner | None) -> str:
     """An owner as messages name it."""
     return str(owner) if owner else "another process"
-
-
-def _lock(file: IO[str], folder: Path) -> None:
-    for _ in range(TRIES):
-        if _taken(file, fcntl.LOCK_EX):
-            if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
-                raise locked(folder.name, in_words(None))
-            return
-        time.sleep(0.01)  # those who only ask who holds it share it for an instant
-    raise locked(folder.name, in_words(_owner_of(folder)))
 
 
 def _taken(file: IO[str] | IO[bytes], how: int) -> bool:

@@ -45,17 +45,36 @@ class Remote:
         """The object's path as the file system knows it."""
         return f"{self.uri.partition('://')[2]}/{name}"
 
+    @contextmanager
+    def asking(self, to: str, name: str) -> Iterator[None]:
+        """Ask the store to read, write, ... an object of this name; raises Refused with what to do
+        about it:
+
+        "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set
+        AWS_ACCESS_KEY_ID ...". That there is no such object passes as FileNotFoundError, and what
+        is wrong with this machine's disk as it is.
+        """
+        try:
+            yield
+        except (OSError, BotoCoreError) as error:
+            why, status = _why(error)
+            full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+            if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
+                raise
+            said = sentence(f"The store {self.uri} could not {to} {name}: {why}")
+            raise Refused(said, status) from error
+
     def upload(self, folder: Path, uri: str, last: str) -> None:
         """Upload a folder's files, `last` at the end: a reader who sees it finds all the others."""
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         for name in [*sorted({*names} - {last}), last]:
             self.guard()
-            with asking(self.uri, "write", f"{uri}/{name}"):
+            with self.asking("write", f"{uri}/{name}"):
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, last: str) -> None:
         """Download a folder; raises FileNotFoundError without `last`: the upload never ended."""
-        with asking(self.uri, "list", uri):
+        with self.asking("list", uri):
             names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
         if last not in names:
             raise FileNotFoundError(
@@ -63,12 +82,12 @@ class Remote:
             )
         for name in [*sorted({*names} - {last}), last]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            with asking(self.uri, "read", f"{uri}/{name}"):
+            with self.asking("read", f"{uri}/{name}"):
                 self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
 
     def content(self, uri: str) -> bytes | None:
         """An object's bytes, or None where there is none."""
-        with suppress(FileNotFoundError), asking(self.uri, "read", uri):
+        with suppress(FileNotFoundError), self.asking("read", uri):
             return bytes(self.fs.cat_file(self.path(uri)))
         return None
 
@@ -80,7 +99,7 @@ class Remote:
     def write(self, uri: str, text: str) -> None:
         """Replace an object's text."""
         self.guard()
-        with asking(self.uri, "write", uri):
+        with self.asking("write", uri):
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
@@ -88,7 +107,7 @@ class Remote:
 
         Bytes that are no UTF-8 become U+FFFD.
         """
-        with suppress(FileNotFoundError), asking(self.uri, "read", uri):
+        with suppress(FileNotFoundError), self.asking("read", uri):
             tag = str(self.fs.info(self.path(uri))["ETag"])
             return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
         return None
@@ -96,7 +115,7 @@ class Remote:
     def age(self, uri: str) -> float:
         """For how many seconds an object has been what it is, by the store's own clock."""
         bucket, _, key = self.path(uri).partition("/")
-        with asking(self.uri, "read", uri):
+        with self.asking("read", uri):
             told = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
         now = parsedate_to_datetime(told["ResponseMetadata"]["HTTPHeaders"]["date"])
         return float((now - told["LastModified"]).total_seconds())
@@ -111,24 +130,24 @@ class Remote:
 
     def names(self, uri: str) -> list[str]:
         """The names directly below a prefix."""
-        with suppress(FileNotFoundError), asking(self.uri, "list", uri):
+        with suppress(FileNotFoundError), self.asking("list", uri):
             found = self.fs.ls(self.path(uri), detail=False)
             return [str(path).rstrip("/").rpartition("/")[2] for path in found]
         return []
 
     def remove(self, uri: str, first: str) -> None:
         """Remove a folder, `first` first."""
-        with asking(self.uri, "list", uri):
+        with self.asking("list", uri):
             found = self.fs.find(self.path(uri))
         for path in sorted(found, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
-            with asking(self.uri, "remove", path.removeprefix(self.path(""))):
+            with self.asking("remove", path.removeprefix(self.path(""))):
                 self.fs.rm_file(path)
 
     def _put(self, uri: str, text: str, **condition: str) -> bool:
         bucket, _, key = self.path(uri).partition("/")
         try:
-            with asking(self.uri, "write", uri):
+            with self.asking("write", uri):
                 self.fs.call_s3(
                     "put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition
                 )
@@ -145,29 +164,6 @@ class Refused(OSError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
-
-
-@contextmanager
-def asking(store: str, to: str, name: str) -> Iterator[None]:
-    """Ask a store to read, write, ... an object of this name; raises Refused with what to do about
-    it:
-
-    "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set
-    AWS_ACCESS_KEY_ID ...". That there is no such object passes as FileNotFoundError, and what is
-    wrong with this machine's disk as it is.
-    """
-    try:
-        yield
-    except Refused:
-        raise
-    except (OSError, BotoCoreError) as error:
-        why, status = _why(error)
-        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-        if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
-            raise
-        raise Refused(
-            sentence(f"The store {store} could not {to} {name}: {why}"), status
-        ) from error
 
 
 def _why(error: Exception) -> tuple[str, int]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -221,10 +222,10 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     ]
     if not found:
         return None
-    newest = max(found, key=lambda record: record["created_ms"])
+    newest = max(found, key=itemgetter("created_ms"))
     return newest, changed(store, newest, code)
 
 
-def listed(lines: list[str]) -> str:
+def listed(lines: Iterable[str]) -> str:
     """Lines as a message has them."""
     return "\n".join(f"  {line}" for line in lines)

@@ -24,6 +24,12 @@ class ToolSchema:
     description: str
     parameters: Mapping[str, JSON]
 
+    @property
+    def listed(self) -> dict[str, JSON]:
+        """As chat services and templates list it: `{"type": "function", "function": {...}}`."""
+        told = {"name": self.name, "description": self.description}
+        return {"type": "function", "function": {**told, "parameters": self.parameters}}
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, overload
 
 from pydantic_core import to_jsonable_python
 
@@ -41,7 +41,6 @@ from agentfly_core.records.trajectory import (
     is_usable,
 )
 
-R = TypeVar("R")
 logger = logging.getLogger(__name__)
 TEXT_ONLY = "models read text only: return text that describes it, or the path of a file"
 
@@ -72,9 +71,8 @@ class Tool(calling.Part):
     See `calling.Part` for what it shares with rewards. A result is read by the model as it is when
     it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it is a
     ServiceFailure, for the model can do nothing about that. A StepResult also gives a reward.
-    `parallel` tools called in one reply
-    run at the same time, and a call of an `ends_episode` tool that succeeds is the last one: its
-    output is the answer.
+    `parallel` tools called in one reply run at the same time, and a call of an `ends_episode` tool
+    that succeeds is the last one: its output is the answer.
     """
 
     kind: ClassVar[str] = "tool"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from agentfly_core.config.section import Section
+from agentfly_core.config.section import Positive, Section
 
 
 class Sign(Section):
@@ -20,7 +19,7 @@ class Sign(Section):
     metric: str
     above: float | None = None
     below: float | None = None
-    steps: Annotated[int, Field(ge=1)] = 1
+    steps: Positive = 1
     stop: bool = False
 
     @model_validator(mode="after")

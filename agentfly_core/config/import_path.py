@@ -25,6 +25,7 @@ from agentfly_core.system.module_search import refuse_hidden
 
 R = TypeVar("R")
 Parameters = Mapping[str, inspect.Parameter]
+ALGORITHMS = "agentfly_core.algorithms"
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -75,20 +76,19 @@ def load(path: str) -> Any:
     return found
 
 
-def full_name(short: str, package: str) -> str:
-    """The import path behind a short name: `full_name("grpo", "agentfly_core.algorithms")` is that
-    of `GRPO`.
+def algorithm_path(short: str) -> str:
+    """The import path behind an algorithm's short name: `algorithm_path("grpo")` is that of `GRPO`.
 
-    The package's table `NAMES` has them. Import paths are returned as they are; raises ValueError
-    for an unknown name.
+    The table `NAMES` of their package has them. Import paths are returned as they are; raises
+    ValueError for an unknown name.
     """
     if ":" in short:
         return short
-    known: Mapping[str, str] = importlib.import_module(package).NAMES
+    known: Mapping[str, str] = importlib.import_module(ALGORITHMS).NAMES
     if short not in known:
         raise ValueError(
             f"Got {short!r}, expected an import path or a name in "
-            f"{package}.{did_you_mean(short, sorted(known))}"
+            f"{ALGORITHMS}.{did_you_mean(short, sorted(known))}"
         )
     return known[short]
 
@@ -124,7 +124,7 @@ def check_settings(
     unset = [p for p in parameters.values() if p.default is p.empty and p.kind not in OPEN_ENDED]
     if missing := [str(p) for p in unset if p.name not in (*given, *settings)]:
         raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
-    types = _types(maker, {key: parameters[key] for key in settings})
+    types = types_of(maker, settings.keys())
     return {key: typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
 
 
@@ -142,23 +142,6 @@ def _parameters(maker: Maker) -> Parameters:
         ) from None
 
 
-def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
-    """The types that their annotations mean; others may name what is imported for type checking
-    only.
-    """
-    told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
-    called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
-    known = getattr(inspect.unwrap(called), "__globals__", {})
-    try:
-        if is_dataclass(maker):
-            return get_type_hints(maker, include_extras=True)
-        return get_type_hints(SimpleNamespace(__annotations__=told), known, include_extras=True)
-    except NameError as error:
-        raise ValueError(
-            f"An annotation of {_called(maker)} cannot be evaluated: {error}."
-        ) from None
-
-
 def optional_types(maker: Maker) -> dict[str, Any]:
     """The types of those settings of `maker` that have a default, by name."""
     parameters = _parameters(maker).items()
@@ -166,9 +149,23 @@ def optional_types(maker: Maker) -> dict[str, Any]:
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """The types of those parameters of `maker` that have these names."""
+    """The types of those parameters of `maker` that have these names; annotations of others may
+    name what is imported for type checking only.
+    """
     parameters = {key: p for key, p in _parameters(maker).items() if key in names}
-    types = _types(maker, parameters)
+    told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
+    called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
+    known = getattr(inspect.unwrap(called), "__globals__", {})
+    try:
+        types = (
+            get_type_hints(maker, include_extras=True)
+            if is_dataclass(maker)
+            else get_type_hints(SimpleNamespace(__annotations__=told), known, include_extras=True)
+        )
+    except NameError as error:
+        raise ValueError(
+            f"An annotation of {_called(maker)} cannot be evaluated: {error}."
+        ) from None
     return {key: types[key] for key in parameters}
 
 

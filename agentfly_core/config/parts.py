@@ -18,9 +18,9 @@ from pydantic import (
 
 from agentfly_core.config.import_path import (
     Maker,
+    algorithm_path,
     at,
     construct,
-    full_name,
     load,
     optional_types,
     settings_of,
@@ -87,7 +87,7 @@ class AlgorithmPart(Part):
     @field_validator("use")
     @classmethod
     def _full_name(cls, use: str) -> str:
-        return full_name(use, "agentfly_core.algorithms")
+        return algorithm_path(use)
 
 
 class Data(Part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -56,10 +57,10 @@ class Section(BaseModel):
             added = [*cls.model_validate(identity).added()]
         except ValueError:  # a setting or its code is gone, which those who compare will tell
             return dict(identity)
-        said = _copied(identity)
+        said = copy.deepcopy(dict(identity))
         for (*section, key), before in reversed(added):
             if isinstance(held := at_keys(said, section), dict):
-                held.setdefault(key, _copied(before) if isinstance(before, Mapping) else before)
+                held.setdefault(key, copy.deepcopy(before))
         return said
 
     def added(self) -> Iterator[tuple[Keys, JSON]]:
@@ -102,16 +103,6 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from resumable(field.annotation, f"{prefix}{key}.")
-
-
-def _copied(tree: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {key: _copy(item) for key, item in tree.items()}
-
-
-def _copy(item: JSON) -> JSON:
-    if isinstance(item, Mapping):
-        return _copied(item)
-    return [_copy(each) for each in item] if isinstance(item, list) else item
 
 
 def by_name(value: T) -> T | dict[str, str]:

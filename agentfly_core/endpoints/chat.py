@@ -34,22 +34,11 @@ class ChatRequest:
 
     def body(self) -> dict[str, JSON]:
         """The request as JSON, without the model's name."""
-        tools: list[JSON] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-            for tool in self.tools
-        ]
         return {
             "messages": list(_written(self.messages)),
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
-            **({"tools": tools} if tools else {}),
+            **({"tools": [tool.listed for tool in self.tools]} if self.tools else {}),
             **({"stop": list(self.stop)} if self.stop else {}),
         }
 

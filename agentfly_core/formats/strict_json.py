@@ -19,10 +19,10 @@ minute.
 """
 
 
-def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
+def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
     """The value of a JSON text; raises ValueError that says what is wrong with it.
 
-    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or `max_depth` levels, NaN and
+    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or MAX_DEPTH levels, NaN and
     infinities, a key given twice, integers of more than 100 digits, NUL and lone surrogates.
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
@@ -31,8 +31,8 @@ def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> 
     for found in _STRUCTURE.finditer(text):
         depth += (found.group(1) is not None) - (found.group(2) is not None)
         deepest = max(deepest, depth)
-    if deepest > max_depth:
-        raise ValueError(f"it is {deepest} levels deep, at most {max_depth} are read")
+    if deepest > MAX_DEPTH:
+        raise ValueError(f"it is {deepest} levels deep, at most {MAX_DEPTH} are read")
     value: JSON = json.loads(
         text,
         object_pairs_hook=without_repetition,

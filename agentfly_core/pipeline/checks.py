@@ -8,7 +8,7 @@ from pathlib import Path
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.authoring import injection
 from agentfly_core.config.experiment import Science, step_named
-from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
+from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import ENDPOINT, OWN_MODEL, Data
 from agentfly_core.config.promotion import HeldOutDataset
@@ -269,7 +269,7 @@ def _require_algorithm(use: str) -> None:
                 f"{use} is no algorithm, expected a class like those in algorithms/: it has no "
                 f"{', '.join(missing)}."
             )
-    if use == full_name("sft", "agentfly_core.algorithms"):
+    if use == algorithm_path("sft"):
         raise ValueError(
             "algorithm is sft, which imitates all episodes whatever they earned: choose rft to "
             "imitate those that succeeded, or give a warm_start to imitate demonstrations."

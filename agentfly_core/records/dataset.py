@@ -144,8 +144,18 @@ def problems_of(
                     "are unique."
                 )
             seen[problem.id] = name
-    for split in SPLITS if counted else ():
-        _require_count(data, split, built[split])
+    for name in SPLITS if counted else ():
+        found, asked = len(splits[name]), getattr(data, name)
+        said = (
+            f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} says"
+        )
+        if found > asked:
+            raise ValueError(f"{said}: return the first {asked} only, or set data.{name}={found}.")
+        if len(built[name]) < asked:
+            raise ValueError(
+                f"{said}: set data.{name}={found}, or return a BadRow for each row that is no "
+                "problem."
+            )
     return splits
 
 
@@ -188,13 +198,13 @@ def size_of_split(folder: Path, name: str) -> int:
     return count_rows(folder / f"{name}.parquet")
 
 
-def sizes_by_task(folder: Path, name: str, tasks: Collection[str]) -> dict[str, int]:
-    """How many problems of each task a split has, in the order in which they lie there; without
-    `tasks` it is `{"": 4096}`.
+def sizes_by_task(folder: Path, tasks: Collection[str]) -> dict[str, int]:
+    """How many problems of each task the training split has, in the order in which they lie there;
+    without `tasks` it is `{"": 4096}`.
     """
     if not tasks:
-        return {"": size_of_split(folder, name)}
-    return dict(Counter(map(task_of, read_ids(folder / f"{name}.parquet"))))
+        return {"": size_of_split(folder, "train")}
+    return dict(Counter(map(task_of, read_ids(folder / "train.parquet"))))
 
 
 def splits_played(science: Science) -> tuple[str, ...]:
@@ -225,19 +235,3 @@ def _problem_fault(row: object) -> str | None:
         return f"its facts are {shown(row.facts)}, {kind}, expected a dict with text as keys"
     fault = json_fault({**row.facts})
     return fault and f"facts{fault}"
-
-
-def _require_count(data: Data, name: str, rows: Sequence[Problem | BadRow]) -> None:
-    """Raise ValueError for more problems than asked for, and for fewer without their bad rows."""
-    asked = {"train": data.train, "validation": data.validation, "test": data.test}[name]
-    found = sum(isinstance(row, Problem) for row in rows)
-    if found > asked:
-        raise ValueError(
-            f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} "
-            f"says: return the first {asked} only, or set data.{name}={found}."
-        )
-    if len(rows) < asked:
-        raise ValueError(
-            f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} "
-            f"says: set data.{name}={found}, or return a BadRow for each row that is no problem."
-        )

@@ -114,7 +114,7 @@ def beginning(context: ExperimentContext, history: NightHistory, data: Artifact)
     played and never scored come again.
     """
     science, folder = context.science, context.store.open(data)
-    sizes, seed = sizes_by_task(folder, "train", science.tasks), science.seed
+    sizes, seed = sizes_by_task(folder, science.tasks), science.seed
     begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
     if not begun:
         return Beginning(Night(number=1), data.digest, sizes, seed)

@@ -84,12 +84,8 @@ class Hermes:
         system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
-            listed = []
-            for tool in tools:
-                signature = {"name": tool.name, "description": tool.description}
-                function: JSON = {**signature, "parameters": tool.parameters}
-                listed.append(_json({"type": "function", "function": function}))
-            system.append(_TOOLS.format(signatures="\n".join(listed)))
+            signatures = "\n".join(_json(tool.listed) for tool in tools)
+            system.append(_TOOLS.format(signatures=signatures))
         text = "\n\n".join(filter(None, system))
         opening = [Message("system", text)] if text else []
         return (*self._read([*opening, *conversation]), *self._header)

@@ -81,7 +81,7 @@ def _divide(left: Number, right: Number) -> Number:
     return left // right if exact else left / right
 
 
-def _power(base: Number, exponent: Number) -> Number:
+def _power(base: Number, exponent: Number) -> Number | complex:
     if base == 0 and exponent < 0:
         raise ZeroDivisionError
     if base != 0 and exponent * math.log10(abs(base)) > MAX_EXPONENT_OF_TEN:
@@ -90,14 +90,14 @@ def _power(base: Number, exponent: Number) -> Number:
             f"10**{MAX_EXPONENT_OF_TEN}."
         )
     result: Number | complex = base**exponent
-    return _bounded(result)
+    return result
 
 
 _UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = {
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
-_BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
+_BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number | complex]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

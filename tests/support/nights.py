@@ -83,7 +83,7 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     """Play the problems that are due, which is what is seen of them, and store the ledger."""
     science, data = run.science, run.store.open(run.store.artifact("artifacts/data"))
     known, before = split(data, "train"), run.problems_before(step)
-    sizes = sizes_by_task(data, "train", science.tasks)
+    sizes = sizes_by_task(data, science.tasks)
     due = [
         known[row]
         for row in rows_of_tasks(science, first_round(science, step, False, before), sizes)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfly_core import algorithms
-from agentfly_core.config.import_path import full_name, load
+from agentfly_core.config.import_path import algorithm_path, load
 from agentfly_core.config.section import Section
 from agentfly_core.rl.importance_sampling import TokenTIS
 from agentfly_core.rl.interface import Needs
@@ -20,7 +20,7 @@ from tests.support import reference
 from tests.support.ragged import WEIGHTS, by_trajectory, now, ragged, tokens
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
-MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}
+MADE = {name: load(algorithm_path(name))() for name in NAMES}
 
 GRPO = {
     "policy_loss": ("clip", 0.2, 0.2, None),  # low, high, dual

@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core import algorithms
 from agentfly_core.config import loading
-from agentfly_core.config.import_path import full_name, load
+from agentfly_core.config.import_path import algorithm_path, load
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.pipeline import checks
 from tests.support.experiments import TINY
@@ -27,7 +27,7 @@ def checked(folder, *overrides):
 def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
     part = checked(tmp_path, f"algorithm={name}").algorithm
     made = part.make()
-    assert made == load(full_name(name, "agentfly_core.algorithms"))()
+    assert made == load(algorithm_path(name))()
     told = json.loads(json.dumps(part.model_dump(mode="json")))
     assert {*told} - {"use"} == {field.name for field in fields(made)}
     assert AlgorithmPart.model_validate(told).make() == made

@@ -17,7 +17,7 @@ from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.algorithms.ppo import PPO
 from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.sft import SFT
-from agentfly_core.config.import_path import full_name, load
+from agentfly_core.config.import_path import algorithm_path, load
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
@@ -28,7 +28,7 @@ from tests.support.played import earned
 from tests.support.ragged import by_trajectory, now, ragged
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
-MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}
+MADE = {name: load(algorithm_path(name))() for name in NAMES}
 ABSOLUTE = {
     "sft",
     "rft",

@@ -5,7 +5,9 @@ import errno
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from agentfly_core.artifacts.object_storage import Refused, asking
+from agentfly_core.artifacts.object_storage import Refused, Remote
+
+STORE = Remote("s3://agents/exp")
 
 
 def answered(code, status, kind=OSError):
@@ -43,7 +45,7 @@ def answered(code, status, kind=OSError):
     ],
 )
 def test_a_refusal_names_the_store_the_object_the_cause_and_what_to_do(error, told):
-    with pytest.raises(Refused) as caught, asking("s3://agents/exp", "read", "runs/demo/run.json"):
+    with pytest.raises(Refused) as caught, STORE.asking("read", "runs/demo/run.json"):
         raise error
     assert str(caught.value).startswith(
         "The store s3://agents/exp could not read runs/demo/run.json: "
@@ -63,7 +65,7 @@ def test_a_refusal_names_the_store_the_object_the_cause_and_what_to_do(error, to
 def test_an_object_that_is_not_there_and_a_full_disk_of_this_machine_are_no_refusal(error):
     with (
         pytest.raises(type(error)) as caught,
-        asking("s3://agents/exp", "read", "runs/demo/run.json"),
+        STORE.asking("read", "runs/demo/run.json"),
     ):
         raise error
     assert caught.value is error

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.config.import_path import check_settings, construct, full_name, with_defaults
+from agentfly_core.config.import_path import (
+    algorithm_path,
+    check_settings,
+    construct,
+    with_defaults,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -60,13 +65,10 @@ def test_sections_are_completed_too() -> None:
 
 
 def test_a_module_name_is_short_for_its_class() -> None:
-    assert (
-        full_name("dr_grpo", "agentfly_core.algorithms")
-        == "agentfly_core.algorithms.dr_grpo:DrGRPO"
-    )
-    assert full_name("my.own:Thing", "agentfly_core.algorithms") == "my.own:Thing"
+    assert algorithm_path("dr_grpo") == "agentfly_core.algorithms.dr_grpo:DrGRPO"
+    assert algorithm_path("my.own:Thing") == "my.own:Thing"
     with pytest.raises(ValueError, match="Did you mean 'rloo'"):
-        full_name("rlo", "agentfly_core.algorithms")
+        algorithm_path("rlo")
 
 
 @pytest.mark.parametrize(

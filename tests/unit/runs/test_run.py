@@ -1,12 +1,13 @@
 """A run: its name, its one writer, what it may be continued with."""
 
+import fcntl
 import os
 import subprocess
 import sys
 
 import pytest
 
-from agentfly_core.artifacts.lock import Locked, _lock, local_lock
+from agentfly_core.artifacts.lock import Locked, local_lock
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records import ledger
@@ -249,11 +250,19 @@ def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
     assert here.store.names("runs/demo") == ["lock.json", "run.json", "start.json"]
 
 
-def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path):
-    with local_lock(tmp_path / "demo"), (tmp_path / "demo/lock.json").open("a+") as waiting:
+def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
+    flock = fcntl.flock
+
+    def removed_before(file, how):
         (tmp_path / "demo/lock.json").unlink()
-        with pytest.raises(Locked, match="held by another process"):
-            _lock(waiting, tmp_path / "demo")
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_before)
+    with (
+        pytest.raises(Locked, match="held by another process"),
+        local_lock(tmp_path / "demo"),
+    ):
+        pass
 
 
 def scored(run, step, problems):
