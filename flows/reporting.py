@@ -17,9 +17,10 @@ from agentfly_core.formats.text import fault
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.mlflow_client import Place, Tracker
+from agentfly_core.runs.mlflow_client import Tracker
 from agentfly_core.runs.mlflow_reporter import MlflowReporter, RunReporter
 from agentfly_core.runs.run import Run, links_of, opened
+from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
@@ -81,11 +82,6 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
         summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
         run.store.write_json(run.layout.summary, as_json(summary))
     return summary
-
-
-def mlflow_place(context: ExperimentContext) -> Place:
-    """Where MLflow keeps an experiment's runs."""
-    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
 
 
 def _tracker(context: ExperimentContext, name: str, uid: str, started_ms: int) -> Tracker:

@@ -16,10 +16,9 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import page
 from agentfly_core.runs.run import links_of
-from flows.local.mlflow_ui import UI, serving
+from flows.local.mlflow_ui import UI, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
-from flows.reporting import mlflow_place
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from agentfly_core.artifacts.run_layout import step_layout
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import stop_conditions
-from agentfly_core.runs.context import step_layout
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from tasks.stage import stage

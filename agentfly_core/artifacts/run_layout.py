@@ -86,6 +86,11 @@ def done_by(store: Store, run: str, step: int) -> str:
     return done_by(store, fork["run"], step) if fork and step <= fork["step"] else run
 
 
+def step_layout(store: Store, name: str, step: int) -> StepLayout:
+    """Where a run's step lies: with the run that did it, where a fork goes on from that."""
+    return RunLayout(done_by(store, name, step)).step(step)
+
+
 def rollouts(store: Store, scored: Artifact) -> list[Artifact]:
     """The rollouts, in order, whose episodes `scored` holds the scores of; they lie beside it."""
     manifest = store.manifest(scored.uri)

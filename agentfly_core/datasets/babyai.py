@@ -34,6 +34,8 @@ def babyai(
     any seed. Raises ValueError for a level that is none, or whose missions name no thing of a
     split's.
     """
+    if not levels:
+        raise ValueError("levels: got none, expected levels such as BabyAI-PickupDist-v0.")
     sizes = {"train": train, "validation": validation, "test": test}
     mine = things()
     draw = random.Random(seed)

@@ -97,8 +97,11 @@ def check(where: str, value: Mapping[str, JSON]) -> None:
     """Raise ValueError unless a file has the shape of its kind; warns, once a process, that no more
     is checked.
     """
+    shape = SHAPES.get(where.rpartition("/")[2])
+    if shape is None:
+        raise ValueError("it has no checksum, which each release wrote into files of this kind")
     try:
-        SHAPES[where.rpartition("/")[2]].validate_python(value, strict=True)
+        shape.validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.artifacts.run_layout import rollouts
+from agentfly_core.artifacts.run_layout import rollouts, step_layout
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
@@ -25,7 +25,6 @@ from agentfly_core.records.parquet import (
 )
 from agentfly_core.records.speakers import by_episode, episode_reward
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
-from agentfly_core.runs.context import step_layout
 
 Sampled = tuple[tuple[int, ...], ...]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, StepLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
@@ -321,11 +321,6 @@ def of_run(store: Store, where: str, key: str) -> Parent:
                 "run's last, or keep all with update.keep_policies=0."
             )
     return Parent(name, found)
-
-
-def step_layout(store: Store, name: str, step: int) -> StepLayout:
-    """Where a run's step lies: with the run that did it, where a fork goes on from that."""
-    return RunLayout(done_by(store, name, step)).step(step)
 
 
 def final_policy(store: Store, name: str) -> Artifact:

@@ -20,7 +20,7 @@ from agentfly_core.artifacts import keys, run_code
 from agentfly_core.artifacts.continuing import require_continuable
 from agentfly_core.artifacts.lease import only_writer, refuse_if_leased
 from agentfly_core.artifacts.lock import refuse_if_held
-from agentfly_core.artifacts.run_layout import RunLayout, record_of
+from agentfly_core.artifacts.run_layout import RunLayout, record_of, step_layout
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import NAME
@@ -39,7 +39,6 @@ from agentfly_core.runs.context import (
     policy_of,
     require_same_tokens,
     resolve,
-    step_layout,
 )
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision

@@ -30,6 +30,7 @@ def _git(*words: str) -> str:
             cwd=Path(__file__).resolve().parent,
             stderr=subprocess.DEVNULL,
             text=True,
+            errors="replace",  # a file may be no UTF-8
             timeout=20,
         )
     except (OSError, subprocess.SubprocessError):

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import httpx
 
+from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import Place, page
 from agentfly_core.system.module_search import finding_ours
 from flows.local.ports import is_free
 from flows.local.servers import Servers
+from flows.local.state_dirs import settle
 
 PORTS = range(5000, 5020)
 UI = f"http://127.0.0.1:{PORTS.start}"
 """Where `open_run` serves the project's own store, unless the port is taken."""
+
+
+def mlflow_place(context: ExperimentContext) -> Place:
+    """Where MLflow keeps an experiment's runs."""
+    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
 
 
 def serving(place: Place) -> str:

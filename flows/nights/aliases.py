@@ -10,7 +10,7 @@ from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.reports.nights import last_policy
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import set_aliases
-from flows.reporting import mlflow_place
+from flows.local.mlflow_ui import mlflow_place
 
 logger = logging.getLogger(__name__)
 

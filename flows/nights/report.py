@@ -13,7 +13,8 @@ from agentfly_core.reports.night_report import night_report
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import add_report
 from agentfly_core.runs.run import links_of
-from flows.reporting import FLOW_RUN_TAG, mlflow_place
+from flows.local.mlflow_ui import mlflow_place
+from flows.reporting import FLOW_RUN_TAG
 from flows.run_pages import artifact_key, mlflow_link, this_page
 
 logger = logging.getLogger(__name__)

@@ -44,7 +44,9 @@ def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> He
     signs = [
         datetime.fromisoformat(str(worker["last_heartbeat_time"]))
         for worker in workers
-        if worker["name"] == WORKER and worker["status"] == "ONLINE"
+        if worker["name"] == WORKER
+        and worker["status"] == "ONLINE"
+        and worker["last_heartbeat_time"]
     ]
     since = since or datetime.now(UTC) - SILENCE
     names = tuple(sorted(str(deployment["name"]) for deployment in deployments))

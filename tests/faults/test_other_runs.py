@@ -13,7 +13,6 @@ from agentfly_core.artifacts.store import Store
 from tests.support.lives import RUN, TINY, Lives, Whole
 
 
-@pytest.mark.long
 def test_a_runs_own_episodes_are_chosen_once_and_imitated(
     whole: Whole, lives: Lives, tmp_path: Path
 ) -> None:

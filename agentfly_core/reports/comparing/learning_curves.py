@@ -9,11 +9,11 @@ from statistics import fmean
 
 import pandas as pd
 
+from agentfly_core.artifacts.run_layout import step_layout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records import ledger
 from agentfly_core.reports.markdown import BARS
-from agentfly_core.runs.context import step_layout
 
 SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
 SECONDS = ("time/rollout", "time/score", "time/update")

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, step_layout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import HELD_OUT, evaluations, solved_held_out
@@ -24,7 +24,7 @@ from agentfly_core.reports.comparing.learning_curves import (
     plotted,
 )
 from agentfly_core.reports.comparing.unbroken_table import Unbroken
-from agentfly_core.runs.context import resolve, step_layout
+from agentfly_core.runs.context import resolve
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.run import known_run, science_of
 

@@ -151,3 +151,8 @@ async def test_the_same_state_has_the_same_name_however_it_was_reached(
 def test_a_mission_of_another_form_is_none_for_the_oracle() -> None:
     with pytest.raises(ValueError, match="Got the mission 'open the red door', expected to go"):
         Goal.of("open the red door")
+
+
+def test_levels_must_be_named() -> None:
+    with pytest.raises(ValueError, match="levels: got none, expected levels such as BabyAI-"):
+        babyai(0, 1, 1, 1, levels=[])

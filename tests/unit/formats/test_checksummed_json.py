@@ -89,6 +89,7 @@ def test_a_file_of_an_earlier_release_is_read_and_said_once_to_be_unchecked(
         ),
         ("run.json", {}, "uid: Field required"),
         ("summary.json", {"run": "demo"}, "experiment: Field required"),
+        ("tags.json", {"tags": []}, "it has no checksum, which each release"),
     ],
 )
 def test_a_file_of_an_earlier_release_must_have_its_shape(
