@@ -106,6 +106,15 @@ def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3
     return _replying(seed, spoilt, _cooperate, *mistakes)
 
 
+def idler(problems: Sequence[Problem], seed: int) -> Script:
+    """Whatever is asked, it says that it does not know."""
+
+    async def policy(conversation: Conversation) -> str:
+        return "I do not know."
+
+    return policy
+
+
 def _script(seed: int, spoilt: float, play: Play, *mistakes: str) -> Script:
     def reply(draw: random.Random, conversation: Conversation, mistake: str) -> str:
         return play(draw, conversation.problem, mistake)[conversation.turn]

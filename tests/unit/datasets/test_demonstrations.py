@@ -107,11 +107,7 @@ async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
         POWERS
     )
     assert {trajectory.observations[0].tool for trajectory in oracle} == {"python"}
-
-    async def idles(conversation: Conversation) -> str:
-        return "I do not know."
-
-    idler = await played(POWERS, idles, rules, tokenizer)
+    idler = await played(POWERS, demonstrations.idler(POWERS, 0), rules, tokenizer)
     assert [await exact.score(trajectory, {}) for trajectory in idler] == [Score(0.0)] * len(POWERS)
 
 
