@@ -25,8 +25,8 @@ class Figures:
 
     `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
     a mixture's tasks that were. `failures` counts why episodes failed, `unscored_for` why others
-    could not be scored. `cut_replies` had no room
-    for more tokens, `cut_at_max_tokens` of them by the `agent.max_tokens` of their task.
+    could not be scored. `cut_replies` had no room for more tokens, `cut_at_max_tokens` of them by
+    the `agent.max_tokens` of their task.
     """
 
     episodes: int
