@@ -198,7 +198,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     if hint := nearest(word, known):
         return hint
     more = f", ... ({len(known):,} in all)" if len(known) > MOST_KNOWN else ""
-    return f" Known: {', '.join(known[:MOST_KNOWN])}{more}." if known else " There are none yet."
+    return f" Known: {', '.join(known[:MOST_KNOWN])}{more}." if known else " There are none."
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

@@ -120,7 +120,7 @@ def test_a_sentence_ends_with_one_mark() -> None:
 def test_a_mistyped_name_is_told_the_nearest_or_all_or_that_there_is_none() -> None:
     assert did_you_mean("mien", ["mine", "demo"]) == " Did you mean 'mine'?"
     assert did_you_mean("nosuch", ["mine", "demo"]) == " Known: mine, demo."
-    assert did_you_mean("nosuch", []) == " There are none yet."
+    assert did_you_mean("nosuch", []) == " There are none."
 
 
 def test_a_noun_follows_its_number() -> None:

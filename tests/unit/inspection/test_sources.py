@@ -208,6 +208,6 @@ def test_a_play_that_was_cut_off_is_not_named_as_the_one_that_was_meant(
     here: ExperimentContext,
 ) -> None:
     here.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
-    told = r"no played episodes 'tiny-1' in .*\. There are none yet\.$"
+    told = r"no played episodes 'tiny-1' in .*\. There are none\.$"
     with pytest.raises(ValueError, match=told):
         read(here.store, reference("play:tiny-1"), "", False)
