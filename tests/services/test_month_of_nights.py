@@ -119,7 +119,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     ledger = NightLedger(context.store, context.experiment)
     month = Month(context, ledger, data, client)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aliases.Place, "choose", lambda *_: place)
+        patch.setattr(aliases, "mlflow_place", lambda *_: place)
         patch.setattr(events, "tell", lambda *_: None)
         for today in NIGHTS:
             patch.setattr(missed, "scheduled_nights", lambda *_, day=today: scheduled(day))
