@@ -7,13 +7,13 @@ from pathlib import Path
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.system import hardware
 
 SERVED = "policy"
 """What it calls the model that it is started on."""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
-ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
 SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
 """Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group,
@@ -67,7 +67,7 @@ def launch(
         }
         switches += ["enable-sleep-mode"] if site.shares_gpus else []
     if adapter_rank:
-        options["max-lora-rank"] = next(rank for rank in ADAPTER_RANKS if rank >= adapter_rank)
+        options["max-lora-rank"] = next(rank for rank in VLLM_RANKS if rank >= adapter_rank)
         switches.append("enable-lora")
     command = [sys.executable, "-m", "agentfly_core.inference.vllm_program"]
     command += [text for name, value in options.items() for text in (f"--{name}", str(value))]

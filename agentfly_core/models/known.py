@@ -23,6 +23,8 @@ FILES = {
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
 """What a model's folder must hold, by the names of its files."""
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The values of vLLM's `max_lora_rank`: it takes adapters up to such a rank."""
 
 
 def require(reference: str) -> None:

@@ -6,9 +6,8 @@ import json
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Science
+from agentfly_core.models.known import VLLM_RANKS
 
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM knows as `max_lora_rank`."""
 _PAGE = """\
 # {reference}
 
@@ -82,7 +81,7 @@ def page(
     """The page of a policy: of a whole model, or of an adapter of this `rank`; `templated`: its
     chat template is that of its training.
     """
-    most = next((known for known in RANKS if known >= (rank or 0)), RANKS[-1])
+    most = next(known for known in VLLM_RANKS if known >= (rank or 0))
     parts = _WHOLE if rank is None else _ADAPTER
     sizes = {"dtype": science.dtype, "rank": rank, "most": most}
     said = {name: text.format(**sizes) for name, text in parts.items()}

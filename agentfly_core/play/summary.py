@@ -9,7 +9,7 @@ from statistics import fmean
 
 from agentfly_core.play.episodes import Played
 from agentfly_core.records.speakers import by_episode, episode_reward
-from agentfly_core.records.trajectory import Ending, Trajectory, Unscored, task_of
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored, task_of
 from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.intervals import Mean, Rate, mean
 from agentfly_core.runs.metrics import solved_by_problem
@@ -49,7 +49,8 @@ class Figures:
 def figures(played: Played, resolved: Resolved) -> Figures:
     """The figures of what was played of an experiment."""
     episodes = by_episode(played.episodes)
-    rewards = _rewards(played, episodes)
+    scores = {scored.trajectory_id: scored for scored in played.scores}
+    rewards = _rewards(episodes, scores)
     calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
     errors = [o for t in played.episodes for o in t.observations if o.error]
     replies = [turn.sampled for t in played.episodes for turn in t.turns]
@@ -70,7 +71,7 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         endings=dict(Counter(episode[0].ending.value for episode in episodes)),
         failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
         unscored=len(episodes) - sum(map(len, rewards.values())),
-        unscored_for=dict(Counter(_causes(played, episodes))),
+        unscored_for=dict(Counter(_causes(episodes, scores))),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
         success_by_task={task: Rate.of(own) for task, own in by_task.items() if task},
@@ -83,9 +84,10 @@ def figures(played: Played, resolved: Resolved) -> Figures:
     )
 
 
-def _rewards(played: Played, episodes: Sequence[Sequence[Trajectory]]) -> dict[str, list[float]]:
+def _rewards(
+    episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
+) -> dict[str, list[float]]:
     """The rewards of each problem's scored episodes."""
-    scores = {scored.trajectory_id: scored for scored in played.scores}
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         if (reward := episode_reward(episode, scores)) is not None:
@@ -93,11 +95,12 @@ def _rewards(played: Played, episodes: Sequence[Sequence[Trajectory]]) -> dict[s
     return rewards
 
 
-def _causes(played: Played, episodes: Sequence[Sequence[Trajectory]]) -> Iterator[str]:
+def _causes(
+    episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
+) -> Iterator[str]:
     """Why episodes have no score that did not fail."""
-    scores = {scored.trajectory_id: scored.reward for scored in played.scores}
     for first, *_ in episodes:
-        reward = scores[first.id]
+        reward = scores[first.id].reward
         if first.ending is not Ending.FAILED and isinstance(reward, Unscored):
             yield reward.reason
 

@@ -213,3 +213,17 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     assert state
     psutil.Process(state.keeper).kill()
     far.wait(30)
+
+
+def test_once_the_command_ends_on_a_node_it_is_ended_on_all_and_that_node_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends_with_the_connection = "import sys; sys.stdin.buffer.read()"
+    (tmp_path / "job.py").write_text(
+        "import signal, sys\nsys.exit(7) if sys.argv[1] == '0' else signal.pause()"
+    )
+    monkeypatch.setattr(multinode, "SSH", [sys.executable, "-c", ends_with_the_connection])
+    job = [sys.executable, str(tmp_path / "job.py"), "{node}", "{port}"]
+    monkeypatch.setattr(sys, "argv", ["multinode", "--nodes", HERE, "worker-2", "--", *job])
+    with pytest.raises(SystemExit, match=rf"^On {HERE} it ended with exit code 7\.$"):
+        multinode.main()

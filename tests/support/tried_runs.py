@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config import loading
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import as_json
+from agentfly_core.models.adapter_artifact import remember
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import SCORES, write_scores
 from agentfly_core.records.trajectory import Unscored
@@ -26,6 +28,8 @@ data: {use: "tests.support.problems:clean", train: 64, validation: 4, test: 8, s
 rewards: {"agentfly_core.rewards.exact:exact": 1.0}
 steps: 2
 """
+BASE = Artifact("artifacts/model/1f2e3d4c", "9f2ce1b7")
+"""The model that adapters of these runs stand on."""
 
 
 def project(folder: Path) -> Store:
@@ -95,7 +99,7 @@ def _step(run: Run, number: int) -> None:
     scored = ArtifactKey(layout.scored, "score", f"scored {key}", {})
     published(run.context, scored, lambda folder: ledger.write(folder, rows))
     policy = ArtifactKey(layout.policy, "update", f"policy {key}", {})
-    published(run.context, policy, lambda folder: _weights(folder, key))
+    published(run.context, policy, lambda folder: _weights(folder, key, run.science.adapter))
     measured = {
         "agent/rollout/success": 0.4 + 0.1 * number,
         "agent/rollout/avg_sampled_tokens": 10.0,
@@ -106,5 +110,7 @@ def _step(run: Run, number: int) -> None:
     run.store.write_json(layout.metrics, point(number, measured, 10_000 * number))
 
 
-def _weights(folder: Path, key: str) -> None:
+def _weights(folder: Path, key: str, adapter: Adapter | None) -> None:
     (folder / "weights").write_text(key)
+    if adapter:
+        remember(folder, BASE, adapter)

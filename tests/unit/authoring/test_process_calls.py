@@ -50,6 +50,21 @@ async def test_a_tool_runs_in_another_process_that_is_kept_and_is_lent_the_probl
     assert first["pid"] != os.getpid()
 
 
+async def test_a_process_that_died_while_nobody_asked_it_is_replaced() -> None:
+    pid = json.loads((await ask(crunchers.where, what="a")).content)["pid"]
+    parent = psutil.Process(pid).parent()
+    assert parent is not None
+    psutil.Process(pid).kill()
+    parent.wait(30)
+    assert json.loads((await ask(crunchers.where, what="b")).content)["pid"] != pid
+
+
+async def test_what_the_process_cannot_import_is_a_lost_service() -> None:
+    nowhere = process_calls.Named("tests.support.nowhere:part", {})
+    with pytest.raises(ServiceFailure, match="tests.support.nowhere"):
+        await process_calls.asked(nowhere, {}, 30)
+
+
 async def test_an_asynchronous_tool_finds_its_event_loop_again() -> None:
     assert [(await ask(crunchers.again, number=n)).content for n in (1, 2)] == ["2", "3"]
 

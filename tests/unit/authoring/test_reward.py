@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import Reward, combined, reward, score
 from agentfly_core.records.trajectory import (
@@ -331,6 +332,20 @@ async def test_a_mistake_of_a_reward_and_one_that_is_late_are_not_asked_again() 
         "late: Overdue: no result within 0.01 s; wrong: KeyError: 'answer'"
     )
     assert calls == ["late", "wrong"]
+
+
+async def test_scoring_is_repeated_where_other_code_held_the_loop() -> None:
+    asked: list[str] = []
+
+    @reward
+    async def unlucky() -> float:
+        asked.append("once")
+        if len(asked) == 1:
+            raise LoopLost("The tool 'search' held the event loop for 30 s")
+        return 0.5
+
+    (found,) = await score([played()], {unlucky: 1.0})
+    assert (found.reward, len(asked)) == (0.5, 2)
 
 
 @pytest.mark.parametrize(("concurrency", "expected"), [(3, 3), (40, 40), (None, 32)])

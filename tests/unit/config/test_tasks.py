@@ -114,6 +114,14 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
             {"rollout": {"problems": 20, "group_size": 2}},
             "a step needs 13 problems of sums, tasks.sums.data.train gives 12",
         ),
+        (
+            {"rollout": {"problems": 10, "group_size": 2, "curriculum": {"window": 2}}},
+            "a step needs 14 problems of sums x 2 (rollout.curriculum.window), tasks.sums.data",
+        ),
+        (
+            {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},
+            "rollout.curriculum: a night goes through the problems in their order",
+        ),
         ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' asks for a Shop"),
     ],
 )

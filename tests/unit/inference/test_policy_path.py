@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.inference.policy_path import check_policy, policy_at
+from agentfly_core.inference.policy_path import check_policy, of_tasks, policy_at
 from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Problem
 
@@ -75,3 +75,21 @@ def forgotten(conversation: Conversation) -> str:
 def test_a_policy_whose_async_was_forgotten_is_told_so() -> None:
     with pytest.raises(ValueError, match=r":forgotten is no policy, .*Is `async` missing\?"):
         check_policy(f"{HERE}:forgotten", {})
+
+
+async def test_the_policy_of_a_mixture_is_for_each_task_another_one_with_its_own_problems() -> None:
+    problems = [Problem("sums/a", "?"), Problem("sums/b", "?"), Problem("shop/a", "?")]
+    shown = {
+        "sums": {"demonstrations": f"{HERE}:made", "settings": {"word": "sums,"}},
+        "shop": {"demonstrations": f"{HERE}:spoils", "settings": {}},
+    }
+    policy = of_tasks(problems, 3, shown, spoilt=0.25)
+    said = [
+        await policy(Conversation(problem, 0, 0, (), (), seed=7))
+        for problem in (problems[0], problems[2])
+    ]
+    assert said == ["3 sums, 2", "3 0.25 of 1"]
+
+
+def spoils(problems: Sequence[Problem], seed: int, spoilt: float = 0.0) -> Policy:
+    return made(problems, seed, f"{spoilt} of")

@@ -40,7 +40,9 @@ class Place(TypedDict):
     number: NotRequired[int]
 
 
-def choices(colour: Colour, unit: Literal["m", "km", 3], flag: bool, nothing: None) -> None:
+def choices(
+    colour: Colour, unit: Literal["m", "km", 3], flag: bool, nothing: None, way: Literal["out"]
+) -> None:
     """Choose."""
 
 
@@ -160,6 +162,10 @@ def long_and_short(name: Annotated[str, Field(min_length=5, max_length=3)]) -> N
     """Write no name."""
 
 
+def three_of_at_most_two(flags: Annotated[list[bool], Field(min_length=3, max_length=2)]) -> None:
+    """List more than may be."""
+
+
 def three_of_two(flags: Annotated[set[bool], Field(min_length=3)]) -> None:
     """List more than there are."""
 
@@ -171,6 +177,7 @@ def three_of_two(flags: Annotated[set[bool], Field(min_length=3)]) -> None:
         (empty_range, "'count': no number fits {'minimum': 5, 'maximum': 3}"),
         (between_steps, "'share': no number fits {'exclusiveMinimum': "),
         (long_and_short, "'name': no text was found that fits {'minLength': 5, 'maxLength': 3}"),
+        (three_of_at_most_two, "'flags': minItems is 3, and maxItems 2"),
         (three_of_two, "'flags': 3 different items were not found"),
     ],
 )

@@ -234,6 +234,12 @@ def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_befo
     assert origin.store.names("runs") == ["old"]
 
 
+def test_a_fork_of_a_run_without_its_record_is_refused(origin: ExperimentContext) -> None:
+    origin.store.remove("runs/old/run.json")
+    with pytest.raises(ValueError, match=r"There is no run\.json of 'old' in /.* to go on from"):
+        require_origin(origin.store, fork_of(origin).science)
+
+
 def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
     origin: ExperimentContext,
 ) -> None:

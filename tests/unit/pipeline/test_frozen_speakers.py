@@ -19,6 +19,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.site import Site
 from agentfly_core.inference.endpoint import EndpointSampler
+from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import checks, inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
@@ -187,6 +188,19 @@ def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budge
         assert isinstance(found.sampler, EndpointSampler)
         assert isinstance(critic, FrozenEndpoint) and isinstance(judge, FrozenEndpoint)
         assert critic.service is judge.service is found.sampler.service
+
+
+def test_frozen_policies_rest_with_the_sampler(
+    tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = context(tmp_path, {"critic": "run:demo@1", "judge": "endpoint:gpt"})
+    publish(here.store, 1, [*nano.iterdir()])
+    rested: list[TransformersSampler] = []
+    monkeypatch.setattr(TransformersSampler, "rest", lambda sampler: rested.append(sampler))
+    with rollout_services(here, inputs.endpoint(here, "gpt"), "owner", tmp_path) as found:
+        found.rest()
+        critic = found.frozen["critic"]
+        assert isinstance(critic, FrozenPolicy) and rested == [critic.sampler]
 
 
 @pytest.mark.parametrize("same_vocabulary", [False, True])

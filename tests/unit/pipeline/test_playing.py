@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.rules import Frozen, FrozenPolicy
 from agentfly_core.runs.context import resolve
 from agentfly_core.testing.episodes import saying
 
@@ -82,7 +84,12 @@ def tokenizer(nano: Path) -> Any:
 
 
 def played(
-    rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[Scripted] = Scripted
+    rules: Science,
+    tokenizer: Any,
+    said: str,
+    folder: Path,
+    kind: type[Scripted] = Scripted,
+    frozen: Mapping[str, Frozen] = {},
 ) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     encode = partial(tokenizer.encode, add_special_tokens=False)
@@ -92,7 +99,7 @@ def played(
         resolved = resolve(rules)
         episodes = of_step(rules, problems, 1, resolved.greedy)
         play_shard(
-            rollout_spec(resolved, tokenizer),
+            rollout_spec(resolved, tokenizer, frozen),
             rules.gates,
             sampler,
             episodes,
@@ -212,3 +219,13 @@ def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_pa
         score_episodes(resolve(lenient), [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"]
         == 1.0
     )
+
+
+def test_a_frozen_role_that_says_nothing_in_a_shard_is_told_since_its_name_may_be_mistyped(
+    tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = partial(tokenizer.encode, add_special_tokens=False)
+    silent = FrozenPolicy("run:demo@1", Scripted(here, 2, saying("never")))
+    played(science(), tokenizer, "2", tmp_path, frozen={"critc": silent})
+    assert "agent.frozen names 'critc', who said nothing" in caplog.text
+    assert "Those who spoke: tool_loop." in caplog.text

@@ -36,6 +36,10 @@ def test_a_sampler_that_agrees_has_no_mismatch():
     }
 
 
+def test_of_no_tokens_there_is_no_mismatch():
+    assert mismatch(torch.tensor([]), torch.tensor([])) == {}
+
+
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(

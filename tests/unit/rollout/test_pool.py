@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
@@ -97,6 +97,15 @@ async def test_a_reset_that_hangs_is_the_services_fault() -> None:
             async with lease(resources, kind, ONE, 0.01):
                 pass
     assert events() == [["start", "close"]]
+
+
+async def test_an_environment_without_a_reset_says_what_to_define() -> None:
+    class Bare(Environment): ...
+
+    async with ResourceManager({Bare: 1}) as resources:
+        with pytest.raises(ServiceFailure, match=r"Bare must say .* define reset\(\)"):
+            async with lease(resources, Bare, ONE, 30):
+                pass
 
 
 async def test_a_reset_that_cancels_itself_is_the_services_fault_and_nobodys_cancellation() -> None:

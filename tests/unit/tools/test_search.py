@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,11 @@ def test_the_model_is_told_of_the_query_pages_and_exclusions_only(search: Tool) 
     properties = search.schema.parameters["properties"]
     assert isinstance(properties, dict) and [*properties] == ["query", "page", "exclude"]
     assert not search.untold()
+
+
+def test_without_its_package_it_says_what_to_install(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(ValueError, match="needs the package bm25s: pip install"):
+        Search.with_settings(corpus=str(corpus), sha256=version(corpus))
