@@ -293,7 +293,7 @@ def copied(copy: Path) -> None:
     listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
     for name in listed.splitlines():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, copy / name)
+        shutil.copy(ROOT / name, copy / name, follow_symlinks=False)
 
 
 def planted(copy: Path, fault: Fault) -> str:
