@@ -28,6 +28,13 @@ def where(what: str, *, problem: Problem) -> dict[str, object]:
 
 
 @tool(process=True)
+def hold(begun: str, fifo: str) -> str:
+    """Leave a file that says that it has begun, and wait for what comes through a fifo."""
+    Path(begun).touch()
+    return Path(fifo).read_text()
+
+
+@tool(process=True)
 async def again(number: int) -> int:
     """Use what is bound to an event loop as soon as somebody waits for it."""
     async with client:

@@ -160,6 +160,12 @@ def test_a_door_has_the_names_of_its_lazy_table_and_none_is_a_modules(door):
     assert inside.isdisjoint(names)
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_a_name_that_a_door_has_not_is_no_attribute(door):
+    with pytest.raises(AttributeError, match=f"module '{door}' has no attribute 'nothing'"):
+        _ = __import__(door, fromlist=["nothing"]).nothing
+
+
 @pytest.mark.slow
 def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
     code = "import sys, agentfly_core as a; [getattr(a, name) for name in a.__all__];"

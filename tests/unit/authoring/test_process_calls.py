@@ -111,6 +111,30 @@ async def test_a_call_that_is_cancelled_is_killed_at_once_and_no_other_is_harmed
         await exploding
 
 
+async def test_a_call_that_is_cancelled_while_it_waits_for_a_process_is_never_made(
+    tmp_path: Path,
+) -> None:
+    def held(name: str) -> asyncio.Task[Observation]:
+        os.mkfifo(tmp_path / name)
+        begun = str(tmp_path / f"{name} begun")
+        return asyncio.create_task(ask(crunchers.hold, begun=begun, fifo=str(tmp_path / name)))
+
+    names = [f"at work {number}" for number in range(process_calls.AT_ONCE)]
+    working = [held(name) for name in names]
+    fifos = [await asyncio.to_thread((tmp_path / name).open, "w") for name in names]  # both read
+    waiting = held("cancelled")
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    for fifo in fifos:
+        with fifo:
+            fifo.write("done")
+    assert [(await one).content for one in working] == ["done"] * len(names)
+    assert (await ask(crunchers.again, number=1)).content == "2"
+    assert not (tmp_path / "cancelled begun").exists()
+
+
 async def test_as_many_processes_as_there_are_cores_serve_any_number_of_calls() -> None:
     found = await asyncio.gather(*(ask(crunchers.where, what=str(n)) for n in range(50)))
     answers = [json.loads(one.content) for one in found]

@@ -337,7 +337,7 @@ async def test_a_mistake_of_a_reward_and_one_that_is_late_are_not_asked_again() 
 async def test_scoring_is_repeated_where_other_code_held_the_loop() -> None:
     asked: list[str] = []
 
-    @reward
+    @reward(retries=1)
     async def unlucky() -> float:
         asked.append("once")
         if len(asked) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 from transformers import AutoTokenizer
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Store
+from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline import inputs
@@ -130,3 +131,14 @@ def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> No
     assert keys.base_model(context.store, context.science) is None
     inputs.dataset(context)
     assert keys.base_model(context.store, context.science) is not None
+
+
+def test_a_run_that_starts_from_another_runs_policy_has_that_policys_tokenizer(
+    tmp_path: Path, nano: Path
+) -> None:
+    store = experiment(tmp_path).store
+    with store.publish(ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
+        shutil.copytree(nano, folder, dirs_exist_ok=True)
+    found, source = inputs.tokenizer(experiment(tmp_path, model="run:demo@1"))
+    assert found.encode("99") == AutoTokenizer.from_pretrained(nano).encode("99")
+    assert source == store.artifact("runs/demo/steps/000001/policy").digest
