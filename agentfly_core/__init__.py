@@ -7,7 +7,7 @@ when it is first asked for.
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing
 if TYPE_CHECKING:
-    from agentfly_core.authoring.chat_template import Conversation
+    from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
     from agentfly_core.authoring.tool import StepResult, ToolError, tool
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from agentfly_core.templates.chatml import reply_text
 
 _RECORDS = "agentfly_core.records.trajectory"
+_TEMPLATES = "agentfly_core.authoring.chat_template"
 _HOMES = {
     "BadCall": _RECORDS,
     "BadRow": "agentfly_core.records.dataset",
+    "ChatTemplate": _TEMPLATES,
     "Child": "agentfly_core.rollout.child_process",
     "Context": "agentfly_core.rollout.speaker",
-    "Conversation": "agentfly_core.authoring.chat_template",
+    "Conversation": _TEMPLATES,
     "Ending": _RECORDS,
     "Environment": "agentfly_core.authoring.environment",
     "Episode": "agentfly_core.rollout.episode",
@@ -51,6 +53,7 @@ _HOMES = {
     "StepResult": "agentfly_core.authoring.tool",
     "ToolCall": _RECORDS,
     "ToolError": "agentfly_core.authoring.tool",
+    "ToolSchema": _TEMPLATES,
     "Trajectory": _RECORDS,
     "Turn": _RECORDS,
     "Unscored": _RECORDS,
@@ -62,6 +65,7 @@ _HOMES = {
 __all__ = [
     "BadCall",
     "BadRow",
+    "ChatTemplate",
     "Child",
     "Context",
     "Conversation",
@@ -78,6 +82,7 @@ __all__ = [
     "StepResult",
     "ToolCall",
     "ToolError",
+    "ToolSchema",
     "Trajectory",
     "Turn",
     "Unscored",

@@ -14,7 +14,7 @@ from agentfly_core.rollout.speaker import Context, Speaker
 
 
 class ForeignSummary(Folding):
-    """Goes on with a summary of another ledger, `balance 148, next page 52`, which depends on the
+    """Continues with a summary of another ledger, `balance 148, next page 52`, which depends on the
     question alone, so that an episode reads the same one whoever plays beside it.
     """
 

@@ -4,7 +4,7 @@
 
 For each experiment the table of learning.py; for folding and planner-executor then the first seed's
 policy on the same test problems with an agent that lacks something (ablations.py). All are ordinary
-runs and evaluations: the same command goes on after an interruption.
+runs and evaluations: the same command continues after an interruption.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Gate:
     fresh: int
 
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
-        """What a night of theirs ends with, after so many earlier confirmations."""
+        """What a night of theirs ends with, after this many earlier confirmations."""
         test, count = f"test-{self.seed}", self.science.data.test
         old, new = (looks(self.science, played(p, test, count)) for p in (champion, challenger))
         found = judge(old[0], new[0], self.science.promotion)
@@ -148,7 +148,7 @@ def greatest_fall(found: list[Policy]) -> float:
 
 
 def gains(gate: Gate, success: float, gain: float = GAIN, nights: int = NIGHTS) -> int:
-    """How many of so many nights promote a challenger that truly gained; each has a champion and
+    """How many of these nights promote a challenger that truly gained; each has a champion and
     test problems of its own.
     """
     found = 0
@@ -182,7 +182,7 @@ class Found:
 
     @classmethod
     def by(cls, gate: Gate, nights: int = NIGHTS) -> Found:
-        """Let the gate judge so many nights of each kind."""
+        """Let the gate judge this many nights of each kind."""
         equal = promotions([*champions(gate, 0.85, 0.0, 0.0, nights)]) / nights
         changing = [*champions(gate, 0.6, -0.01, 0.02, nights)]
         power = {success: gains(gate, success, nights=nights) / nights for success in STARTS}

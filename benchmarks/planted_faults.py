@@ -222,7 +222,7 @@ FAULTS = (
         "unit/artifacts",
     ),
     Fault(
-        "a cut lock file refuses its run for ever",
+        "a cut lock file blocks its run for good",
         "artifacts/lock.py",
         "    except ValueError as fault:\n        logger.warning(",
         "    except KeyError as fault:\n        logger.warning(",

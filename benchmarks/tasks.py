@@ -5,7 +5,7 @@
 For each experiment the table of learning.py. For a mixture then the same for the problems of each
 of its tasks, and for an experiment with evaluate.datasets for those; for search the first seed's
 policy where each page has the text of another. All are ordinary runs and evaluations: the same
-command goes on after an interruption.
+command continues after an interruption.
 """
 
 from __future__ import annotations

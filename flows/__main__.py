@@ -30,7 +30,7 @@ from flows.local.prefect_server import leave
 EXAMPLES = """
 examples:
   agentfly train quickstart                     train; run it again after any interruption and \
-it goes on
+it continues
   agentfly train quickstart seed=1              another seed is another run
   agentfly train quickstart --run mine steps=30 continue the run 'mine' up to step 30
   agentfly play quickstart --policy oracle      play problems without training, and look at them

@@ -73,7 +73,7 @@ def promote(
 
 
 def _answer(experiment: str, asked: NightEntry, days: float) -> Decision:
-    """The person's decision; after so many days this flow run answers itself, with no."""
+    """The person's decision; after this many days this flow run answers itself, with no."""
     this, seconds, answered = UUID(flow_run.id), days * SECONDS_OF_A_DAY, Event()
     silence = Decision(approve=False, reason=f"Nobody answered within {days:g} days.")
     refusing = Thread(target=_refuse, args=(this, silence, seconds, answered), daemon=True)
@@ -94,7 +94,7 @@ def _answer(experiment: str, asked: NightEntry, days: float) -> Decision:
 
 
 def _refuse(this: UUID, silence: Decision, seconds: float, answered: Event) -> None:
-    """Answer no after so many seconds, and try again until an answer was taken."""
+    """Answer no after this many seconds, and try again until an answer was taken."""
     while not answered.wait(seconds):
         try:
             resume_flow_run(this, run_input=silence.model_dump())

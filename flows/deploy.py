@@ -87,7 +87,7 @@ def notice_the_dead(silence: timedelta) -> None:
         within=silence,
     )
     message = (
-        f"It gave no sign of life for {silence}. Run it again: it goes on from what is on disk."
+        f"It gave no sign of life for {silence}. Run it again: it continues from what is on disk."
     )
     # not by force: the heartbeat of a short flow run may arrive after the word that it is over
     action = ChangeFlowRunState(

@@ -45,7 +45,7 @@ class _Ahead:
         self._run, self._play, self._thread = run, play, thread
         self._staleness = run.science.rollout.max_staleness
         start = run.science.start_step
-        self._policies = {  # a fork's first steps sample from policies of the run it goes on from
+        self._policies = {  # a fork's first steps sample from policies of the run it continues from
             version: policy_of(run.store, run.name, version)
             for version in range(first_policy(start, self._staleness), start)
         }

@@ -79,7 +79,7 @@ def _told(night: str, experiment: str, site: Site) -> Iterator[None]:
     try:
         yield
         success = True
-    except NoSpace:  # which has been told
+    except NoSpace:  # which has been reported
         raise
     except BaseException as error:  # whatever ends it, people hear of it
         tell("crashed", night, experiment, fault(error))

@@ -50,7 +50,7 @@ ExperimentName = Annotated[
 ]
 RunName = Annotated[
     str,
-    _field("Empty: named after the experiment and its settings, so that it goes on", pattern=RUN),
+    _field("Empty: named after the experiment and its settings, so that it continues", pattern=RUN),
 ]
 Another = Annotated[
     bool, _field("Whether it is another run, with a number of its own, even where that one exists")
@@ -71,7 +71,7 @@ NightDate = Annotated[
 ]
 Hours = Annotated[
     float | None,
-    _field("The step during which so many hours are over is the last one; empty: no limit"),
+    _field("The step during which this many hours are over is the last one; empty: no limit"),
     Gt(0),
 ]
 Attempts = Annotated[
@@ -81,4 +81,4 @@ Approval = Annotated[
     bool, _field("Whether a person has to approve a better policy before it becomes the champion")
 ]
 RunOfNight = Annotated[str, _field("The night whose policy awaits approval", pattern=RUN)]
-Days = Annotated[float, _field("Without an answer after so many days it is not approved"), Gt(0)]
+Days = Annotated[float, _field("Without an answer after this many days it is not approved"), Gt(0)]

@@ -54,11 +54,11 @@ def train(
 ) -> Summary:
     """Train an agent: start the run, or continue it from what is on disk.
 
-    The step during which `hours` are over is the run's last one, as if so many had been asked for.
+    The step during which `hours` are over is the run's last one, as if no more had been asked for.
     """
     until = Deadline.after(hours)
     with session(experiment, run, overrides, new, site, store) as here:
-        # what earlier releases made of other counts is made again for their runs
+        # what earlier releases made of other counts is recomputed for their runs
         data = prepare(here.context, counted=here.run.dataset_digest is None)
         model = base_model(here.context, here.run.parent)
         with training_services(here.context, model, here.run.uid, here.logs) as services:

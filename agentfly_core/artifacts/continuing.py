@@ -1,4 +1,4 @@
-"""What keeps a run from going on: other settings, other code, stages of another version."""
+"""What keeps a run from continuing: other settings, other code, stages of another version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
     done.
     """
     record = record_of(store, name)
-    assert record is not None, f"{name} goes on"
+    assert record is not None, f"{name} continues"
     refuse_other_settings(store, name, science)
     refuse_other_code(store, name, code)
     if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
@@ -33,7 +33,7 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
         )
     if record["revision"] != revision():
         logger.warning(
-            "The run was started under revision %s and goes on under %s.",
+            "The run was started under revision %s and continues under %s.",
             record["revision"],
             revision(),
         )
@@ -47,8 +47,8 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
 
 
 def refuse_finished(store: Store, name: str, code: Code) -> None:
-    """Raise ValueError where a run, which has done all its steps, is to go on under other code: its
-    evaluations are those of the code that it has.
+    """Raise ValueError where a run, which has done all its steps, is to continue under other code:
+    its evaluations are those of the code that it has.
     """
     record = record_of(store, name)
     if record and changed(store, record, code):

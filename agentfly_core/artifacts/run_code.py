@@ -29,7 +29,7 @@ from agentfly_core.records.run_record import CodeRecord, EarlierCode, RunRecord
 
 logger = logging.getLogger(__name__)
 BEFORE_STEPS = ("prepare", "demonstrate")
-"""The stages whose outputs a run that has come to its first step goes on with."""
+"""The stages whose outputs a run that has come to its first step continues with."""
 DIGESTS = TypeAdapter(dict[str, dict[str, str]])
 CHANGE = "uncommitted.diff"
 FOLDER = "artifacts/code"
@@ -81,7 +81,7 @@ def remove_unused(store: Store, sources: CodeRecord) -> None:
 def _with_sources(store: Store) -> Iterator[RunRecord]:
     """The run.json of each run that tells of its code."""
     for name in store.names("runs"):
-        with suppress(Damaged):  # it is told where it is read for its own sake
+        with suppress(Damaged):  # it is reported where it is read for its own sake
             if (record := record_of(store, name)) and "code" in record:
                 yield record
 
@@ -101,7 +101,7 @@ def with_data_of_origin(store: Store, science: Science) -> Science:
     on from, which it plays.
     """
     origin = None
-    with suppress(Damaged):  # a fork that has begun goes on without it
+    with suppress(Damaged):  # a fork that has begun continues without it
         origin = record_of(store, science.fork.run) if science.fork else None
     if origin is None:
         return science
@@ -146,7 +146,7 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
     _refuse_digests_of_files(record, name)
     if lines := changed(store, record, code):
         raise ValueError(
-            f"The run {name!r} works under other code:\n{listed(lines)}\nPut it back; or go on "
+            f"The run {name!r} works under other code:\n{listed(lines)}\nPut it back; or continue "
             "under this code with --accept-code, which run.json then says; or start another run "
             "without --run."
         )
@@ -169,8 +169,8 @@ def _refuse_digests_of_files(record: RunRecord, name: str) -> None:
 
 
 def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
-    """Let a run go on under the code at hand, which run.json then says; steps that are done stay.
-    Raises Locked while a process writes it.
+    """Let a run continue under the code at hand, which run.json then says; steps that are done
+    stay. Raises Locked while a process writes it.
     """
     layout = RunLayout(name)
     if (there := record_of(store, name)) is None:

@@ -69,14 +69,14 @@ def record_of(store: Store, name: str) -> RunRecord | None:
     except Damaged as damage:
         raise Damaged(
             f"{damage} Put it back from a copy. Without one, remove it, and the command that "
-            "started the run goes on from all that it has published, in MLflow as a new run; with "
+            "started the run continues from what it has published, in MLflow as a new run; with "
             "other settings that would be made anew."
         ) from None
 
 
 def done_by(store: Store, run: str, step: int) -> str:
     """The run that did a step, 0 for the start: this one, or where it is a fork from a later step
-    the one that it goes on from.
+    the one that it continues from.
     """
     try:
         record = store.read_json(RunLayout(run).record)
@@ -87,7 +87,7 @@ def done_by(store: Store, run: str, step: int) -> str:
 
 
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
-    """Where a run's step lies: with the run that did it, where a fork goes on from that."""
+    """Where a run's step lies: with the run that did it, where a fork continues from that."""
     return RunLayout(done_by(store, name, step)).step(step)
 
 

@@ -1,4 +1,4 @@
-"""Words that people put on runs; they lie beside run.json, so that a run at work may be tagged."""
+"""Tags that people give to runs; they lie beside run.json, so that a run at work may be tagged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tags:
 
 
 def tags_of(store: Store, run: str) -> Tags:
-    """The tags of a run; those in a damaged file are told to be lost."""
+    """The tags of a run; a damaged file is logged and counts as empty."""
     try:
         found = store.read_json(RunLayout(run).tags)
     except Damaged as damage:
@@ -37,7 +37,7 @@ def tags_of(store: Store, run: str) -> Tags:
 
 
 def change_tags(store: Store, run: str, added: Sequence[str], removed: Sequence[str]) -> Tags:
-    """Add and remove tags of a run; returns those it has now, of which MLflow is not told yet.
+    """Add and remove tags of a run; returns those it has now, which MLflow does not have yet.
 
     Raises ValueError for what is no single word.
     """

@@ -336,7 +336,9 @@ def _made_again() -> Iterator[None]:
     try:
         yield
     except Damaged as damage:
-        logger.warning("%s It counts as not made, and is made again when it is needed.", damage)
+        logger.warning(
+            "%s It counts as not published, and is recomputed when it is needed.", damage
+        )
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class Seats:
         self._leave()
 
     def _leave(self) -> None:
-        """Hand the seat to whoever waits longest and was not cancelled."""
+        """Hand the seat to the call that waits longest and was not cancelled."""
         with self._turn:
             while self._waiting:
                 longest = self._waiting.popleft()

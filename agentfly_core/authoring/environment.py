@@ -28,7 +28,7 @@ class Environment:
             async def reset(self, problem: Problem) -> None:
                 self.stock = dict(problem.facts["stock"])
 
-    One that needs a process of its own starts a `Child` (child.py, docs/environments.md).
+    One that needs a process of its own starts a `Child` (docs/environments.md).
 
     `spoilt` means that a call may still be at work in this instance (a tool that ran out of time):
     it is closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event

@@ -166,7 +166,7 @@ class Tool(calling.Part):
         """What the model reads of a result.
 
         Raises ServiceFailure for a picture anywhere in it, and ToolError for bytes that are no
-        text in UTF-8, of which the author is told in the log.
+        text in UTF-8, which is logged for the author.
         """
         if isinstance(result, str):
             return result

@@ -130,7 +130,7 @@ class Update(Section):
 
 
 class Place(Section):
-    """Where an order of problems is gone on with: `{epoch: 2, problem: 512}`.
+    """Where an order of problems is continued: `{epoch: 2, problem: 512}`.
 
     An epoch plays each training problem once, in an order of its own; `problem` of them are behind
     the run when it starts.
@@ -157,11 +157,11 @@ class Night(Place):
 
 
 class Fork(Section):
-    """The run that this one goes on from, and from which of its steps:
+    """The run that this one continues from, and from which of its steps:
     `{run: quickstart-1f2e3d4c, step: 7}`.
 
     Its own first step is then 8, with the order of problems, the seeds and the learner state that
-    the other run's step 8 has; with `optimizer_state: fresh` only the policy goes on.
+    the other run's step 8 has; with `optimizer_state: fresh` only the policy continues.
     """
 
     run: str
@@ -173,8 +173,8 @@ class Evaluate(Section):
     """Held-out evaluation: test before and after, validation each `every` steps (0: never).
 
     `pass_at` are the k of pass@k, the chance that one of k episodes of a problem solves it, `by`
-    names a fact of the problems whose values are told apart, and `datasets` are further ones that
-    are evaluated when the test split is.
+    names a fact of the problems whose values are evaluated apart, and `datasets` are further ones
+    that are evaluated when the test split is.
     """
 
     goal: str = Field(
@@ -281,8 +281,8 @@ class Science(Section):
             )
         if self.tasks and self.evaluate.by == TASK:
             raise ValueError(
-                f"evaluate.by: got {TASK!r}, by which a mixture is told in any case; name another "
-                "fact, or leave it out"
+                f"evaluate.by: got {TASK!r}, by which a mixture is evaluated in any case; name "
+                "another fact, or leave it out"
             )
         return self
 
@@ -327,7 +327,7 @@ class Science(Section):
 
     @property
     def start_step(self) -> int:
-        """The step whose policy training starts from: 0, and of a fork the one it goes on from."""
+        """The step whose policy training starts from: 0, of a fork the one it continues from."""
         return self.fork.step if self.fork else 0
 
     @property
@@ -342,7 +342,7 @@ class Science(Section):
 
     @property
     def inherits_learner(self) -> bool:
-        """Whether the first step goes on with the learner state of another run."""
+        """Whether the first step continues with the learner state of another run."""
         if self.fork:
             return self.fork.optimizer_state == "kept"
         return self.update.optimizer_state == "parent"

@@ -13,7 +13,7 @@ class Sign(Section):
     """A metric that goes beyond a bound:
     `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
 
-    It is told when it has lasted for `steps` steps in a row, and then stops the run if it shall.
+    A warning is logged after `steps` steps in a row; with `stop` the run then stops.
     """
 
     metric: str

@@ -37,7 +37,7 @@ class Maker(Protocol):
 
 @contextmanager
 def at(key: str) -> Iterator[None]:
-    """What is wrong with a configuration within the block is told with the key where it stands."""
+    """A ValueError raised within the block is raised again with the configuration key in front."""
     try:
         yield
     except ValueError as error:

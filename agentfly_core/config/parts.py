@@ -287,7 +287,7 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 class Curriculum(Section):
     """Which problems a step plays depends on how often such problems were solved: of `window` times
     as many as it plays, each is drawn in proportion to p (1 - p), the variance of being solved,
-    and 0.01 beside it, lest one is forgotten.
+    and 0.01 beside it, so that none is forgotten.
 
     p is the pass rate in the steps that were scored when the step's policy was made, with one
     solved and one unsolved episode added, of the problem itself, or of all with its value of the

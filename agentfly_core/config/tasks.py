@@ -99,7 +99,7 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])
-    except ValidationError:  # it is told with its place when the whole is read, and it alone
+    except ValidationError:  # it is reported with its place when the whole is read, and it alone
         whole = {"data": {"use": DATA, "train": 1, "test": 1}, "rewards": {}, **settings}
         if isinstance(shown := settings.get("warm_start"), Mapping):
             whole["warm_start"] = {"demonstrations": DEMONSTRATIONS, **shown}

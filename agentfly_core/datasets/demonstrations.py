@@ -88,9 +88,9 @@ def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Ledgers of `datasets.ledgers`: carry the balance from page to page, and say the last one.
 
-    Asked by `agents.folding` to sum up, it says where it stands, and from there it goes on. A share
-    `spoilt` of the episodes mistypes a balance, misremembers it in the first summary, stops early
-    or misreads the last one.
+    Asked by `agents.folding` to sum up, it says where it stands, and from there it continues. A
+    share `spoilt` of the episodes mistypes a balance, misremembers it in the first summary, stops
+    early or misreads the last one.
     """
     return _replying(seed, spoilt, _carry, "mistype", "misremember", "stop early", "misread")
 

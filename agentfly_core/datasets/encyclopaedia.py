@@ -80,7 +80,7 @@ def encyclopaedia(
 
 
 def problem(kind: str, role: str, about: Row, person: Row) -> Problem:
-    """A question on whoever has a role in what a page is about."""
+    """A question on the person who has a role in what a page is about."""
     facts: dict[str, Any] = {
         "answer": person[kind],
         "kind": kind,

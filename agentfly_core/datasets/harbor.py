@@ -128,7 +128,7 @@ def _harbor(folder: Path) -> Task:
 
 
 def _section(settings: Path, told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What is told under a name, nothing where that is left out or empty."""
+    """The section of a name, empty where it is left out."""
     found = told.get(name) or {}
     if not isinstance(found, Mapping):
         raise Refused(settings, 1, f"{name} is {found!r}, expected a section")
@@ -198,7 +198,7 @@ def _require_modules(programs: list[Path]) -> None:
 
 
 def _seconds(settings: Path, told: object) -> float:
-    """How long a check may take: what is told, but at most MOST_SECONDS."""
+    """How long a check may take: the task's own limit, but at most MOST_SECONDS."""
     if not isinstance(told, int | float) or not told > 0:
         raise Refused(settings, 1, f"its check may take {told!r} seconds, expected more than 0")
     return min(float(told), MOST_SECONDS)

@@ -42,7 +42,7 @@ def mixture(
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    """What one task's own splits share is told when the dataset is prepared, as of any dataset."""
+    """What one task's own splits share is logged when the data is prepared, as always."""
     trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:

@@ -40,7 +40,7 @@ def text_shop(
     attributes: Annotated[int, Field(ge=1, le=3)] = 2,
     options: Annotated[int, Field(ge=0, le=2)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, in `catalogues` in turn, each of so many `products`:
+    """Problems for each split, in `catalogues` in turn, each of `products` products:
 
         Problem("7-slim-cotton-shirt-red-40", "Buy a slim cotton shirt (red) for at most $40.", {
             "catalogue": {"seed": 7, "products": 1000},
@@ -49,11 +49,11 @@ def text_shop(
             "department": "clothing",
         })
 
-    Each wish asks for so many `attributes` and `options`, and the catalogue has a product that
-    fulfils it. What is asked for in one split, a category with its attributes, is never asked for
-    in another, under any seed, and so are the products that it fits. In one catalogue a model may
-    learn the numbers of products by heart, which many keep it from. Raises ValueError for more
-    problems than there are.
+    Each wish asks for `attributes` attributes and `options` options, and the catalogue has a
+    product that fulfils it. What is asked for in one split, a category with its attributes, is
+    never asked for in another, under any seed, and so are the products that it fits. In one
+    catalogue a model may learn the numbers of products by heart, which many keep it from. Raises
+    ValueError for more problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, found = random.Random(seed), dict[str, list[Problem]]()

@@ -20,7 +20,7 @@ from agentfly_core.records.trajectory import Problem
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
 """How the things that can be hunted for are shared out."""
 HELD_OUT = 8
-"""Training plays in so many times as many worlds as each other split."""
+"""How many times as many worlds training plays in as each other split."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )
@@ -96,7 +96,7 @@ def textworld(
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
-    """Those for each thing, from each room that is at least so many moves away from it."""
+    """Those for each thing, from each room that is at least `moves` moves away from it."""
     place = world.place()
     begun = {start: place.ways(start) for start in place.exits}
     return [

@@ -1,4 +1,4 @@
-"""What may be asked of a service: so many requests, so many tokens."""
+"""The budget of a chat service: how many requests and how many tokens."""
 
 from __future__ import annotations
 

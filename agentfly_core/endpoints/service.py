@@ -95,9 +95,9 @@ class Chat:
     session: aiohttp.ClientSession
 
     async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
-        """What the service says; the same to the same request and `draw`, for ever.
+        """What the service says; always the same to the same request and `draw`.
 
-        `draw` tells apart equal requests that shall have answers of their own, as a seed does.
+        `draw` tells apart equal requests that are to have answers of their own, as a seed does.
         Raises EndpointLost, EndpointRefused and BudgetSpent.
         """
         settings = self.service.settings

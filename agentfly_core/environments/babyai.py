@@ -1,4 +1,4 @@
-"""Missions in a grid of rooms, those of BabyAI in MiniGrid, told in words."""
+"""Missions in a grid of rooms, those of BabyAI in MiniGrid, described in words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BabyAI(Environment):
         self._done = list[int]()
 
     def act(self, action: str, times: int) -> None:
-        """Do one of ACTIONS so many times, or until the mission is over."""
+        """Do one of ACTIONS this many times, or until the mission is over."""
         for _ in range(times):
             if self.over:
                 return

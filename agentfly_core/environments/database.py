@@ -76,7 +76,7 @@ class Table:
     """What a query found: `Table(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more`
     rows were left out.
 
-    Values are int, float, str and None; a blob is told as Python writes it, "b'\\\\x00'".
+    Values are int, float, str and None; a blob is shown as Python writes it, "b'\\\\x00'".
     """
 
     columns: tuple[str, ...]

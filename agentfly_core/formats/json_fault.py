@@ -1,4 +1,4 @@
-"""What in a value JSON cannot hold: found where it stands, and told with the way out."""
+"""Locating the first part of a value that JSON cannot hold, with a hint at the way out."""
 
 from __future__ import annotations
 

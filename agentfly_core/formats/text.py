@@ -69,7 +69,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """The noun for so many: `plural(1, "row")` is "row", `plural(0, "row")` is "rows"."""
+    """The noun for a count: `plural(1, "row")` is "row", `plural(0, "row")` is "rows"."""
     if number == 1:
         return noun
     return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"

@@ -1,1 +1,1 @@
-"""Samplers: vLLM, transformers in process, scripted."""
+"""Samplers: vLLM, transformers in this process, scripted and random policies, chat services."""

@@ -23,7 +23,7 @@ class EndpointSampler:
 
         EndpointSampler(service, encode, stop_token=2)
 
-    The service reads the conversation in its own format, with the tools, and is told temperature,
+    The service reads the conversation in its own format, with the tools, and gets temperature,
     length and stop strings. A reply has `max_tokens` of the service's own tokens at most.
     """
 

@@ -88,7 +88,7 @@ class TransformersSampler:
 
 
 def _have_threads(count: int) -> None:
-    """Have torch compute with so many threads for this one, and for those that start later."""
+    """Have torch compute with this many threads for this one, and for those that start later."""
     # a number that was set is kept to for small products, too, where MKL would take fewer
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)

@@ -54,7 +54,7 @@ class SamplerSession(Protocol):
         """
 
     def open(self) -> None:
-        """Open it for a further branch of an episode, whose requests decoding shall wait for."""
+        """Open it for a further branch of an episode, whose requests decoding is to wait for."""
 
     def close(self) -> None:
         """Close it for one branch or episode, for which decoding no longer waits."""

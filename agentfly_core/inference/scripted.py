@@ -24,7 +24,7 @@ Policy = Callable[[Conversation], Awaitable[str | Message]]
 
 
 class NoReply(ValueError):
-    """A scripted policy gave no reply; the message is for whoever plays it:
+    """A scripted policy gave no reply; the message is for the person who plays it:
     `NoReply("The policy random finds no call of the tool 'pay', ...")`.
     """
 

@@ -194,7 +194,7 @@ class _Shard:
                 "vLLM has no log-probability for a token: the policy's weights are not finite."
             )
         version = int(self.label.partition("-")[0])
-        # a stop token is told by its number
+        # a stop token is identified by its number
         at_string = isinstance(choice["stop_reason"], str)
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
@@ -245,8 +245,8 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """What requests for the policy with this label shall name: the adapter, or the model that the
-    server was started on.
+    """The model that requests for the policy with this label name: the adapter, or the model that
+    the server was started on.
     """
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 

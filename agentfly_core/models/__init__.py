@@ -1,1 +1,1 @@
-"""Ready-made models."""
+"""Models: references become local directories; adapters, saving, and the shipped nano models."""

@@ -58,7 +58,7 @@ def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) ->
     found = shape_of(store, policy)
     if found and found != asked:
         raise ValueError(
-            f"The policy {policy.uri} is an adapter, and training goes on with it as it is: got "
+            f"The policy {policy.uri} is an adapter, and training continues with it as it is: got "
             f"adapter: {asked.model_dump(mode='json') if asked else None}, expected "
             f"{found.model_dump(mode='json')}."
         )

@@ -1,4 +1,4 @@
-"""What a model reference can name, as far as can be told without a download and without torch."""
+"""What a model reference can name, as far as is known without a download and without torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def require(reference: str) -> None:
-    """Raise ValueError for what names no model, as far as can be told without a download."""
+    """Raise ValueError for what names no model, as far as is known without a download."""
     if reference == OWN_MODEL:
         return
     kind, colon, name = reference.partition(":")

@@ -1,1 +1,1 @@
-"""What each stage does, between the store and the machinery."""
+"""What the stages of a run do: inputs, playing, scoring, updates, stop conditions, retention."""

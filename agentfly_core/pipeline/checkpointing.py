@@ -59,7 +59,7 @@ class AsyncCheckpointer:
                 begun.result()
         except LearnerLost as error:
             logger.warning(
-                "A learner state was not saved, and is made again when it is needed: %s", error
+                "A learner state was not saved, and is recomputed when it is needed: %s", error
             )
 
 

@@ -59,12 +59,12 @@ def check_run(context: ExperimentContext, name: str) -> None:
 
 
 def check_beginning(science: Science) -> None:
-    """Raise ValueError for sizes, a model and data files with which no run shall begin.
+    """Raise ValueError for sizes, a model and data files with which no run may begin.
 
     What a release refuses in addition stands here, and in `check` only what no run could do with.
     """
     agent, rollout, update = science.agent, science.rollout, science.update
-    # a default says of no reply that it shall be so long
+    # a default says of no reply that it must be this long
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
             f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "

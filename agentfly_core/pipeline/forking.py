@@ -1,4 +1,4 @@
-"""Forks, runs that go on from a step of another: their settings, and what they need of it."""
+"""Forks, runs that continue from a step of another: their settings, and what they need of it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """What is added to a run's own settings for one that goes on from it; raises ValueError for
+    """What is added to a run's own settings for one that continues from it; raises ValueError for
     settings of what a fork has behind it.
     """
     for override in overrides:
         key = override.partition("=")[0]
         if any(f"{key}.".startswith(f"{settled}.") for settled in SETTLED) or key == "fork":
             raise ValueError(
-                f"Got {override!r}: a fork goes on from the policy of {fork.run}@{fork.step}, and "
-                "what that was trained from is behind it. Train another run for that."
+                f"Got {override!r}: a fork continues from the policy of {fork.run}@{fork.step}, "
+                "and what that was trained from is behind it. Train another run for that."
             )
     return [f"fork={fork.model_dump_json()}", *overrides]
 
@@ -52,7 +52,7 @@ def check_start(run: Run) -> None:
 
 
 def require_origin(store: Store, science: Science) -> None:
-    """Raise ValueError unless a fork that begins finds what it goes on with: the policies, the
+    """Raise ValueError unless a fork that begins finds what it continues with: the policies, the
     learner state, and its place in the order of problems.
     """
     fork = science.fork
@@ -60,7 +60,7 @@ def require_origin(store: Store, science: Science) -> None:
     for step in range(first_policy(fork.step, science.rollout.max_staleness), fork.step + 1):
         of_run(store, f"run:{fork.run}@{step}", "fork")
     if (origin := record_of(store, fork.run)) is None:
-        raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to go on from.")
+        raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to continue from.")
     theirs = Science.restored(origin["science"])
     changed = [
         f"  {change}"
@@ -70,9 +70,9 @@ def require_origin(store: Store, science: Science) -> None:
     if changed:
         listed = "\n".join(changed)
         raise ValueError(
-            f"A fork goes on at the place in the order of problems that {fork.run} had after step "
-            f"{fork.step}, and these settings give another order:\n{listed}\nSet them back, or "
-            "start a run of its own from that policy, without its optimizer: `agentfly train` "
+            f"A fork continues at the place in the order of problems that {fork.run} had after "
+            f"step {fork.step}, and these settings give another order:\n{listed}\nSet them back, "
+            "or start a run of its own from that policy, without its optimizer: `agentfly train` "
             f"with model=run:{fork.run}@{fork.step}."
         )
     if science.inherits_learner:

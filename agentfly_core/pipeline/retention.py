@@ -172,7 +172,7 @@ def _sizes(context: ExperimentContext, policy: Artifact) -> tuple[int, int]:
 
 
 def _kept(science: Science, steps: int) -> tuple[int, int]:
-    """At most how many policies and learner states are on disk at a time, of so many steps.
+    """At most how many policies and learner states are on disk at a time, of a number of steps.
 
     A new one is written before an old one is removed. Policies stay back to the oldest learner
     state that is kept.
@@ -191,7 +191,7 @@ def _kept(science: Science, steps: int) -> tuple[int, int]:
 
 
 def _episodes(science: Science, steps: int) -> int:
-    """At most how many bytes the episodes of so many steps and of the held-out evaluations have."""
+    """The most bytes that the episodes of this many steps and of held-out evaluations have."""
     rollout, evaluate = science.rollout, science.evaluate
     trained = steps * rollout.problems * rollout.group_size * (1 + rollout.refills)
     validations = steps // evaluate.every if evaluate.every else 0

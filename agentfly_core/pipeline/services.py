@@ -187,7 +187,7 @@ def learner_service(
 
 def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatService]:
     """The chat services that speak in a session, by name, frozen ones and those that are `policies`
-    themselves: each has one budget, whoever asks it.
+    themselves: each has one budget for all who ask it.
     """
     frozen = context.science.agent.frozen.values()
     named = {who.removeprefix(ENDPOINT) for who in frozen if who.startswith(ENDPOINT)}

@@ -110,7 +110,7 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
 
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
-    """The signs that have lasted as long as they must to be told, by name."""
+    """The signs that have lasted as long as they must for a warning, by name."""
     return {
         name: sign
         for name, sign in signs.items()
@@ -129,8 +129,8 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     if fatal := [f"{text} (health.{name})" for name, text in told.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Look at what "
-            "was played with `agentfly show`; to go on, train it by its name (--run) with another "
-            "bound, or without `stop`."
+            "was played with `agentfly show`; to continue, train it by its name (--run) with "
+            "another bound, or without `stop`."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
     return [told[name] for name in raised if math.log2(lasted[name]).is_integer()]
@@ -139,7 +139,7 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 def _allow_unscored(
     scores: Sequence[Sequence[float | Score | Unscored]], episodes: int, share: float
 ) -> None:
-    """Raise GateClosed for too many of so many episodes that have an Unscored among their scores;
+    """Raise GateClosed where too many of this many episodes have an Unscored among their scores;
     each one's first says why.
     """
     missing = [[score for score in one if isinstance(score, Unscored)] for one in scores]

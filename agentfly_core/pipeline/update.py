@@ -121,7 +121,7 @@ def publish(
     """Run an update of the policy `before` and publish the one that it made, after the learner
     state of `before`.
 
-    `save` gets the publication of the new learner state, where that shall be kept. Raises
+    `save` gets the publication of the new learner state, where that is to be kept. Raises
     GateClosed, and publishes nothing, when the policy diverges.
     """
     for left in (keys.learner(target), target):  # a state and its policy belong together
@@ -163,7 +163,7 @@ def label_of(run: Run, step: int) -> str:
 
 
 def require_learner_state(store: Store, fork: Fork) -> None:
-    """Raise ValueError unless the learner state of the step that a fork goes on from is kept."""
+    """Raise ValueError unless the learner state of the step that a fork continues from is kept."""
     run, step = fork.run, fork.step
     if store.holds(step_layout(store, run, step).learner):
         return

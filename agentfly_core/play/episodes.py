@@ -37,7 +37,7 @@ OPEN = Gates(failed=1.0, unscored=1.0)
 
 @dataclass(frozen=True)
 class Asked:
-    """What shall be played, `at_once` episodes at the same time, and the command that asked for it:
+    """What is to be played, `at_once` episodes at the same time, and the command that asked for it:
     `Asked("train", data, episode_specs, 128, "agentfly play quickstart --policy oracle")`.
     """
 
@@ -69,7 +69,7 @@ class Played:
 def problems(
     folder: Path, name: str, most: int, named: str = "", tasks: Collection[str] = ()
 ) -> list[Problem]:
-    """At most so many problems of a split of a prepared dataset, the first ones, of the tasks in
+    """At most `most` problems of a split of a prepared dataset, the first ones, of the tasks in
     turn, or the one of this id; raises ValueError where there is none.
     """
     ids = read_ids(folder / f"{name}.parquet")

@@ -12,7 +12,7 @@ from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem, in_task, tag, task_of
 
 SELDOM = 0.01
-"""What the weight of a kind is at least that is always solved or never, lest it is forgotten."""
+"""The least weight of a kind that is always solved or never: none is forgotten."""
 
 
 def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
@@ -173,7 +173,7 @@ def epoch_order(seed: int, epoch: int, size: int, task: str = "") -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """The next night behind one that played so many problems of each task, of which the training
+    """The next night behind one that played this many problems of each task, of which the training
     split has `sizes`: `night_after(Night(number=1), {"": 960}, {"": 4096})` is `{number: 2, epoch:
     0, problem: 960}`.
     """

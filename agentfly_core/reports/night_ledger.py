@@ -66,7 +66,7 @@ class NightEntry:
     """One thing that happened: `NightEntry(31, 1763740000000, "nightly-2026-11-21", "promoted",
     "Success rose by 2.1 points (at least 0.9).", Champion(...))`.
 
-    `champion` is who reigns from then on, where someone was promoted; `details` are for reports.
+    `champion` is the policy that was promoted, where one was; `details` are for reports.
     """
 
     number: int
@@ -86,7 +86,7 @@ class NightHistory:
 
     @property
     def champion(self) -> Champion | None:
-        """Who reigns; None before the first promotion."""
+        """The champion; None before the first promotion."""
         line: list[Champion] = []
         for entry in self.entries:
             if entry.champion:
@@ -126,7 +126,7 @@ class NightLedger:
         return self.read().entries
 
     def champion(self) -> Champion | None:
-        """Who reigns; None before the first promotion."""
+        """The champion; None before the first promotion."""
         return self.read().champion
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:

@@ -108,7 +108,7 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
 
 
 def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
-    """What a new night begins with: it goes on behind the last one in the order of problems.
+    """What a new night begins with: it continues behind the last one in the order of problems.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.

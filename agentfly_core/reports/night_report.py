@@ -205,7 +205,7 @@ class _Stored:
         return {title: curve for title, curve in found.items() if curve}
 
     def signs(self) -> list[SignSeen]:
-        """The signs that were told, with the steps at which they were."""
+        """The signs that were logged, with their steps."""
         told: dict[str, list[tuple[int, str]]] = {}
         for step in self.steps:
             for name, sign in due(self.context.science.health, step["metrics"]).items():

@@ -80,7 +80,7 @@ class Nights:
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Continue a night to its end, or give it up after so many attempts in all, and at once
+        """Continue a night to its end, or give it up after this many attempts in all, and at once
         where its code was edited; one that is at its end and could not be judged is left for the
         next night to judge.
 
@@ -169,7 +169,7 @@ class Nights:
 
 
 def last_policy(context: ExperimentContext, run: str) -> Champion:
-    """The policy of a run's last step, as it would reign."""
+    """The policy of a run's last step, as a champion."""
     step = known_run(context.store, run)["science"]["steps"]
     assert isinstance(step, int)
     return Champion(f"run:{run}@{step}", policy_of(context.store, run, step))

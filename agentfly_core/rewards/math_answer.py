@@ -58,7 +58,7 @@ def math(trajectory: Trajectory) -> float:
 
 @reward(process=True, timeout=300.0, ready=installed)
 def math_with_tool(trajectory: Trajectory) -> Score:
-    """As `math`, for an agent that shall learn to use its tools: 0 without a tool's answer, 0.1
+    """As `math`, for an agent that is to learn to use its tools: 0 without a tool's answer, 0.1
     when wrong with one, 1 when right with one.
 
     The tool that ends the episode and calls that were answered with an error do not count. Its part

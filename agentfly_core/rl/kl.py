@@ -79,7 +79,7 @@ class NoKL(Section):
 
 
 class LossKL(NoKL):
-    """Adds `weight` times the divergence to the loss; not k1, whose gradient vanishes on-policy."""
+    """Adds `weight` times the KL estimate to the loss; not k1: its gradient vanishes on-policy."""
 
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
@@ -91,14 +91,14 @@ class LossKL(NoKL):
         return replace(needs, reference=self.reference, trains_all_rows=True)
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """`train/kl_reference` is the divergence of a token."""
-        divergence = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
-        metrics = {**losses.metrics, "train/kl_reference": divergence.detach()}
-        return TokenLosses(losses.tokens + self.weight * divergence, metrics)
+        """`train/kl_reference` is a token's KL estimate."""
+        estimate = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
+        metrics = {**losses.metrics, "train/kl_reference": estimate.detach()}
+        return TokenLosses(losses.tokens + self.weight * estimate, metrics)
 
 
 class RewardKL(NoKL):
-    """Takes `weight` times the divergence off token rewards (InstructGPT, arXiv 2203.02155)."""
+    """Takes `weight` times the KL estimate off token rewards (InstructGPT, arXiv 2203.02155)."""
 
     in_rewards: ClassVar[bool] = True
 
@@ -114,15 +114,15 @@ class RewardKL(NoKL):
         )
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """The weight, and the mean divergence of a token where any was sampled."""
+        """The weight, and the mean KL estimate of a token where any was sampled."""
         if not bool(batch.sampled.any()):
             return {"train/kl_weight": self.weight}
-        divergence = self._divergence(batch)[batch.sampled]
-        return {"train/kl_reference": float(divergence.mean()), "train/kl_weight": self.weight}
+        estimates = self._estimates(batch)[batch.sampled]
+        return {"train/kl_reference": float(estimates.mean()), "train/kl_weight": self.weight}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
         """Each token's reward less its own penalty, and a trajectory's less the sum of them."""
-        cost = self.weight * (self._divergence(batch).double() * batch.sampled)
+        cost = self.weight * (self._estimates(batch).double() * batch.sampled)
         total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
         of_tokens = sequences(batch, len(outcomes.rewards)).gather(cost)
         return replace(
@@ -131,12 +131,12 @@ class RewardKL(NoKL):
             token_rewards=outcomes.token_rewards - of_tokens,
         )
 
-    def _divergence(self, batch: RolloutBatch) -> Tensor:
+    def _estimates(self, batch: RolloutBatch) -> Tensor:
         return kl(batch.old_logprobs, batch.reference_logprobs, self.kind)
 
 
 class AdaptiveKL(RewardKL):
-    """The same, its weight keeping the divergence near a target (arXiv 1909.08593, section 2.2).
+    """The same, its weight keeping the KL estimate near a target (arXiv 1909.08593, section 2.2).
 
     After n trajectories it is multiplied by
     `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.

@@ -1,4 +1,4 @@
-"""Speakers that are not trained: a policy of before, or a chat service, replies for them."""
+"""Speakers that are not trained: an earlier policy or a chat service replies for them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cast:
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """A sampler and the frozen speakers, by role, lent to a shard of so many episodes; raises
+    """A sampler and the frozen speakers, by role, lent to a shard of this many episodes; raises
     ValueError for a chat service without its key.
     """
     samplers, places = [sampler], dict[str, int]()

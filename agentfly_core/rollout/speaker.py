@@ -155,7 +155,7 @@ class Speaker:
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
         """What the model says after reading these; its calls are not answered yet.
 
-        It goes on in the speaker's first context. Raises as `Context.reply`.
+        It continues in the speaker's first context. Raises as `Context.reply`.
         """
         return await self._first.reply(*read, **sampling)
 
@@ -164,8 +164,8 @@ class Speaker:
     ) -> Message:
         """What the model says to a whole conversation, which is the prompt's.
 
-        Where it begins with what was read and said in a context before, it goes on behind the last
-        such reply, whose tokens it keeps. Raises as `Context.reply`.
+        Where it begins with what was read and said in a context before, it continues behind the
+        last such reply, whose tokens it keeps. Raises as `Context.reply`.
         """
         mine = (one for one in self.branch.replies if one.speaker == self.name)
         before = timeline.longest_beginning(mine, messages)

@@ -1,4 +1,4 @@
-"""The replies of an episode: which one each goes on from, and which lie before it in time."""
+"""The replies of an episode: which one each continues from, and which lie before it in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentfly_core.records.trajectory import Given, Message, Observation, Sample
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reply:
-    """A reply, and the one that it goes on from, or None where it began with a prompt of its own.
+    """A reply, and the one that it continues from, or None where it began with a prompt of its own.
 
     `given` are the tokens between the two, or the whole prompt; `prompt` is the digest of all
     tokens before it. A reply that is a chat service's has no tokens, and `prompt` is the digest of
@@ -85,9 +85,9 @@ def longest_beginning(
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """The record of a speaker's replies, in the order of time.
 
-    The first reply that goes on from another one goes on in its context. Each further one opens a
-    context in which all tokens up to there are given: a sampled token stands as such in one context
-    alone.
+    The first reply that continues from another one continues in its context. Each further one opens
+    a context in which all tokens up to there are given: a sampled token stands as such in one
+    context alone.
     """
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far
@@ -175,8 +175,8 @@ class Branch:
         ]
 
     def join(self, branches: Sequence[Branch]) -> None:
-        """Go on behind these branches of this one; where several went on in one context, the last
-        of them counts.
+        """Continue behind these branches of this one; where several continued in one context, the
+        last of them counts.
         """
         known, last = len(self.replies), dict(self.last)
         for branch in branches:

@@ -1,1 +1,1 @@
-"""A run, its record, its reports, MLflow and DVC."""
+"""Runs: their context, record, metrics, listing, and what MLflow and DVC have of them."""

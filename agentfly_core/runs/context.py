@@ -114,7 +114,7 @@ class ExperimentContext:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy that a fork goes on from, or that a model reference `run:NAME` or
+        """The policy that a fork continues from, or that a model reference `run:NAME` or
         `run:NAME@STEP` names, or None.
         """
         if fork := self.science.fork:
@@ -339,7 +339,7 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 def policy_of(store: Store, name: str, step: int) -> Artifact:
     """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
-    there is none. Steps that a fork goes on from are its own, too.
+    there is none. Steps that a fork continues from are its own, too.
     """
     layout = RunLayout(done_by(store, name, step))
     uri = layout.step(step).policy

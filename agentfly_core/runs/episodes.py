@@ -1,4 +1,4 @@
-"""Stored episodes as they are read: what the model chose told apart from what it read."""
+"""Stored episodes as they are read: what the model chose kept apart from what it read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Episodes:
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
     """A step's episodes, the last one's when `number` is None, of a fork those of the steps that it
-    goes on from, too; raises ValueError without any.
+    continues from, too; raises ValueError without any.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]

@@ -91,7 +91,7 @@ class Tracker:
     """Sends what a run did to MLflow; every method returns at once.
 
     `Tracker(place, "quickstart", "quickstart-1f2e3d4c", run_uid,
-    started_ms)`. Nothing raises: what could not be sent is told by `flush` and `close`.
+    started_ms)`. Nothing raises: what could not be sent is returned by `flush` and `close`.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class Outbox(Generic[C]):
                     self._changed.notify_all()
 
     def _given_up(self, call: _Call[C], error: Exception) -> bool:
-        """Whether a call that failed is given up; else this waits until it may be made again."""
+        """Whether a call that failed is given up; else this waits until it may be repeated."""
         there = self.connection is not None and self.connection.answers()
         call.attempts += there
         if call.attempts == ATTEMPTS:

@@ -83,7 +83,7 @@ class Run:
 
     @property
     def reference(self) -> Artifact | None:
-        """The policy of another run that this one shall stay near, if not its own start's."""
+        """The policy of another run that this one is to stay near, if not its own start's."""
         found = self.record.get("reference")
         return Artifact(found["uri"], found["digest"]) if found else None
 
@@ -170,7 +170,7 @@ class Run:
         """Write down, in run.json, the digest of the dataset that the run reads and DVC's version
         of it.
 
-        Raises ValueError when the run, or the one that it goes on from, was started with other
+        Raises ValueError when the run, or the one that it continues from, was started with other
         data.
         """
         record, before = self.record, self.dataset_digest or data.digest
@@ -185,7 +185,7 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """The digest of the dataset that it, or the run that it goes on from, was started with;
+        """The digest of the dataset that it, or the run that it continues from, was started with;
         None where it has come to none yet.
         """
         fork, own = self.science.fork, self.record.get("dataset_digest")
@@ -260,18 +260,18 @@ def summary_of(store: Store, name: str) -> Summary | None:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
     except Damaged as damage:
-        logger.warning("%s The run counts as unfinished; its command makes it again.", damage)
+        logger.warning("%s The run counts as unfinished; the same command continues it.", damage)
         return None
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """The summary of a run that has done so many steps, which are all that it is to do."""
+    """The summary of a run that has done this many steps, which are all that it is to do."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
-    """The ids of a run in other systems; those in a damaged file are told to be lost."""
+    """The ids of a run in other systems; a damaged file is logged and counts as empty."""
     try:
         links: dict[str, list[str]] = store.read_json(RunLayout(name).links) or {}
         return links

@@ -47,7 +47,7 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
         # the files that it was built from may have changed since, which DVC does not watch
         other = known.is_file() and dvc_pointer.read(known).uri != keys.prepare(science).uri
     except Damaged as damage:
-        logger.warning("%s DVC makes it again.", damage)
+        logger.warning("%s DVC rebuilds it.", damage)
         other = True
     anew = ["--force"] if other else []
     code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project)

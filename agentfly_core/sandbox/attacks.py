@@ -145,7 +145,7 @@ ATTACKS = (
     *PROBES,
     POINT,
     Attack(
-        "end the keeper, process 1",
+        "end the init process, process 1",
         """
 for number in range(1, 65):
     try:
@@ -232,7 +232,7 @@ for _ in range(8):
         "print('REACHED', seen)",
     ),
     Attack(
-        "look into the keeper's memory",
+        "look into the init process's memory",
         """
 import ctypes
 for name in ("mem", "environ", "maps", "root"):

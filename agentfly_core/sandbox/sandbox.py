@@ -173,7 +173,7 @@ class Execution:
         except (EOFError, ConnectionError):
             await asyncio.sleep(SECONDS_TO_NOTICE)
             if not self.started or not self.backend.alive():
-                return unavailable("the execution's keeper ended", self.backend.name)
+                return unavailable("the execution's init process ended", self.backend.name)
             return self._lost(Status.KILLED)
         except TimeoutError:
             return self._lost(Status.TIMEOUT)

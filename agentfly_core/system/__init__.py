@@ -1,1 +1,1 @@
-"""Files, processes and text: what knows nothing of agents."""
+"""Processes, services, files, devices and clocks of the machine; nothing of agents or training."""

@@ -126,8 +126,8 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Take what the optimizer's next steps shall use; nothing of it comes from an earlier update or
-    a saved state.
+    """Set the next steps' hyper-parameters; none of them comes from an earlier update or a saved
+    state.
 
     A critic's own weights learn `critic_rate` times as fast.
     """

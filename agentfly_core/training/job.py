@@ -169,7 +169,7 @@ class Result(Message):
 
 
 class Lost(Message):
-    """The state that shall be saved is not in memory."""
+    """The state that is to be saved is not in memory."""
 
     kind: Literal["lost"] = "lost"
     reason: str

@@ -250,7 +250,7 @@ def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
-        if not name:  # those of an experiment without tasks are told anyway
+        if not name:  # those of an experiment without tasks are measured anyway
             continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]

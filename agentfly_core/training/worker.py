@@ -170,7 +170,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
     """Do what a request says on every rank. After an error nothing in memory is relied on.
 
     If the error was not that of all ranks the process ends, and the client finds its learner lost:
-    a rank may be gone, or wait for this one in a collective for ever.
+    a rank may be gone, or wait for this one in a collective without end.
     """
     try:
         asked = REQUEST.validate_json(worker.ranks.broadcast(request))

@@ -11,8 +11,8 @@ processes. Memory above the fixed part is the highest resident set size of the p
 during the update, less 16 bytes a parameter (weight, gradient, two moments); the peak is the
 highest sum of the proportional set sizes of all processes of an arrangement in its last step,
 sampled: to add them up takes a core some 0.1 s. Ours hands the new weights over to its server.
-Neither is asked to keep its policy: ours, which lies in files by then, goes on to the disk between
-two steps, as a run sends it there when it publishes it.
+Neither is asked to keep its policy: ours, which lies in files by then, moves on to the disk
+between two steps, as a run sends it there when it publishes it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def add_comparing(commands: Commands) -> None:
     sweeping = commands.add_experiment(
         "sweep", sweep, "train with each combination of listed values and each seed, and compare"
     )
-    seeds = "so many seeds from the experiment's own, on the same problems"
+    seeds = "number of seeds, from the experiment's own on; all on the same problems"
     sweeping.add_argument("--seeds", type=positive, default=None, metavar="K", help=seeds)
     sweeping.add_argument("--name", default="", help=SWEEP)
 
@@ -94,7 +94,7 @@ def _compared(
 
 
 def sweep(arguments: Namespace) -> int:
-    """Train with each combination of values and each seed, or go on with that, and compare."""
+    """Train with each combination of values and each seed, or continue with that, and compare."""
     made, store = _sweep(arguments)
     where = ["--site", made.site, *(["--store", arguments.store] if arguments.store else [])]
     failed = run_members(made, store, where)
@@ -103,7 +103,7 @@ def sweep(arguments: Namespace) -> int:
         print(f"{member.run} failed: {made.differing(member)}", file=sys.stderr)
     if failed:
         ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
-        print(f"{ended} To go on: {made.command(store)}", file=sys.stderr)
+        print(f"{ended} To continue: {made.command(store)}", file=sys.stderr)
     if done:
         print()
         Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)

@@ -41,9 +41,7 @@ STEPS = (
 
 def add_episodes(commands: Commands) -> None:
     """The command that opens episodes."""
-    parser = commands.add(
-        "show", show, "read episodes in the terminal, sampled tokens told apart from read ones"
-    )
+    parser = commands.add("show", show, "read episodes in the terminal, sampled tokens marked")
     parser.add_argument("what", metavar="WHAT", help=WHAT)
     parser.add_argument("--step", type=int, help="which step (default: the last one)")
     source = parser.add_mutually_exclusive_group()

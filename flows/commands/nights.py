@@ -1,4 +1,4 @@
-"""Commands about nights: what became of each, and who reigns."""
+"""Commands about nights: what became of each, and which policy is the champion."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ def add_nights(commands: Commands) -> None:
     reporting.add_argument("night", help="name of a night that was judged: nightly-2026-11-21")
     reporting.add_argument("--store", default="", help=STORE)
     promoting = commands.add(
-        "promote", promote, "let a run's policy reign: the next night starts from it"
+        "promote", promote, "make a run's policy the champion: the next night starts from it"
     )
     promoting.add_argument("run", help=f"{RUN}, its last policy, or RUN@STEP")
     promoting.add_argument("--store", default="", help=STORE)
-    demoting = commands.add("demote", demote, "take the champion back: the one before reigns again")
+    demoting = commands.add(
+        "demote", demote, "take the champion back: the one before takes its place"
+    )
     _add_experiment(demoting)
 
 
@@ -77,8 +79,8 @@ def promote(arguments: Namespace) -> None:
         raise ValueError(f"Got {arguments.run!r}, expected RUN or RUN@STEP, such as {name}@10.")
     champion = Champion(where, of_run(store, where, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
-    if (reigning := ledger.champion()) and reigning.policy == champion.policy:
-        print(f"It is the champion of {record['experiment']} already: {reigning.reference}.")
+    if (current := ledger.champion()) and current.policy == champion.policy:
+        print(f"It is the champion of {record['experiment']} already: {current.reference}.")
         return
     context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
     state = keys.learner(store.key_of(champion.policy.uri))
@@ -94,7 +96,7 @@ def promote(arguments: Namespace) -> None:
 
 
 def demote(arguments: Namespace) -> None:
-    """Let the champion before this one reign again."""
+    """Make the one before the champion again."""
     context = context_of(arguments.experiment, [], arguments.site, arguments.store)
     ledger = NightLedger(context.store, context.experiment)
     champion = ledger.champion()
@@ -103,5 +105,5 @@ def demote(arguments: Namespace) -> None:
     ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
     report_aliases(context, ledger)
     now = ledger.champion()
-    print(f"{champion.reference} does not reign any more.", end=" ")
+    print(f"{champion.reference} is no longer the champion.", end=" ")
     print(f"The champion is {now.reference}." if now else "There is no champion now.")

@@ -69,4 +69,6 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
             except Locked:
                 raise
             except Exception as error:  # whatever ends it, its user reads how to continue it
-                raise Stopped(f"{message(error)}\nThe log is {log}. To go on: {again()}") from error
+                raise Stopped(
+                    f"{message(error)}\nThe log is {log}. To continue: {again()}"
+                ) from error

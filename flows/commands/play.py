@@ -47,7 +47,7 @@ def add_play(commands: Commands) -> None:
     parser = commands.add_experiment("play", play, "play problems with any policy and store that")
     parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
     parser.add_argument(
-        "-n", "--episodes", type=positive, default=8, help="so many episodes (default: 8)"
+        "-n", "--episodes", type=positive, default=8, help="number of episodes (default: 8)"
     )
     parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
     parser.add_argument("--problem", default="", metavar="ID", help=PROBLEM)

@@ -92,7 +92,7 @@ def tag(arguments: Namespace) -> None:
     except Exception as error:  # whatever keeps MLflow from answering, the tags are stored
         why = f"which was not reached ({fault(error, 200)})"
     again = continuing(store, name, record)
-    print(f"MLflow, {why}, gets the tags when the run goes on or is shown: {again}")
+    print(f"MLflow, {why}, gets the tags when the run continues or is shown: {again}")
 
 
 def open_ui(arguments: Namespace) -> None:

@@ -29,7 +29,7 @@ REMOTE = (
     "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "
     "remote)"
 )
-INTO = "where it is built; the same command goes on there (default: .agentfly/verify/RUN)"
+INTO = "where it is built; the same command continues there (default: .agentfly/verify/RUN)"
 
 
 def add_sharing(commands: Commands) -> None:

@@ -49,7 +49,7 @@ def add_stages(commands: Commands) -> None:
     preparing = commands.add_experiment(
         "prepare", prepare, "build, check and version the dataset, and show some of its problems"
     )
-    sample = "so many problems of each split are shown (default: 2)"
+    sample = "how many problems of each split are shown (default: 2)"
     preparing.add_argument("--sample", type=positive, default=2, metavar="N", help=sample)
     preparing.add_argument("--json", action="store_true", help="print one JSON document")
     commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")

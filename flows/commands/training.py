@@ -53,11 +53,13 @@ def add_training(commands: Commands) -> None:
 
 
 def add_forking(commands: Commands) -> None:
-    """The command that goes on from a step of a run."""
+    """The command that continues from a step of a run."""
     forking = commands.add(
-        "fork", fork, "go on from a step of a run with other settings, as another run"
+        "fork", fork, "continue from a step of a run with other settings, as another run"
     )
-    forking.add_argument("origin", metavar="RUN@STEP", help="the run, and the step to go on from")
+    forking.add_argument(
+        "origin", metavar="RUN@STEP", help="the run, and the step to continue from"
+    )
     overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
     forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
     add_run(forking)
@@ -71,7 +73,7 @@ def add_run(parser: ArgumentParser) -> None:
     parser.add_argument("--run", default="", help=RUN)
     new = "start another run even if there is one: NAME-2, NAME-3, ..."
     parser.add_argument("--new", action="store_true", help=new)
-    accept = "go on with a run under other code than it was started with, which it writes down"
+    accept = "continue with a run under other code than it was started with, which it writes down"
     parser.add_argument("--accept-code", action="store_true", help=accept)
     tag = "a word that `agentfly list` shows of the run and filters by; may be given again"
     parser.add_argument("--tag", metavar="WORD", action="append", default=[], help=tag)
@@ -118,7 +120,7 @@ def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> Experimen
 
 def _tell_of_edit(context: ExperimentContext, name: str) -> None:
     """Where a run begins because the code of one that is there was edited: what differs, and how
-    that one goes on, unless it has ended.
+    that one continues, unless it has ended.
     """
     if record_of(context.store, name) is not None:
         return
@@ -136,7 +138,7 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
 
 
 def fork(arguments: Namespace) -> None:
-    """Go on from a step of a run: start the fork, or continue it."""
+    """Continue from a step of a run: start the fork, or continue it."""
     store = store_at(arguments.store)
     named = step_named(f"run:{arguments.origin.removeprefix('run:')}")
     if named is None or named[1] == 0:

@@ -22,7 +22,7 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     Waits for others, and says for whom: on the terminal, or in the log of the flow run that a
     worker started. Raises ValueError for GPUs that are not there.
     """
-    # a worker's process alone has it; in a flow, Prefect's runtime has an id whoever started it
+    # a worker's process alone has it; in a flow, Prefect's runtime always has an id
     by_worker = "PREFECT__FLOW_RUN_ID" in os.environ
     log = get_run_logger() if by_worker else logger
     wanted: list[Device] = []

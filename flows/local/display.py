@@ -132,7 +132,7 @@ class _Bars:
 
 
 class _Left(ProgressColumn):
-    """The time left, once it can be told from the pace so far."""
+    """The time left, once it can be estimated from the pace so far."""
 
     def render(self, task: Task) -> Text:
         seconds = task.time_remaining

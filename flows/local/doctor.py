@@ -269,7 +269,7 @@ def mlflow(place: Place) -> Finding:
         not fault,
         f"{place.uri} ({place.why})" + (f": {fault}" if fault else ""),
         "start it, or choose another; "
-        f"runs go on without it, and send what is missing later ({place.why})",
+        f"runs continue without it, and send what is missing later ({place.why})",
     )
 
 

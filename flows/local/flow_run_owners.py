@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 def sign() -> None:
     """Label the current flow run with this process; nothing outside a flow run.
 
-    A process id alone could belong to another process by the time that somebody asks.
+    A process id alone could belong to another process by the time that it is looked up.
     """
     from prefect.client.orchestration import get_client
     from prefect.context import FlowRunContext

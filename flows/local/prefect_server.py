@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 POOL = "agentfly"
 """The work pool of all deployments."""
 UI = "http://127.0.0.1:4200"
-CONTINUED = "Its process was killed; the run went on in another flow run."
+CONTINUED = "Its process was killed; the run continued in another flow run."
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
 BOOKKEEPING_ONLY = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"

@@ -40,14 +40,14 @@ HOW = (
 
 def rebuild(store: Store, name: str, into: Path) -> Store:
     """Train a finished run again, in the store `into`/store, which is returned; what is there is
-    gone on with.
+    continued.
 
     Policies of other runs that it starts from or stays near are copied. Raises ValueError for a run
     that cannot be built again here, and where training ends otherwise than well.
     """
     record = known_run(store, name)
     if record.get("earlier_code"):
-        raise ValueError(f"{name} was continued with --accept-code: no one code makes it again.")
+        raise ValueError(f"{name} was continued with --accept-code: no one code rebuilds it.")
     if record.get("frozen"):
         raise ValueError(f"{name} has frozen speakers, which are not brought to another store.")
     rebuilt = Store.at(str(into / "store"), into / "cache")
@@ -63,7 +63,7 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     if status := subprocess.run(command, cwd=folder, env=environment).returncode:
         raise ValueError(
             f"{name} could not be built again: training ended with exit status {status}. The same "
-            f"command goes on; what there is lies in {into}."
+            f"command continues; what there is lies in {into}."
         )
     return rebuilt
 
@@ -89,7 +89,7 @@ def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
 
 
 def _copy_records(name: str, store: Store, rebuilt: Store) -> None:
-    """Copy what says who did which step of a run, and of those that it goes on from."""
+    """Copy what says who did which step of a run, and of those that it continues from."""
     for uri in (RunLayout(name).record, RunLayout(name).start):
         transfer.copy_json(uri, store, rebuilt)
     record = record_of(store, name)

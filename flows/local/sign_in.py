@@ -45,7 +45,7 @@ class SignIn:
                 raise ValueError(
                     f"{path} is damaged. Remove it: the next `agentfly up` makes a new password."
                 ) from None
-        (state / ".gitignore").write_text("*\n")  # lest somebody commits it
+        (state / ".gitignore").write_text("*\n")  # so that nobody commits it
         made = cls("agentfly", secrets.token_urlsafe(24), secrets.token_urlsafe(32))
         (state / USERS).unlink(missing_ok=True)
         part = path.with_suffix(".part")

@@ -1,1 +1,1 @@
-"""Nights: what is told about them, to whom, and what is looked at before one starts."""
+"""Nights: their reports and alarms, and what is checked before one starts."""

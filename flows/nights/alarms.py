@@ -1,6 +1,6 @@
 """Automations of the Prefect server that tell people about nights, through the user's own blocks.
 
-A block named `agentfly-alarms` is called where somebody should look: a night that did not start,
+A block named `agentfly-alarms` is called where a person should look: a night that did not start,
 failed, crashed, was given up, or got worse, and an approval that failed or crashed. A block named
 `agentfly-notices` is called once a night that ends as planned: promoted, kept, awaiting approval,
 not approved.

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def report_aliases(context: ExperimentContext, ledger: NightLedger) -> None:
-    """Let `champion` name who reigns, and `challenger` the policy of the last finished night.
+    """Let `champion` name the ledger's champion, and `challenger` the last finished night's policy.
 
     Never raises: what does not succeed is logged, and the next night reports it again.
     """

@@ -32,7 +32,7 @@ def tell(what: What, night: str, experiment: str, message: str, **facts: JSON) -
         resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
         emit_event(event=PREFIX + what, resource=resource, payload={**said, **facts})
     except Exception:  # a night does not fail since a message about it could not be sent
-        logger.exception("Prefect was not told that the night %s is %r.", night, what)
+        logger.exception("Prefect did not get the event that the night %s is %r.", night, what)
 
 
 def write_and_tell(

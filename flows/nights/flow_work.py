@@ -1,4 +1,4 @@
-"""The work of nights: trained, evaluated and told by Prefect flows, tasks and events."""
+"""The work of nights: trained, evaluated and reported by Prefect flows, tasks and events."""
 
 from __future__ import annotations
 

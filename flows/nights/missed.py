@@ -1,4 +1,4 @@
-"""Nights that were scheduled and did not start: written down and told when the next one starts."""
+"""Scheduled nights that did not start: written down and reported when the next one starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether nights start by themselves, and whether somebody is told when one does not."""
+"""Whether nights start by themselves, and whether a person is alarmed when one does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one log of all that `agentfly up` starts, which is kept from growing for ever."""
+"""The one log of all that `agentfly up` starts, whose size is bounded."""
 
 from __future__ import annotations
 

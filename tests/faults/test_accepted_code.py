@@ -1,4 +1,4 @@
-"""A run that is to go on under other code can be killed once that is written down."""
+"""A run that is to continue under other code can be killed once that is written down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each file of a run may be damaged: whoever reads it says so, and the run goes on or is refused
+"""Each file of a run may be damaged: whoever reads it says so, and the run continues or is refused
 with the way out.
 """
 
@@ -73,7 +73,7 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
 
 
 def found(context: ExperimentContext, places: list[ArtifactKey]) -> list[Artifact]:
-    """What is published there, up to the first that would be made again; until then the keys are
+    """What is published there, up to the first that would be recomputed; until then the keys are
     the same.
     """
     return list(itertools.takewhile(bool, map(context.store.find, places)))
@@ -182,7 +182,7 @@ def test_a_run_with_a_damaged_file_ends_as_if_nothing_had_been_or_is_refused_wit
         end = lives.run(at_step_2, *TRAIN)
     assert end.code == 0, f"{suffer}: {end.printed}"
     expected = digests(whole.folder)
-    if path.parent.name == "learner":  # a state that is not needed is not made again
+    if path.parent.name == "learner":  # a state that is not needed is not recomputed
         shutil.rmtree(path.parent)
         del expected[path.parent.relative_to(at_step_2).as_posix()]
     assert digests(at_step_2) == expected, str(suffer)

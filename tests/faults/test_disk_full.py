@@ -1,5 +1,5 @@
 """The disk is full when something is to be published: what was published before stays, and the run
-goes on later.
+continues later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A fork with no other setting repeats the run that it goes on from bit for bit, killed or not."""
+"""A fork with no other setting repeats the run it continues from bit for bit, killed or not."""
 
 from __future__ import annotations
 

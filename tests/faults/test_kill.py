@@ -159,7 +159,7 @@ def test_a_step_is_refilled_within_its_budget(refilled: Path) -> None:
         assert sum(used) <= 2
         assert len(used) > 2, "this policy seldom solves a problem, and seldom fails at one"
         assert sum(used) == 2 or len(used) >= 2 + 1 + 1, (
-            "it went on until both were found or two rounds were over"
+            "it continued until both were found or two rounds were over"
         )
 
 

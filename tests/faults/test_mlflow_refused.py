@@ -103,7 +103,7 @@ def refused() -> Any:
 @pytest.fixture(scope="module")
 def heard(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a run, and the MLflow store that heard of it, and of nothing else, while it
-    went on.
+    continued.
     """
     folder = tmp_path_factory.mktemp("heard")
     shutil.copytree(whole.folder / "artifacts", folder / "artifacts")

@@ -51,7 +51,7 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
     end = lives.run(tmp_path, "prepare", TINY, data)
     assert end.code == 2
     message, ending = end.printed.splitlines()
-    assert ending.endswith(f"flow.log. To go on: agentfly prepare {TINY} {shlex.quote(data)}")
+    assert ending.endswith(f"flow.log. To continue: agentfly prepare {TINY} {shlex.quote(data)}")
     assert message.startswith(
         "agentfly: 1 rows of the data cannot be used (tolerated: 0), first rows.jsonl, row 13:"
     )
@@ -126,7 +126,7 @@ def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes
         assert f'  File "{tmp_path}/mine.py", line 2, in rows' in traced
         assert cause == "ZeroDivisionError: division by zero"
         log = f"{tmp_path}/.agentfly/logs/{command}/flow.log"
-        assert ending == f"The log is {log}. To go on: agentfly {shlex.join(words)}"
+        assert ending == f"The log is {log}. To continue: agentfly {shlex.join(words)}"
 
 
 def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(

@@ -32,7 +32,7 @@ def job(tmp_path, nano):
 
 
 def onwards(job, step, policy=None, state="not read"):
-    """The job that goes on after a step with an adapter on what the first job started from."""
+    """The job that continues after a step with an adapter on what the first job started from."""
     return replace(after(job, step, policy, state), base=job.policy)
 
 

@@ -1,4 +1,4 @@
-"""Learner states that are written while training goes on: a real learner, a real store."""
+"""Learner states that are written while training continues: a real learner, a real store."""
 
 import os
 import threading
@@ -56,7 +56,7 @@ def test_what_went_wrong_is_raised_once(checkpointer, job, tmp_path):
     with pytest.raises(LearnerFailed, match="missing"):
         checkpointer.wait()
     checkpointer.wait()
-    assert checkpointer.learner.label() == "step/1", "the learner goes on"
+    assert checkpointer.learner.label() == "step/1", "the learner continues"
 
 
 def test_a_learner_that_dies_while_its_state_is_written_is_told_of(
@@ -67,7 +67,7 @@ def test_a_learner_that_dies_while_its_state_is_written_is_told_of(
     checkpointer.begin(nullcontext(tmp_path), lambda: pytest.fail("nothing was saved"))
     kill_worker(workers(1))
     checkpointer.wait()
-    assert "A learner state was not saved, and is made again when it is needed" in caplog.text
+    assert "A learner state was not saved, and is recomputed when it is needed" in caplog.text
     with pytest.raises(LearnerLost, match="has the state None in memory"):
         checkpointer.begin(nullcontext(tmp_path), lambda: None)
 

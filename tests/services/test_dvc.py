@@ -73,7 +73,7 @@ def published(root: Path) -> dict[str, int]:
 
 
 def to_stay(root: Path) -> dict[str, int]:
-    """Those of them that a run goes on from: their learner state is there, too."""
+    """Those of them that a run continues from: their learner state is there, too."""
     beside = "../../learner/MANIFEST.json"
     return {
         path: time

@@ -42,8 +42,8 @@ def saved(learner, folder):
 
 
 def after(job, step, policy=None, state="not read"):
-    """The job that goes on after `step`, without a policy and a state to read only where the memory
-    has them.
+    """The job that continues after `step`, without a policy and a state to read only where the
+    memory has them.
     """
     policy = str(policy or job.policy)
     return replace(

@@ -95,7 +95,7 @@ class Lives:
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:
     """The first moment of each kind, and four more, in their order.
 
-    Learner states are published while the run goes on, at no certain moment: they have a test of
+    Learner states are published while the run continues, at no certain moment: they have a test of
     their own.
     """
     moments = tuple(moment for moment in moments if not re.search(r"/steps/\d+/learner$", moment))

@@ -52,7 +52,7 @@ class Curve:
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
-    """The steps 1 to `last` of a run; a fork's begin with those of the run that it goes on from.
+    """The steps 1 to `last` of a run; a fork's begin with those of the run that it continues from.
 
     A step without a scored episode is left out of `success`, and counts in tokens and seconds; one
     whose metrics.json a kill prevented is left out. The seconds are those of rollout, score and
@@ -84,7 +84,7 @@ def _seconds(metrics: Sequence[Mapping[str, float]], ends: Sequence[float]) -> l
     seconds = at_work[:1]
     for work, before, end in zip(at_work[1:], ends, ends[1:], strict=False):
         # fewer where its stages ran beside those of the step before; a pause of a stopped run, an
-        # evaluation, and a step made again count nothing
+        # evaluation, and a repeated step count nothing
         seconds.append(min(work, end - before) if end > before else work)
     return seconds
 

@@ -68,8 +68,8 @@ class Step:
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """The start of a run and each of its steps that has ended, those that a fork goes on from, too;
-    raises ValueError where there is no such run, or nothing of it to show yet.
+    """The start of a run and each of its steps that has ended, those that a fork continues from,
+    too; raises ValueError where there is no such run, or nothing of it to show yet.
     """
     record = known_run(store, run)
     science = science_of(record)

@@ -12,8 +12,8 @@ WIDEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Unbroken:
-    """A table in its own width: on a narrow terminal its lines go on in the next line, which can be
-    read, unlike headings and numbers that are cut.
+    """A table in its own width: on a narrow terminal its lines continue in the next line, which can
+    be read, unlike headings and numbers that are cut.
     """
 
     table: Table

@@ -1,4 +1,4 @@
-"""The agent that sums up its context and goes on in a fresh one."""
+"""The agent that sums up its context and continues in a fresh one."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_only_successes_are_imitated_and_not_too_many_of_one_problem():
 
 @pytest.mark.parametrize("penalty", [RewardKL(), AdaptiveKL()], ids=lambda penalty: penalty.use)
 @pytest.mark.parametrize("algorithm", [MaxRL, GDPO], ids=lambda algorithm: algorithm.__name__)
-def test_an_algorithm_that_cannot_pay_for_straying_says_so(algorithm, penalty):
+def test_an_algorithm_that_cannot_take_a_kl_penalty_says_so(algorithm, penalty):
     with pytest.raises(
         ValueError, match=rf"algorithm.kl: .* got use: {penalty.use}; expected loss"
     ):

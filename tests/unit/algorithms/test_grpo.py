@@ -106,7 +106,7 @@ def test_the_share_of_tokens_beyond_the_importance_cap_is_told():
     assert capped[batch.sampled].tolist() == beyond.float().tolist()
 
 
-def test_only_a_penalty_for_straying_needs_a_reference():
+def test_only_a_kl_penalty_needs_a_reference():
     assert GRPO().needs.reference is None
     assert GRPO(kl=LossKL()).needs.reference == "start"
 

@@ -208,7 +208,7 @@ def test_a_loss_is_the_sum_over_any_split_of_its_rows_in_any_order(algorithm, se
 @pytest.mark.parametrize(
     "penalty", [LossKL(weight=0.5), RewardKL(weight=0.5)], ids=lambda penalty: penalty.use
 )
-def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
+def test_a_penalty_is_felt_where_the_policy_has_moved_away(penalty):
     group = [trajectory(turn([1], {3: -1.0})), trajectory(turn([1], {3: -1.0}))]
     batch = replace(pack(group), reference_logprobs=torch.tensor([[0.0, -1.0], [0.0, -3.0]]))
     algorithm = GRPO(kl=penalty)
@@ -218,8 +218,8 @@ def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
     batch = replace(batch, weight=algorithm.weights(batch))
     outputs = replace(now(batch, 0), logprobs=batch.old_logprobs.clone().requires_grad_())
     total(algorithm, outputs, batch).backward()
-    strayed, near = outputs.logprobs.grad[1, 1].item(), outputs.logprobs.grad[0, 1].item()
-    assert (strayed > 0, near <= 0) == (True, True)
+    far, near = outputs.logprobs.grad[1, 1].item(), outputs.logprobs.grad[0, 1].item()
+    assert (far > 0, near <= 0) == (True, True)
 
 
 def test_what_is_cut_teaches_nothing_if_so_wished_and_stays_in_the_mean():

@@ -116,7 +116,7 @@ async def test_an_environment_whose_loop_is_given_up_is_lost_with_its_episode_an
 
 
 async def deaf(episode: Episode) -> Ending:
-    """An agent that goes on after its deadline."""
+    """An agent that continues after its deadline."""
     while True:
         try:
             await asyncio.Event().wait()

@@ -48,7 +48,7 @@ def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_ba
     promoted = [entry.champion.reference for entry in ledger.entries() if entry.champion]
     assert promoted == [f"run:{RUN}@1", f"run:{RUN}@2"]
     assert main(["demote", "tiny"]) == 0
-    assert f"run:{RUN}@2 does not reign any more. The champion is run:{RUN}@1." in (
+    assert f"run:{RUN}@2 is no longer the champion. The champion is run:{RUN}@1." in (
         capsys.readouterr().out
     )
 

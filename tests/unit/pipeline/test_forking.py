@@ -1,4 +1,4 @@
-"""A run that goes on from a step of another has that run's numbers, order, seeds and states."""
+"""A run that continues from a step of another has that run's numbers, order, seeds and states."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_befo
 
 def test_a_fork_of_a_run_without_its_record_is_refused(origin: ExperimentContext) -> None:
     origin.store.remove("runs/old/run.json")
-    with pytest.raises(ValueError, match=r"There is no run\.json of 'old' in /.* to go on from"):
+    with pytest.raises(ValueError, match=r"There is no run\.json of 'old' in /.* to continue from"):
         require_origin(origin.store, fork_of(origin).science)
 
 
@@ -378,7 +378,7 @@ def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first
 def test_what_a_fork_has_behind_it_cannot_be_changed(
     origin: ExperimentContext, override: str
 ) -> None:
-    with pytest.raises(ValueError, match=rf"Got '{override}': a fork goes on from the policy of"):
+    with pytest.raises(ValueError, match=rf"Got '{override}': a fork continues from the policy of"):
         forked(Fork(run="old", step=2), [override])
 
 

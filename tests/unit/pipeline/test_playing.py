@@ -1,4 +1,4 @@
-"""What a step plays; and stages that play and score stop rather than go on with too little."""
+"""What a step plays; and stages that play and score stop rather than continue with too little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A penalty for straying whose weight follows what was measured."""
+"""A KL penalty whose weight follows what was measured."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def test_a_fixed_weight_stays():
     assert GRPO(kl=RewardKL(weight=0.1)).after(measured(2.0)).kl.weight == 0.1
 
 
-def test_straying_costs_reward_token_by_token():
+def test_the_penalty_costs_reward_token_by_token():
     trajectories = [
         played(turn([1], {3: -1.0, 4: -1.0}), name="far"),
         played(turn([1], {3: -1.0}), name="near"),

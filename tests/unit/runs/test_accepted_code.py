@@ -1,4 +1,4 @@
-"""A run that goes on under other code, which its author has accepted."""
+"""A run that continues under other code, which its author has accepted."""
 
 import pytest
 

@@ -52,7 +52,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def forked(store: Store, *settings: str) -> tuple[str, ...]:
-    """The settings of the run `new`, finished, which goes on from step 1 of `mine`."""
+    """The settings of the run `new`, finished, which continues from step 1 of `mine`."""
     changed = ("fork={run: mine, step: 1}", "steps=3", *settings)
     finished(store, "new", "11111000", *changed)
     return changed

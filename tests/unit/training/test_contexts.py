@@ -93,7 +93,7 @@ async def test_contexts_that_are_continued_later_teach_what_their_replies_teach_
 
 
 async def team(episode):
-    """Two who read the same and go on in two contexts each; the agent itself says nothing."""
+    """Two who read the same and continue in two contexts each; the agent itself says nothing."""
     for name in ("planner", "critic"):
         speaker = episode.speaker(name)
         begun = [*episode.opening, await speaker.reply(*episode.opening)]

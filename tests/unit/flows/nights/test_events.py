@@ -1,4 +1,4 @@
-"""A night goes on whatever becomes of the messages about it."""
+"""A night continues whatever becomes of the messages about it."""
 
 import prefect.events
 import pytest
@@ -19,7 +19,10 @@ def test_what_prefect_refuses_is_logged_and_nothing_else(monkeypatch, caplog):
 
     monkeypatch.setattr(prefect.events, "emit_event", refuse)
     tell("given_up", "nightly-2026-11-21", "quickstart", "It was tried 3 times.")
-    assert "Prefect was not told that the night nightly-2026-11-21 is 'given_up'." in caplog.text
+    assert (
+        "Prefect did not get the event that the night nightly-2026-11-21 is 'given_up'."
+        in caplog.text
+    )
 
 
 def test_a_secret_in_a_message_stays_here(monkeypatch):

@@ -13,7 +13,7 @@ def test_a_log_that_is_too_large_begins_anew_and_four_older_ones_are_kept(tmp_pa
             rotate(log, largest=3)
             assert log.read_text() == ""
         print("line 7", file=program, flush=True)
-    assert log.read_text() == "line 7\n", "a program goes on where the file begins now"
+    assert log.read_text() == "line 7\n", "a program continues where the file begins now"
     older = sorted(path.name for path in tmp_path.iterdir() if path != log)
     assert older == ["up.log.1", "up.log.2", "up.log.3", "up.log.4"]
     assert [(tmp_path / name).read_text() for name in older] == [
