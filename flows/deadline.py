@@ -1,4 +1,4 @@
-"""A point in time until which work may begin, on a clock that nobody sets."""
+"""A deadline until which work may begin, on a monotonic clock."""
 
 from __future__ import annotations
 

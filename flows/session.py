@@ -1,5 +1,5 @@
-"""One sitting of a run: its devices, lock, warm services, live display and MLflow run, opened and
-closed together.
+"""One process's work on a run: its devices, lock, warm services, live display and MLflow run,
+opened and closed together.
 """
 
 from __future__ import annotations

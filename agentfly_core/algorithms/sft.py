@@ -21,7 +21,7 @@ class SFT:
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> SFT:
-        """Nothing adapts."""
+        """It has no adaptive state."""
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:

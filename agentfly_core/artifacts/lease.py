@@ -77,7 +77,7 @@ def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Seconds that setting the system's clock does not move, and how to let some go by."""
+    """A monotonic clock, in seconds, and its sleep."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

@@ -1,5 +1,5 @@
-"""The code that a run works under: stored with it, held against the code at hand, and exchanged
-where its author says so.
+"""The code of a run: stored with it, compared with the code at hand, and replaced with
+`--accept-code`.
 """
 
 from __future__ import annotations

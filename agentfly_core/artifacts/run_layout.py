@@ -32,7 +32,7 @@ class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
     `record` says how the run was started, `start` which policy its first step starts from, `links`
-    its ids in other systems, `tags` what people call it, `summary` how it ended; a finished run has
+    its ids in other systems, `tags` its tags, `summary` how it ended; a finished run has
     a `ledger`, a judged night a `report`.
     """
 

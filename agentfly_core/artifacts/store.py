@@ -1,4 +1,4 @@
-"""Where stages leave what they made: directories that are whole or not there.
+"""Where stages publish their outputs: directories that are published atomically, or not at all.
 
 A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed. On
 object storage the manifest is uploaded last. Readers accept only directories whose manifest
@@ -152,7 +152,7 @@ class Store:
         return False
 
     def holds(self, uri: str) -> bool:
-        """Whether `uri` is published; warns of a damaged manifest, which publishes nothing."""
+        """Whether `uri` is published; warns of a damaged manifest, which counts as none."""
         with _made_again():
             return self.manifest(uri) is not None
         return False
@@ -185,7 +185,7 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove an artifact's files of this pattern for good; its digest stays, it counts as made.
+        """Remove an artifact's files of this pattern for good; it still counts as published.
 
         Returns whether it had them.
         """

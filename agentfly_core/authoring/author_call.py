@@ -90,7 +90,7 @@ class Work:
 
 
 class Seats:
-    """At most `count` of the blocks run at a time; the others wait, first come, first served.
+    """A semaphore for several event loops: `count` blocks at a time, first come, first served.
 
         seats = Seats(8)
         async with seats:

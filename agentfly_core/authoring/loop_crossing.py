@@ -1,4 +1,4 @@
-"""The way back from an author's event loop to ours."""
+"""Calls from an author's event loop into the pipeline's."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Tool(calling.Part):
         return ToolSchema(self.name, description, self._arguments.schema)
 
     def untold(self) -> list[str]:
-        """What its author forgot to tell the model, a sentence each; see `tool_schema.untold`."""
+        """What is undocumented for the model, a sentence each; see `tool_schema.untold`."""
         return untold(self.function, self.signature, self._arguments.schema)
 
     @functools.cached_property

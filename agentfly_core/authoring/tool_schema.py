@@ -99,7 +99,7 @@ def documentation(function: AuthorFunction) -> Documentation:
 
 
 def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, Any]) -> list[str]:
-    """What its author forgot to tell the model, a sentence each.
+    """What is undocumented for the model, a sentence each.
 
     `["its parameter 'key' has no description: ..."]`
     """

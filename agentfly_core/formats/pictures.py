@@ -1,4 +1,4 @@
-"""What in a value no model that reads text can read: pictures and open files."""
+"""Detects pictures and open files in a value, which no model that reads text can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a text ends that is to end at one of several strings."""
+"""The first stop string in a text, and the text before it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """Decodes a shard in batches: one whenever each branch of its open episodes waits for a reply.
+    """Batched decoding: a batch runs once every open branch of the shard's episodes has a request.
 
     What a request gets depends on its batch and on its own seed, never on when it arrived. The
     policy's own generation settings are not looked at. At temperature 0 the log-probabilities are

@@ -41,8 +41,8 @@ class WrongWeights(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler behind a vLLM service; it keeps nothing in this process, so each stage can make
-    its own.
+    """The sampler behind a vLLM service. It has no state in this process, so that each stage may
+    make one.
 
     With `takes_turns` the server sleeps while the learner works, and its weights wait in the
     machine's memory.
@@ -200,10 +200,10 @@ class _Shard:
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
 
     def open(self) -> None:
-        """Nothing waits for it: the server batches what is there."""
+        """Do nothing: vLLM batches by itself."""
 
     def close(self) -> None:
-        """Nothing waits for it: the server batches what is there."""
+        """Do nothing: vLLM batches by itself."""
 
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))

@@ -9,9 +9,7 @@ from vllm.platforms import current_platform
 
 
 class Swap:
-    """A worker extension; vLLM mixes it into its worker, and `swap` can then be called like what is
-    there already.
-    """
+    """A worker extension, which vLLM mixes into its worker class: it adds the method `swap`."""
 
     model_runner: Any
     reload_weights: Any

@@ -18,7 +18,7 @@ def episodes_json(stored: Episodes, matching: int, chosen: Sequence[Pair]) -> di
 def both_json(
     stored: Episodes, against: Episodes, matching: int, chosen: Sequence[Twice]
 ) -> dict[str, JSON]:
-    """The chosen episodes, each with the one that it is held against and the reward's change."""
+    """The chosen episodes, each with the one that it is compared with and the reward's change."""
     shown: list[JSON] = [
         {
             "change": twice.change,

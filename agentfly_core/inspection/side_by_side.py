@@ -21,7 +21,7 @@ NARROW = 120
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """An episode and the one of the same problem and chain that it is held against."""
+    """An episode and the one of the same problem and chain that it is compared with."""
 
     shown: Pair
     against: Pair

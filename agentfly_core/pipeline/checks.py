@@ -102,7 +102,7 @@ def check_inputs(science: Science) -> None:
 
 
 def remarks(resolved: Resolved) -> list[str]:
-    """What is no mistake but seldom meant, a sentence each:
+    """Likely mistakes that are no errors, a sentence each:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
     if resolved.tasks:

@@ -1,4 +1,4 @@
-"""How episodes are played for a person: as in training, or so that they can be followed."""
+"""Play modes: episodes as in training, or one after the other, so that a person can follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentfly_core.runs.episodes import Decode
 
 
 class Way:
-    """What a way of playing changes, and what it hears; this one changes nothing and says nothing.
+    """What a mode changes in sampler and rules, and which episodes it sees; this one does neither.
 
     `name` is what play.json calls it.
     """

@@ -100,7 +100,7 @@ class NightHistory:
         found = [e for e in self.entries if e.night == night and e.event in events]
         return found[-1] if found else None
 
-    def sittings(self, night: str) -> int:
+    def attempts(self, night: str) -> int:
         """How many times a night was begun or continued."""
         return sum(e.night == night and e.event == "began" for e in self.entries)
 

@@ -121,7 +121,7 @@ def _effort(effort: Effort) -> Iterator[tuple[str, str]]:
     early = " (its hours were over)" if effort.steps < effort.planned else ""
     steps = f"{effort.steps} of {effort.planned}" if early else f"{effort.steps}"
     yield "steps", f"{steps}{early}"
-    yield "sittings", f"{effort.sittings}"
+    yield "attempts", f"{effort.attempts}"
     yield "hours at work", f"{effort.hours:.2f}"
     stages = [f"{plain(stage)} {seconds:,.0f}" for stage, seconds in effort.seconds.items()]
     yield "seconds by stage", ", ".join(stages)

@@ -57,17 +57,17 @@ class SignSeen:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a night took: `Effort(steps=15, planned=15, sittings=1, hours=6.1, seconds={"rollout":
+    """What a night took: `Effort(steps=15, planned=15, attempts=1, hours=6.1, seconds={"rollout":
     9000.0, ...}, tokens=1234567, price_per_hour=None)`.
 
     `steps` are fewer than `planned` where the night's hours were over. `hours` are those of its
-    sittings, each from its beginning to the last thing that it left; `tokens` those that were
+    attempts, each from its beginning to the last thing that it left; `tokens` those that were
     sampled to train on.
     """
 
     steps: int
     planned: int
-    sittings: int
+    attempts: int
     hours: float
     seconds: Mapping[str, float]
     tokens: int
@@ -231,7 +231,7 @@ class _Stored:
         return Effort(
             steps=done,
             planned=self.record.get("planned_steps", done),
-            sittings=sum(entry.event == "began" for entry in self.history),
+            attempts=sum(entry.event == "began" for entry in self.history),
             hours=self.hours(),
             seconds=self.summary["seconds"],
             tokens=round(sum(tokens)),
@@ -239,7 +239,7 @@ class _Stored:
         )
 
     def hours(self) -> float:
-        """The hours of all sittings, each from its beginning to the last thing that it left."""
+        """The hours of all attempts, each from its beginning to the last thing that it left."""
         ended = [entry.time_ms for entry in self.history if entry.event == "finished"]
         left = [*(step["time_ms"] for step in self.steps), *ended, self.judged.time_ms]
         began = [entry.time_ms for entry in self.history if entry.event == "began"]

@@ -91,7 +91,7 @@ class Nights:
             self._give_up(night, f"Its code was edited since it began: {'; '.join(differs)}.")
             return
         why = f"It was begun {self.attempts} times and never came to its end."
-        for _ in range(self.ledger.read().sittings(night), self.attempts):
+        for _ in range(self.ledger.read().attempts(night), self.attempts):
             try:
                 self.play(night)
                 return

@@ -1,4 +1,4 @@
-"""Statistics of groups, trajectories and the batch; a trajectory's sampled tokens side by side."""
+"""Normalisation within groups and batches; packing a trajectory's sampled tokens into one row."""
 
 from __future__ import annotations
 

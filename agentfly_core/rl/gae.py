@@ -1,6 +1,6 @@
 """Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
 
-Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that
+Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens in one row, so that
 what the model read between them is skipped, not discounted through. A token's value is the critic's
 estimate before it; after the last token the value is 0.
 """
@@ -114,7 +114,7 @@ def _backwards(
 
 
 def _held(values: Tensor, first: Tensor) -> Tensor:
-    """Each turn's first value at all of its tokens."""
+    """Each turn's first value, broadcast over its tokens."""
     found = values.clone()
     for t in range(1, values.shape[1]):
         found[:, t] = torch.where(first[:, t], values[:, t], found[:, t - 1])

@@ -81,7 +81,7 @@ class Needs:
     """Each problem is played once more, greedily, for `Outcomes.baselines`."""
 
     compares_group: bool = False
-    """Advantages compare the episodes of a group: a group of one, or of equal rewards, has none."""
+    """Advantages have a group baseline: 0 in a group of one, and in one of equal rewards."""
 
     drops_equal_groups: bool = False
     """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""

@@ -53,7 +53,7 @@ def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
 
 
 class NoKL(Section):
-    """No penalty: what `kl: null` means, and what the penalties differ from in one place each."""
+    """No penalty: what `kl: null` means; each penalty overrides one of these methods."""
 
     in_rewards: ClassVar[bool] = False
 
@@ -66,7 +66,7 @@ class NoKL(Section):
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """What is known of it before the first optimizer step."""
+        """Metrics that are known before the first optimizer step."""
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:

@@ -1,4 +1,4 @@
-"""The rules of an episode, who speaks in it untrained, and how it is said that a rule ended it."""
+"""An episode's rules, its frozen speakers, and the exception that ends it at a limit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An experiment as it is worked on: its parts imported once, the place, and the policies of other
-runs it names.
+"""The context of an experiment: its parts, imported once, the site, the store, and the policies of
+other runs that it names.
 """
 
 from __future__ import annotations

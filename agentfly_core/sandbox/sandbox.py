@@ -140,9 +140,7 @@ class Ready:
 
     @property
     def waits(self) -> bool:
-        """Whether it still does: its init process, which says nothing before, may have ended with
-        its server.
-        """
+        """Whether it still waits: its init process may have ended, silently, with its server."""
         try:
             self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError as error:
@@ -163,8 +161,8 @@ class Execution:
     oom_kills: int = 0
 
     async def run(self, request: ExecRequest) -> ExecResult:
-        """What became of a request; a broken or late answer is a result too, and once the code has
-        started its doing.
+        """The outcome of a request; a broken or late answer is one too, and the code's own doing
+        once it has started.
         """
         self.alive = False
         self.writer.write(request.packed())

@@ -34,7 +34,7 @@ class UpdateData:
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """Read a job's files, leaving out trajectories without a score, failed demonstrations and
-    speakers with a policy of their own; the batch may be empty.
+    frozen speakers; the batch may be empty.
 
     With `drop_equal` problems on which the rewards of each speaker are equal are left out as well.
     The reward of a greedy episode is a baseline; its tokens are not trained. Raises ValueError when

@@ -27,7 +27,7 @@ from agentfly_core.training.prefix_tree import PrefixTrees
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process is `rank` of `count`; they talk over `channel`, a group that works on CPU
+    """This process is `rank` of `count`; they communicate over `channel`, a group that works on CPU
     tensors (gloo).
     """
 
@@ -42,7 +42,7 @@ class Ranks:
         return said[0]
 
     def gather(self, patience: timedelta) -> bool:
-        """Whether all ranks get here in time; one waiting for another in a collective does not."""
+        """A barrier with a time limit: False where a rank did not come to it."""
         try:
             dist.monitored_barrier(self.channel, patience)
         except RuntimeError:

@@ -74,9 +74,9 @@ class Worker:
     def obey(
         self, request: Request, progress: Progress
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Do one thing; raises Forgotten, and whatever goes wrong.
+        """Handle one request; raises Forgotten, and whatever goes wrong.
 
-        A function is what the first rank does while it obeys the next request.
+        A function is what the first rank does while the next request is handled.
         """
         if isinstance(request, AskLabel):
             return self.label
@@ -204,7 +204,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def join() -> Ranks:
-    """Meet the other ranks: by a file and over loopback on one machine, by the launcher's address
+    """Join the other ranks: by a file and over loopback on one machine, by the launcher's address
     on several.
     """
     # DeepSpeed would compile a shared-memory operator that only its inference uses.
@@ -223,7 +223,7 @@ def join() -> Ranks:
 
 
 def main() -> None:
-    """Join the other ranks, then obey until the process is ended from outside."""
+    """Join the other ranks, then serve requests until the process is ended."""
     arguments = argparse.ArgumentParser(description=__doc__)
     for name in ("--socket", "--offload"):
         arguments.add_argument(name, required=True)

@@ -50,7 +50,7 @@ def add_comparing(commands: Commands) -> None:
         "compare", compare, "how much more of the same held-out problems runs solve, how surely"
     )
     comparing.add_argument("policies", metavar="RUN", nargs="+", help=REFERENCE)
-    against = "the run that the others are held against (default: the first)"
+    against = "the run that the others are compared with (default: the first)"
     comparing.add_argument("--against", default="", metavar="RUN", help=against)
     split = "which problems: test (default), validation, or one of evaluate.datasets"
     comparing.add_argument("--split", default="test", metavar="NAME", help=split)

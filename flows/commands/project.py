@@ -22,7 +22,9 @@ def add_project(commands: Commands) -> None:
     listing = commands.add(
         "requirements", requirements, "print the list of packages that were tested together"
     )
-    listing.add_argument("machine", choices=("cpu", "gpu"), help="what vLLM is to run on")
+    listing.add_argument(
+        "machine", choices=("cpu", "gpu"), help="the hardware that vLLM is to run on"
+    )
 
 
 def init(arguments: Namespace) -> None:

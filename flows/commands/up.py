@@ -37,7 +37,9 @@ def add_up(commands: Commands) -> None:
     starting.add_argument(
         "--detach", action="store_true", help="return once all works, and keep it running"
     )
-    starting.add_argument("--status", action="store_true", help="say what runs; 0 if all works")
+    starting.add_argument(
+        "--status", action="store_true", help="print what runs; exits with 0 if all works"
+    )
     for name, port in (("prefect", 4200), ("mlflow", 5000)):
         starting.add_argument(
             f"--{name}-port", type=int, default=port, metavar="N", help=f"default: {port}"

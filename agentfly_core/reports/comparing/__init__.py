@@ -1,1 +1,1 @@
-"""Runs beside each other: what they differ in, what that changes, and how sure that is."""
+"""Comparing runs: differing settings, their effect on success, and its confidence intervals."""

@@ -25,7 +25,7 @@ class Group:
               Estimate(0.912, (0.893, 0.931), "problems and seeds"),
               Estimate(0.041, (0.02, 0.062), "problems and seeds"))
 
-    `difference` is None of the one that the others are held against.
+    `difference` is None of the one that the others are compared with.
     """
 
     differs: Mapping[str, JSON]
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups on the same `problems`, the first of which the others are held against; `left_out`
+    """Groups on the same `problems`, the first of which the others are compared with; `left_out`
     problems lack a scored episode of one of the policies.
     """
 
@@ -100,7 +100,7 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunComparison:
-    """Policies in groups of the same settings, held against the group of the first, or of the
+    """Policies in groups of the same settings, compared with the group of the first, or of the
     policy or run that `against` names.
 
     Raises ValueError for policies that were tried on other problems or have another goal, for two

@@ -1,4 +1,4 @@
-"""What a run's policy did on held-out problems, or why that is not known and what to do then."""
+"""A policy's stored held-out results, or an error with the command that makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that no terminal is too narrow for."""
+"""Tables that stay readable on a narrow terminal: lines wrap, nothing is cut."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) 
     """Run what the connection asks for, in a folder, and report.
 
     What fails before the code starts is reported as unavailable; without a report after "started",
-    the code did it.
+    the code is to blame.
     """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))

@@ -19,9 +19,7 @@ from pathlib import Path
 
 
 def only(main: Path, line: socket.socket) -> int:
-    """Do what `python main.py` does, up to its exit code, which it returns; the line is closed
-    before.
-    """
+    """Run main.py as `__main__` and return its exit code; the control line is closed before."""
     line.close()
     module = _main()
     loader = importlib.machinery.SourceFileLoader("__main__", str(main))

@@ -61,7 +61,7 @@ def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
 def test_how_often_a_night_was_begun_is_counted(ledger: NightLedger) -> None:
     for night in ("nightly-1", "nightly-2", "nightly-1"):
         ledger.append(night, "began")
-    assert [ledger.read().sittings(f"nightly-{n}") for n in (1, 2, 3)] == [2, 1, 0]
+    assert [ledger.read().attempts(f"nightly-{n}") for n in (1, 2, 3)] == [2, 1, 0]
 
 
 def test_nothing_that_is_written_down_at_the_same_time_is_lost(ledger: NightLedger) -> None:

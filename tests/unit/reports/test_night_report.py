@@ -113,14 +113,14 @@ def test_ten_episodes_are_shown_those_that_changed_first(
     assert changes == [1.0] * 3 + [-1.0] + [0.0] * 6
 
 
-def test_a_night_took_its_sittings_hours_tokens_and_price(
+def test_a_night_took_its_attempts_hours_tokens_and_price(
     context: ExperimentContext, ledger: NightLedger
 ) -> None:
     store, record = context.store, context.store.read_json(RunLayout(NIGHT).record)
     priced = {**record, "site": {**record["site"], "price_per_hour": 30.0}}
     store.write_json(RunLayout(NIGHT).record, priced)
     effort = night_report(store, NIGHT).effort
-    assert (effort.steps, effort.planned, effort.sittings) == (3, 3, 1)
+    assert (effort.steps, effort.planned, effort.attempts) == (3, 3, 1)
     assert effort.tokens == 3 * 8 * 12.5
     assert effort.hours == pytest.approx(3 / 60, abs=1e-6)  # the last step ended 3 minutes later
     assert effort.cost == pytest.approx(1.5, abs=1e-4)
@@ -135,7 +135,7 @@ def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it
     context.store.write_json(f"{ledger.uri}/000001.json", earlier)
     ledger.append(NIGHT, "began")  # the steps ended up to 3 minutes after this
     effort = night_report(context.store, NIGHT).effort
-    assert effort.sittings == 2
+    assert effort.attempts == 2
     assert effort.hours == pytest.approx(1 + 3 / 60, abs=1e-2)
 
 
