@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from agentfly_core import testing
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
@@ -252,7 +253,7 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)
     context = context_of(experiment, overrides, "local", "")
-    start = context.store.read_json(f"runs/{run}/start.json")
+    start = context.store.read_json(RunLayout(run).start)
     policies = context.store.artifact(start["uri"]), final_policy(context.store, run)
     before, after = (
         with_stored_datasets(context, policy, stored_evaluation(context, policy, "test"))

@@ -14,6 +14,7 @@ than 80 % of the gains were promoted, or where the champion fell by more than 0.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -212,12 +213,17 @@ def main() -> None:
     """Print what the gate did, a line a seed, and whether that is as promised; ends with 1 where it
     is not.
     """
-    seeds, *overrides = sys.argv[1:] or ["5"]
-    science = read("quickstart", overrides).science
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("seeds", nargs="?", type=int, default=5, help="default: 5")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings of quickstart")
+    options = parser.parse_args()
+    science = read("quickstart", options.overrides).science
     fresh = fresh_problems(science)
     print(f"{science.data.test} test problems, {fresh} fresh ones, {NIGHTS} nights")
     found = []
-    for seed in range(int(seeds)):
+    for seed in range(options.seeds):
         found.append(Found.by(Gate(science, seed, fresh)))
         print(f"seed {seed}: {found[-1].said}", flush=True)
     wrong = faults(found)

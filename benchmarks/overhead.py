@@ -97,7 +97,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     run, store = options.run, store_at(options.store)
-    steps = {n: step(store, run, n) for n in map(int, store.names(f"runs/{run}/steps")) if n > 1}
+    steps = {n: step(store, run, n) for n in RunLayout(run).steps(store) if n > 1}
     names = ("wall", "played", "learnt", "swap", "checkpoint", "orchestration")
     rows = [
         [str(number), *(f"{getattr(one, name):.2f}" for name in names)]

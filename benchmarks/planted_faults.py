@@ -10,6 +10,7 @@ planted. Ends with 1 if a fault is not noticed.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -268,7 +269,11 @@ FAULTS = (
 
 def main() -> int:
     """Plant the faults that are asked for, or all; 1 where one is not noticed."""
-    asked = sys.argv[1:]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="by default all faults")
+    asked = parser.parse_args().names
     if unknown := set(asked) - {fault.name for fault in FAULTS}:
         raise SystemExit(
             f"There is no fault {unknown.pop()!r}; there are:\n"

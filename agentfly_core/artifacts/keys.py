@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, shard_uri
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import load, types_of
@@ -196,7 +196,7 @@ def evaluation(
     reads = (*PLAY, "evaluate", "code.rollout")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
-        f"{target.uri}/{split}/rollout-{shard:03d}",
+        shard_uri(f"{target.uri}/{split}", shard),
         "evaluate",
         digest([target.key, split, shard]),
         inputs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from agentfly_core.artifacts.run_layout import shard_uri
 from agentfly_core.artifacts.store import Store
 
 PLAYS = "plays"
@@ -25,7 +26,7 @@ class PlayLayout:
 
     def rollout(self, shard: int) -> str:
         """The episodes of one shard."""
-        return f"{self.uri}/rollout-{shard:03d}"
+        return shard_uri(self.uri, shard)
 
 
 def plays(store: Store) -> list[str]:

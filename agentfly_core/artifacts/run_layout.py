@@ -25,7 +25,7 @@ class StepLayout:
 
     def rollout(self, shard: int) -> str:
         """The episodes of one shard."""
-        return f"{self.uri}/rollout-{shard:03d}"
+        return shard_uri(self.uri, shard)
 
 
 class RunLayout:
@@ -89,6 +89,16 @@ def done_by(store: Store, run: str, step: int) -> str:
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
     """Where a run's step lies: with the run that did it, where a fork continues from that."""
     return RunLayout(done_by(store, name, step)).step(step)
+
+
+def shard_uri(folder: str, number: int) -> str:
+    """Where a shard's episodes lie in a folder: `runs/demo/steps/000007/rollout-000`."""
+    return f"{folder}/rollout-{number:03d}"
+
+
+def begun_shards(store: Store, folder: str) -> list[str]:
+    """The shards in a folder, in order, those that are not published yet, too."""
+    return [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
 
 
 def rollouts(store: Store, scored: Artifact) -> list[Artifact]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.play_layout import PlayLayout, plays
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
@@ -173,8 +173,7 @@ def read_play(store: Store, name: str) -> Episodes:
     """Episodes that were played without training; raises ValueError where there are none."""
     layout = PlayLayout(name)
     try:
-        record, stored = store.read_json(layout.record), store.names(layout.uri)
-        shards = [f"{layout.uri}/{each}" for each in stored if each.startswith("rollout-")]
+        record, shards = store.read_json(layout.record), begun_shards(store, layout.uri)
         # damage is no reason to show the other shards alone
         held = [uri for uri in shards if store.manifest(uri) is not None]
         if record is None or not held:

@@ -100,11 +100,11 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     padded = [*differences, reach, -reach, -reach]
     count, mean = len(padded), fmean(padded)
     variance = fmean((difference - mean) ** 2 for difference in padded) * count / (count - 1)
-    return mean - student(level, count - 1) * sqrt(variance / count)
+    return mean - t_above(level, count - 1) * sqrt(variance / count)
 
 
-def student(level: float, freedom: int) -> float:
-    """What Student's t exceeds with a probability of `level`: `student(0.05, 100)` is 1.6602.
+def t_above(level: float, freedom: int) -> float:
+    """What Student's t exceeds with a probability of `level`: `t_above(0.05, 100)` is 1.6602.
 
     z + (z^3 + z) / 4f + (5z^5 + 16z^3 + 3z) / 96f^2 (Abramowitz and Stegun 1964, 26.7.5).
     """

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
 
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.messages import read_text, said_text
@@ -98,8 +98,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
     """The shards of a step or an evaluation that are published, also while it is still played."""
-    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
-    return [uri for uri in shards if MANIFEST in store.names(uri)]
+    return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:

@@ -74,7 +74,7 @@ def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experimen
         ),
         (
             {"evaluate": {"by": "task"}},
-            r"evaluate\.by: got 'task', by which a mixture is told in any case",
+            r"evaluate\.by: got 'task', by which a mixture is evaluated in any case",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from math import exp, lgamma, log, sqrt
 
 import pytest
 
-from agentfly_core.reports.comparison import Comparison, compared, lower_bound, student
+from agentfly_core.reports.comparison import Comparison, compared, lower_bound, t_above
 
 COUNT = 100
 
@@ -61,7 +61,7 @@ def test_a_policy_that_is_worse_by_the_margin_passes_in_one_of_twenty_cases_at_m
 
 def test_the_bound_is_the_one_made_by_hand() -> None:
     # 1 1 0 0 0 and the three more, 1 -1 -1: mean 1/8, sum of squares 5, variance (5 - 8/64) / 7
-    expected = 1 / 8 - student(0.05, 7) * sqrt((5 - 1 / 8) / 7 / 8)
+    expected = 1 / 8 - t_above(0.05, 7) * sqrt((5 - 1 / 8) / 7 / 8)
     assert lower_bound([1.0, 1.0, 0.0, 0.0, 0.0], 1.0, 0.05) == pytest.approx(expected)
 
 
@@ -76,7 +76,7 @@ def test_the_bound_is_the_one_made_by_hand() -> None:
     ],
 )
 def test_students_t_is_the_published_one(level: float, freedom: int, published: float) -> None:
-    assert student(level, freedom) == pytest.approx(published, abs=1e-3)
+    assert t_above(level, freedom) == pytest.approx(published, abs=1e-3)
 
 
 def test_a_policy_compared_with_itself_is_neither_better_nor_surely_as_good() -> None:

@@ -30,7 +30,7 @@ class Spelled(Letters):
 def science(**changes: Any) -> Science:
     settings = {
         "model": "nano:calculator",
-        "template": {"use": "tests.unit.rollout.test_spec:Spelled", "accent": "soft"},
+        "template": {"use": "tests.unit.rollout.test_rules:Spelled", "accent": "soft"},
         "data": {"use": "a:b", "train": 1, "test": 1},
         "agent": {"system": "Shop.", "max_turns": 6, "max_tokens": 32, "max_model_len": 512},
         "tools": ["agentfly_core.tools.shop:search", "agentfly_core.tools.shop:checkout"],
@@ -97,7 +97,7 @@ def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None
         ValueError,
         match="'mute' says nothing of itself to the model: give its function a docstring",
     ):
-        check(science(tools=["tests.unit.rollout.test_spec:mute"]))
+        check(science(tools=["tests.unit.rollout.test_rules:mute"]))
 
 
 def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() -> None:
@@ -120,5 +120,5 @@ async def curt(episode: Episode) -> Ending:
 
 
 def test_what_another_agent_asks_first_is_not_guessed() -> None:
-    agent = {"use": "tests.unit.rollout.test_spec:curt", "max_model_len": 20}
+    agent = {"use": "tests.unit.rollout.test_rules:curt", "max_model_len": 20}
     require_room(resolve(science(agent=agent)), None, [Problem("long", "1" * 40)])
