@@ -17,9 +17,10 @@ from agentfly_core.models.reference import materialise
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised
+from agentfly_core.system.supervisor import State
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
-from tests.support.learning import stored
+from tests.support.learning import KILLED, stored
 from tests.support.played import crowd
 from tests.support.servers import prefect_server
 from tests.support.tiers import mark_by_fixtures
@@ -115,6 +116,11 @@ def workers(
             return started[kind]
 
         yield start
+        for service in started.values():
+            state = State.read(service.address)
+            assert state and state.starts == 1 + KILLED[service.address], (
+                f"A learner died that no test killed, and was started again: {state}"
+            )
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Jobs for the DeepSpeed workers, and what they leave."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -86,8 +87,13 @@ def distance(one, other):
     )
 
 
+KILLED = Counter()
+"""How often `kill_worker` ended the service at an address."""
+
+
 def kill_worker(service):
     """End the first rank as the kernel would."""
+    KILLED[service.address] += 1
     for process in psutil.process_iter(["cmdline", "environ"]):
         words, variables = (process.info[name] or () for name in ("cmdline", "environ"))
         if service.address in words and "RANK" in variables and variables["RANK"] == "0":
