@@ -14,7 +14,6 @@ than 80 % of the gains were promoted, or where the champion fell by more than 0.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from agentfly_core.formats import hashing
 from agentfly_core.reports.confirmation import confirm, fresh_science, looks, way
 from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
 from agentfly_core.reports.promotion import Verdict, judge
+from benchmarks import harness
 
 NIGHTS, GAIN, SPREAD, HABIT = 200, 0.05, 2.0, 0.5
 STARTS = (0.6, 0.75, 0.9)
@@ -213,9 +213,7 @@ def main() -> None:
     """Print what the gate did, a line a seed, and whether that is as promised; ends with 1 where it
     is not.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("seeds", nargs="?", type=int, default=5, help="default: 5")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings of quickstart")
     options = parser.parse_args()

@@ -10,7 +10,6 @@ planted. Ends with 1 if a fault is not noticed.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -23,6 +22,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+
+from benchmarks import harness
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = Path("agentfly_core")
@@ -269,9 +270,7 @@ FAULTS = (
 
 def main() -> int:
     """Plant the faults that are asked for, or all; 1 where one is not noticed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="by default all faults")
     asked = parser.parse_args().names
     if unknown := set(asked) - {fault.name for fault in FAULTS}:

@@ -32,8 +32,8 @@ class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
     `record` says how the run was started, `start` which policy its first step starts from, `links`
-    its ids in other systems, `tags` its tags, `summary` how it ended; a finished run has
-    a `ledger`, a judged night a `report`.
+    its ids in other systems, `tags` its tags, `summary` how it ended; a finished run has a
+    `ledger`, a judged night a `report`.
     """
 
     def __init__(self, name: str) -> None:

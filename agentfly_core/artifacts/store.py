@@ -1,8 +1,7 @@
-"""Where stages publish their outputs: directories that are published atomically, or not at all.
+"""Where stages publish their outputs: directories that are there whole or not at all.
 
-A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed. On
-object storage the manifest is uploaded last. Readers accept only directories whose manifest
-verifies.
+A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed; on
+object storage the manifest comes last. Readers accept only directories whose manifest verifies.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class Store:
 
     def find(self, target: ArtifactKey) -> Artifact | None:
         """The artifact at the target if it has its key and verifies, else None; warns of damage."""
-        with _made_again():
+        with _damaged_is_unpublished():
             manifest = self.manifest(target.uri)
             if manifest is None or manifest["key"] != target.key:
                 return None
@@ -146,14 +145,14 @@ class Store:
 
     def whole(self, artifact: Artifact) -> bool:
         """Whether the artifact, or what was kept of it on purpose, verifies; warns if not."""
-        with _made_again():
+        with _damaged_is_unpublished():
             self._checked(artifact)
             return True
         return False
 
     def holds(self, uri: str) -> bool:
         """Whether `uri` is published; warns of a damaged manifest, which counts as none."""
-        with _made_again():
+        with _damaged_is_unpublished():
             return self.manifest(uri) is not None
         return False
 
@@ -331,14 +330,12 @@ def _changed(path: str) -> str:
 
 
 @contextmanager
-def _made_again() -> Iterator[None]:
+def _damaged_is_unpublished() -> Iterator[None]:
     """Damage within the block ends it and is told: what is damaged counts as not published."""
     try:
         yield
     except Damaged as damage:
-        logger.warning(
-            "%s It counts as not published, and is recomputed when it is needed.", damage
-        )
+        logger.warning("%s It counts as unpublished and is recomputed when it is needed.", damage)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
 
 
 class NoKL(Section):
-    """No penalty: what `kl: null` means; each penalty overrides one of these methods."""
+    """No penalty: what `kl: null` means; a penalty overrides the methods that it changes."""
 
     in_rewards: ClassVar[bool] = False
 

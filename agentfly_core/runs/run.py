@@ -260,7 +260,7 @@ def summary_of(store: Store, name: str) -> Summary | None:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
     except Damaged as damage:
-        logger.warning("%s The run counts as unfinished; the same command continues it.", damage)
+        logger.warning("%s It counts as unfinished; its own command continues it.", damage)
         return None
 
 
