@@ -58,9 +58,17 @@ def read(function: AuthorFunction) -> Signature:
     Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`,
     `**kwargs` and positional-only parameters.
     """
+    try:
+        parameters = inspect.signature(function, eval_str=True).parameters
+    except Exception as error:  # an annotation in quotes is an author's code
+        raise ValueError(
+            f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
+            f"{error}. Define or import that type at the top of the module, outside `if "
+            "TYPE_CHECKING`."
+        ) from None
     lent: dict[str, type[Lent]] = {}
     asked: dict[str, inspect.Parameter] = {}
-    for key, parameter in _parameters(function).items():
+    for key, parameter in parameters.items():
         kind = parameter.annotation
         if parameter.kind not in NAMED:
             raise ValueError(
@@ -89,14 +97,3 @@ def name(function: AuthorFunction) -> str:
         return function.__name__.lower()
     own: str | None = getattr(function, "__name__", None)
     return own or type(function).__name__.lower()
-
-
-def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function, eval_str=True).parameters
-    except Exception as error:  # an annotation in quotes is an author's code
-        raise ValueError(
-            f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
-            f"{error}. Define or import that type at the top of the module, outside `if "
-            "TYPE_CHECKING`."
-        ) from None

@@ -206,13 +206,6 @@ def asked(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> As
     The company is drawn first, then who works for it: so none of a question's numbers is likelier
     because a company or a person is large.
     """
-    records = _records(draw, names, firms)
-    company = draw.choice(list(records.companies.values()))
-    person = draw.choice(records.staff(company.number))
-    return Asked(records, draw.choice(records.of_person(person.number)), person, company)
-
-
-def _records(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> Records:
     sizes = [draw.randint(1, LARGEST) for _ in range(COMPANIES)]
     numbers = iter(draw.sample(NUMBERS, 2 * COMPANIES + sum(sizes)))
     cities = {next(numbers): name for name in draw.sample(CITIES, COMPANIES)}
@@ -229,9 +222,12 @@ def _records(draw: random.Random, names: Sequence[str], firms: Sequence[str]) ->
     draw.shuffle(buyers)
     taken = zip(draw.sample(ORDERS, len(buyers)), buyers, strict=True)
     orders = [Order(number, buyer, draw.choice(AMOUNTS)) for number, buyer in taken]
-    return Records(
+    records = Records(
         orders,
         {person.number: person for person in people},
         {company.number: company for company in companies},
         cities,
     )
+    company = draw.choice(list(records.companies.values()))
+    person = draw.choice(records.staff(company.number))
+    return Asked(records, draw.choice(records.of_person(person.number)), person, company)

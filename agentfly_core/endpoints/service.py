@@ -105,24 +105,24 @@ class Chat:
         body: dict[str, JSON] = {name: said for name, said in fields.items() if said is not None}
         key = digest(["chat", 1, settings.url, body, draw])
         answer = await self.service.answers.find(key)
-        if answer is None:
-            answer = await self.service.answers.keep(key, await self._asked(body))
-        return reply_of(answer)
-
-    async def _asked(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        name, attempts = self.service.name, self.service.settings.attempts
-        pause, told = self.service.pause, ""
-        for attempt in range(attempts):
+        if answer is not None:
+            return reply_of(answer)
+        told = ""
+        for attempt in range(settings.attempts):
             self.service.budget.take()
             try:
                 async with self.service.room:
-                    return await self._sent(body)
+                    answer = await self._sent(body)
+                return reply_of(await self.service.answers.keep(key, answer))
             except _Passing as passing:
                 told = str(passing)
-                wait = max(pause * 2**attempt, passing.pause)
-                if attempt + 1 < attempts:
+                wait = max(self.service.pause * 2**attempt, passing.pause)
+                if attempt + 1 < settings.attempts:
                     await asyncio.sleep(min(wait, LONGEST_PAUSE))
-        raise EndpointLost(f"The endpoint {name!r} gave no answer in {attempts} attempts: {told}")
+        raise EndpointLost(
+            f"The endpoint {self.service.name!r} gave no answer in {settings.attempts} attempts: "
+            f"{told}"
+        )
 
     async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """One attempt; raises _Passing where another one may help, and EndpointRefused."""

@@ -24,7 +24,8 @@ def make(reference: str, folder: Path, dtype: str) -> None:
     """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into
     `folder`.
 
-    Raises ValueError when there is no such model, it has no safetensors, or it is an adapter.
+    Raises ValueError when there is no such model, it has no safetensors or damaged ones, or it is
+    an adapter.
     """
     found, source = tokenizer(reference), _source(reference)
     try:
@@ -32,9 +33,20 @@ def make(reference: str, folder: Path, dtype: str) -> None:
             **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
         )
     except SafetensorError as error:
-        raise ValueError(
-            _damaged(Path(source["pretrained_model_name_or_path"]), reference, error)
-        ) from error
+        # of the hub's models only its own cache knows which file it is
+        unreadable = []
+        for path in sorted(Path(source["pretrained_model_name_or_path"]).glob("*.safetensors")):
+            try:
+                with safe_open(path, "np"):
+                    pass
+            except SafetensorError:
+                unreadable.append(str(path))
+        told = (
+            f"Cannot load the model {reference!r}: {', '.join(unreadable) or 'one of its files'} "
+            f"is no whole safetensors file ({error}). Download or copy it again; one from the hub "
+            "lies in its cache, see `hf cache`"
+        )
+        raise ValueError(sentence(told)) from error
     except (OSError, ValueError) as error:
         raise ValueError(_not_there(reference, error)) from error
     write(model, found, folder)
@@ -64,22 +76,6 @@ def _not_there(reference: str, error: Exception) -> str:
         f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, "
         "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
         "Hugging Face id."
-    )
-
-
-def _damaged(folder: Path, reference: str, error: SafetensorError) -> str:
-    """Which file cannot be read; one of the hub's is known to its own cache only."""
-    unreadable = []
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, "np"):
-                pass
-        except SafetensorError:
-            unreadable.append(str(path))
-    return sentence(
-        f"Cannot load the model {reference!r}: {', '.join(unreadable) or 'one of its files'} is no "
-        f"whole safetensors file ({error}). Download or copy it again; one from the hub lies in "
-        "its cache, see `hf cache`"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +24,9 @@ from agentfly_core.pipeline.playing import shown, unshown
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
-from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import ExperimentContext, Resolved, final_policy, of_run
+from agentfly_core.runs.context import ExperimentContext, final_policy, of_run
 from agentfly_core.runs.run import name_of
 from agentfly_core.system.files import write_json
 
@@ -55,33 +54,28 @@ def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
     ValueError for a reference that names no model, and GateClosed where the demonstrations fail
     from which `nano` is made.
     """
-    science, store = context.science, context.store
+    resolved, science, store = context.resolved, context.science, context.store
     data = dataset(context)[0] if science.model == OWN_MODEL else None
     target = keys.base_model(store, science)
     assert target is not None
     if found := store.find(target):
         return found, False
     with store.publish(target) as folder, measuring(folder):
-        if data:
-            _make_nano(context.resolved, split(store.open(data), "train"), folder)
-        else:
+        if data is None:
             reference.materialise(science.model, folder, science.dtype)
+        else:
+            from agentfly_core.models import own_nano  # loads torch, which takes seconds
+
+            training, reads_bytes = split(store.open(data), "train"), own_nano.byte_tokenizer()
+            if science.warm_start:
+                with environment_loop(resolved.limits) as environments:
+                    spans = shown(resolved, reads_bytes, training, environments)
+            else:
+                spans = unshown(resolved, reads_bytes, training)
+            said = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
+            longest = science.agent.max_model_len
+            own_nano.make(said, science.nano.atoms, longest, folder, science.dtype)
     return store.artifact(target.uri), True
-
-
-def _make_nano(resolved: Resolved, training: Sequence[Problem], folder: Path) -> None:
-    """Write the model `nano` of these training problems into `folder`."""
-    from agentfly_core.models import own_nano  # loads torch, which takes seconds
-
-    science, reads_bytes = resolved.science, own_nano.byte_tokenizer()
-    if science.warm_start:
-        with environment_loop(resolved.limits) as environments:
-            spans = shown(resolved, reads_bytes, training, environments)
-    else:
-        spans = unshown(resolved, reads_bytes, training)
-    said = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
-    longest = science.agent.max_model_len
-    own_nano.make(said, science.nano.atoms, longest, folder, science.dtype)
 
 
 def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]:

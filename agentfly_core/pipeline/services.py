@@ -209,34 +209,29 @@ def frozen_speakers(
     """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
     one that is not there, is another than the one that the run began with, or has other tokens than
     the experiment's model.
+
+    A warning tells of a chat service that has changed since, which its site may have moved.
     """
     frozen, speakers = context.science.agent.frozen, dict[str, Frozen]()
     for role, who in frozen.items():
-        _compare_with_beginning(context, role, who)
+        changed = digest_of_speaker(context, role, who) != context.frozen[role]
+        if changed and not who.startswith(ENDPOINT):
+            raise ValueError(
+                f"agent.frozen.{role}: {who} is another policy than when the run began. Put back "
+                "that one from a copy, or start another run with --new."
+            )
+        if changed:
+            logger.warning(
+                "agent.frozen.%s: the run began with another url, model or extra of %s. What it "
+                "has played stays as it is, and the service as it is now speaks from here on.",
+                role,
+                who,
+            )
         if who.startswith(ENDPOINT):
             speakers[who] = FrozenEndpoint(who, chats[who.removeprefix(ENDPOINT)])
         elif who not in speakers:
             speakers[who] = _frozen_policy(context, f"agent.frozen.{role}", who, tokenizer)
     return {role: speakers[who] for role, who in frozen.items()}
-
-
-def _compare_with_beginning(context: ExperimentContext, role: str, who: str) -> None:
-    """Raise ValueError for another policy than the one that the run began with; of a chat service
-    that has changed, which its site may have moved, a warning tells.
-    """
-    if digest_of_speaker(context, role, who) == context.frozen[role]:
-        return
-    if not who.startswith(ENDPOINT):
-        raise ValueError(
-            f"agent.frozen.{role}: {who} is another policy than when the run began. Put back that "
-            "one from a copy, or start another run with --new."
-        )
-    logger.warning(
-        "agent.frozen.%s: the run began with another url, model or extra of %s. What it has played "
-        "stays as it is, and the service as it is now speaks from here on.",
-        role,
-        who,
-    )
 
 
 def _frozen_policy(

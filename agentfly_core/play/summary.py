@@ -61,6 +61,10 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         for tokens in _cut(t)
         if tokens >= resolved.of(t.problem).science.agent.max_tokens
     ]
+    unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
+    causes = [
+        found.reason for first in unfailed if isinstance(found := scores[first.id].reward, Unscored)
+    ]
     solved = solved_by_problem(played.episodes, played.scores, resolved.goal)
     by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem, share in solved.items():
@@ -71,7 +75,7 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         endings=dict(Counter(episode[0].ending.value for episode in episodes)),
         failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
         unscored=len(episodes) - sum(map(len, rewards.values())),
-        unscored_for=dict(Counter(_causes(episodes, scores))),
+        unscored_for=dict(Counter(causes)),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
         success_by_task={task: Rate.of(own) for task, own in by_task.items() if task},
@@ -93,16 +97,6 @@ def _rewards(
         if (reward := episode_reward(episode, scores)) is not None:
             rewards[episode[0].problem.id].append(reward)
     return rewards
-
-
-def _causes(
-    episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
-) -> Iterator[str]:
-    """Why episodes have no score that did not fail."""
-    for first, *_ in episodes:
-        reward = scores[first.id].reward
-        if first.ending is not Ending.FAILED and isinstance(reward, Unscored):
-            yield reward.reason
 
 
 def _cut(trajectory: Trajectory) -> Iterator[int]:

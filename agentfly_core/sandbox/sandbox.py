@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentfly_core.sandbox.backends import Backend
@@ -164,10 +163,16 @@ class Execution:
         """The outcome of a request; a broken or late answer is one too, and the code's own doing
         once it has started.
         """
-        self.alive = False
+        self.alive, limits = False, request.limits
         self.writer.write(request.packed())
         try:
-            report, blobs = await self._report(request.limits)
+            while True:
+                async with asyncio.timeout(limits.wall + GRACE if self.started else None):
+                    most = limits.captured + limits.disk
+                    report, blobs = await protocol.receive(self.reader, most)
+                if "started" not in report:
+                    break
+                self.started = True
         except (EOFError, ConnectionError):
             await asyncio.sleep(SECONDS_TO_NOTICE)
             if not self.started or not self.backend.alive():
@@ -185,14 +190,6 @@ class Execution:
         kills = self.ready.cgroup.oom_kills()
         new, self.oom_kills = kills - self.oom_kills, kills
         return judged(report, blobs, new, self.backend.name)
-
-    async def _report(self, limits: Limits) -> tuple[Any, list[bytes]]:
-        while True:
-            async with asyncio.timeout(limits.wall + GRACE if self.started else None):
-                header, blobs = await protocol.receive(self.reader, limits.captured + limits.disk)
-            if "started" not in header:
-                return header, blobs
-            self.started = True
 
     def _lost(self, status: Status) -> ExecResult:
         return ExecResult(status, None, "", "", False, 0.0, 0, self.backend.name)

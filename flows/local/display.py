@@ -178,17 +178,14 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     more = [
         rates_table(found, f"\n{when}") for when, found in summary.get("evaluations", {}).items()
     ]
-    return Group(success, *more, "", _times(summary["seconds"]), "", *opening)
-
-
-def _times(seconds: Mapping[str, float]) -> Table:
-    """What each stage took of a run; those without seconds were there before it."""
-    table = Table("stage", Column("time", justify="right"), show_edge=False)
+    seconds = summary["seconds"]
+    times = Table("stage", Column("time", justify="right"), show_edge=False)
     for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
+        # without seconds it was there before the run
         took = duration(seconds[stage]) if seconds[stage] else "reused"
-        table.add_row(stage.replace("_", " "), took)
-    table.add_row("together", duration(sum(seconds.values())), style="bold")
-    return table
+        times.add_row(stage.replace("_", " "), took)
+    times.add_row("together", duration(sum(seconds.values())), style="bold")
+    return Group(success, *more, "", times, "", *opening)
 
 
 def rates_table(found: Mapping[str, Any], title: str = "") -> Table:

@@ -58,7 +58,10 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]
-    environment = {**os.environ, **_site(record, into), "PYTHONPATH": str(code)}
+    site: Mapping[str, object] = {**record["site"]}
+    like = {f"AGENTFLY_{key.upper()}": str(site[key]) for key in HOW if key in site}
+    mlflow = {"AGENTFLY_MLFLOW_TRACKING_URI": f"sqlite:///{into.resolve()}/mlflow.db"}
+    environment = {**os.environ, **like, **mlflow, "PYTHONPATH": str(code)}
     folder = with_own_code(record, store, code, into)
     if status := subprocess.run(command, cwd=folder, env=environment).returncode:
         raise ValueError(
@@ -158,10 +161,3 @@ def _code(record: RunRecord, into: Path) -> Path:
             check=True,
         )
     return code
-
-
-def _site(record: RunRecord, into: Path) -> Mapping[str, str]:
-    """The variables that make this site like the recorded one, with an MLflow store of its own."""
-    site: Mapping[str, object] = {**record["site"]}
-    like = {f"AGENTFLY_{key.upper()}": str(site[key]) for key in HOW if key in site}
-    return {**like, "AGENTFLY_MLFLOW_TRACKING_URI": f"sqlite:///{into.resolve()}/mlflow.db"}

@@ -34,6 +34,7 @@ def server(
         "prefect",
         "server",
         "start",
+        "--no-services",
         "--host",
         "127.0.0.1",
         "--port",
@@ -48,7 +49,7 @@ def test_a_run_whose_prefect_server_is_gone_for_good_goes_on_to_its_end_and_has_
     begun: Path, lives: Lives, whole: Whole, server: tuple[str, int]
 ) -> None:
     api, process = server
-    env = {"PREFECT_API_URL": api, "PREFECT_CLIENT_MAX_RETRIES": "0"}
+    env = {"PREFECT_API_URL": api, "PREFECT_CLIENT_MAX_RETRIES": "1"}
     end = lives.run(begun, *TRAIN, env=env, at="update 2 1", of=process)
     assert end.code == 0, end.printed
     assert "agentfly: The run is done, but Prefect could not be told: ConnectError" in end.printed
