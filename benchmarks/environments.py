@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
+from agentfly_core.play.mode import Mode
 from agentfly_core.play.session import Wish, play, table
-from agentfly_core.play.way import Way
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.episodes import Decode
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 @dataclass
-class Timed(Way):
+class Timed(Mode):
     """The usual way of playing, which notes how long after a reply its episode asks again."""
 
     replied: dict[Episode, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Heard:
     """A sampler, and its session, whose replies and requests are timed."""
 
     inner: Sampler
-    way: Timed
+    mode: Timed
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         self.inner.load(policy, version, base)
@@ -75,20 +75,20 @@ class _Heard:
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
         async with self.inner.shard(episodes) as session:
-            yield _Session(session, self.way)
+            yield _Session(session, self.mode)
 
 
 @dataclass
 class _Session:
     inner: SamplerSession
-    way: Timed
+    mode: Timed
 
     async def sample(self, request: Request) -> Sampled:
         episode = request.conversation.problem.id, request.conversation.chain
-        if replied := self.way.replied.get(episode):
-            self.way.latencies.append(time.perf_counter() - replied)
+        if replied := self.mode.replied.get(episode):
+            self.mode.latencies.append(time.perf_counter() - replied)
         reply = await self.inner.sample(request)
-        self.way.replied[episode] = time.perf_counter()
+        self.mode.replied[episode] = time.perf_counter()
         return reply
 
     def open(self) -> None:
@@ -123,11 +123,11 @@ def main() -> None:
 def measured(context: ExperimentContext, policy: str, episodes: int, at_once: int) -> Measured:
     """Play the first problems of the training split."""
     wish = Wish(policy, "train", episodes, "", "python -m benchmarks.environments")
-    way = Timed()
+    mode = Timed()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as logs:
-        played = play(context, table(context, wish, at_once), Path(logs), way)
+        played = play(context, table(context, wish, at_once), Path(logs), mode)
     turns = sum(len(trajectory.turns) for trajectory in played.episodes)
-    return Measured(len(played.episodes) / played.seconds, turns / played.seconds, way.latencies)
+    return Measured(len(played.episodes) / played.seconds, turns / played.seconds, mode.latencies)
 
 
 def row(way: tuple[str, int], runs: Sequence[Measured]) -> list[str]:

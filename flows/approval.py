@@ -23,13 +23,13 @@ from pydantic import Field
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.runs.context import ExperimentContext
+from flows.flow_run import context_of_flow
 from flows.nights.aliases import report_aliases
 from flows.nights.asking import open_question
 from flows.nights.events import write_and_tell
 from flows.nights.report import report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
 from flows.run_pages import artifact_key
-from flows.triggered import context_of_flow
 
 SECONDS_OF_A_DAY = 86400
 LOOK = 2

@@ -17,11 +17,11 @@ from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.summary import Evaluation, evaluation
 from flows import dvc_outputs
+from flows.flow_run import context_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import reporting_stage
-from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.rollout import held_out, require_room

@@ -18,6 +18,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import DECIDED, NightLedger
 from agentfly_core.reports.night_plan import PREFIX, name_of_night
 from agentfly_core.reports.nights import Nights
+from flows.flow_run import context_of_flow
 from flows.local.devices import devices
 from flows.nights.asking import ask_again
 from flows.nights.events import tell
@@ -34,7 +35,6 @@ from flows.parameters import (
     SiteName,
     StoreUri,
 )
-from flows.triggered import context_of_flow
 
 
 def _title() -> str:

@@ -6,9 +6,9 @@ from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
 from flows import dvc_outputs
+from flows.flow_run import context_of_flow
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import reporting_stage
-from flows.triggered import context_of_flow
 from tasks import prepare as tasks
 
 

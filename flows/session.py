@@ -18,13 +18,13 @@ from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_reporter import RunReporter
 from agentfly_core.runs.run import Run, name_of, opened
 from agentfly_core.system.progress import listening
+from flows.flow_run import context_of_flow
 from flows.local.devices import devices
 from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
 from flows.local.state_dirs import settle
 from flows.reporting import reporting
 from flows.run_pages import name_after
-from flows.triggered import context_of_flow
 
 
 @dataclass(frozen=True)

@@ -52,14 +52,14 @@ class ChatReply:
 
 
 class OpenChat(Protocol):
-    """A chat service with its connections, see `endpoints.service.Chat`."""
+    """A chat service with its connections, see `endpoints.chat_service.Chat`."""
 
     async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
         """What the service says; raises EndpointLost, EndpointRefused and BudgetSpent."""
 
 
 class OpensChat(Protocol):
-    """A chat service that has yet to be opened, see `endpoints.service.ChatService`."""
+    """A chat service that has yet to be opened, see `endpoints.chat_service.ChatService`."""
 
     def open(self) -> AbstractAsyncContextManager[OpenChat]:
         """Its connections, on the running event loop."""

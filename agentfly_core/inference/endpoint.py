@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfly_core.endpoints.chat import ChatRequest
+from agentfly_core.endpoints.chat_service import Chat, ChatService
 from agentfly_core.endpoints.failures import BudgetSpent, EndpointLost, EndpointRefused
-from agentfly_core.endpoints.service import Chat, ChatService
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Sampled

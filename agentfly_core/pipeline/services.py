@@ -29,7 +29,7 @@ from agentfly_core.training import client
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from agentfly_core.endpoints.service import ChatService
+    from agentfly_core.endpoints.chat_service import ChatService
 
 
 ENDPOINT_FILE = "endpoint.json"
@@ -194,8 +194,8 @@ def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatS
     names = {name for name in (*named, *policies) if name}
     if not names:
         return {}
-    from agentfly_core.endpoints.answers import Answers
-    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
+    from agentfly_core.endpoints.answer_cache import Answers
+    from agentfly_core.endpoints.chat_service import ChatService  # loads aiohttp
 
     answers = Answers(context.store)
     return {name: ChatService.of(name, context.site.endpoint(name), answers) for name in names}

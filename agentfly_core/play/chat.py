@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentfly_core.authoring.author_call import in_thread
-from agentfly_core.play.way import Way
-from agentfly_core.records.play_record import WayName
+from agentfly_core.play.mode import Mode
+from agentfly_core.records.play_record import ModeName
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver
@@ -18,7 +18,7 @@ MAX_TURNS = 100
 LONGEST = 24 * 3600.0
 
 
-class Chat(Way):
+class Chat(Mode):
     """The agent whose user types: it begins with `first`; what `ask` returns comes after each reply
     that calls no tool. An empty text ends the chat.
 
@@ -27,7 +27,7 @@ class Chat(Way):
     `tell` gets a line for each thing that the policy says, calls or is answered.
     """
 
-    name: WayName = "chat"
+    name: ModeName = "chat"
 
     def __init__(self, first: str, ask: Callable[[], str], tell: Callable[[str], None]) -> None:
         self._first, self._ask, self._tell = first, ask, tell

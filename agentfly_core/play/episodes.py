@@ -19,11 +19,11 @@ from agentfly_core.formats.text import did_you_mean
 from agentfly_core.pipeline.playing import Watch, play_shard, watching
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.play.mode import Mode
 from agentfly_core.play.players import Model, Player
-from agentfly_core.play.way import Way
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_ids, read_scores
-from agentfly_core.records.play_record import PlayRecord, WayName
+from agentfly_core.records.play_record import ModeName, PlayRecord
 from agentfly_core.records.run_record import Pointer
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
 from agentfly_core.rollout.episode import RolloutSpec
@@ -103,15 +103,15 @@ def play(
     services: RolloutServices,
     spec: RolloutSpec,
     asked: Asked,
-    way: Way,
+    mode: Mode,
 ) -> Played:
-    """Play, publish and score the episodes under the experiment's next free name; the way hears of
+    """Play, publish and score the episodes under the experiment's next free name; the mode hears of
     each that ends.
 
     What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
     NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
     """
-    store, name = context.store, _take_name(context, player, asked, way.name)
+    store, name = context.store, _take_name(context, player, asked, mode.name)
     layout = PlayLayout(name)
     try:
         with store.publish(_key(layout.tokenizer, {})) as folder:
@@ -120,7 +120,7 @@ def play(
         if isinstance(player, Model):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
-        rollouts = list(_rollouts(context, services, spec, asked, way.ended, inputs, layout))
+        rollouts = list(_rollouts(context, services, spec, asked, mode.ended, inputs, layout))
         scored = _score(context, rollouts)
         seconds = time.monotonic() - begun
     except BaseException:  # whatever it is, it passes on
@@ -165,7 +165,7 @@ def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact
     return context.store.artifact(target.uri)
 
 
-def _take_name(context: ExperimentContext, player: Player, asked: Asked, way: WayName) -> str:
+def _take_name(context: ExperimentContext, player: Player, asked: Asked, mode: ModeName) -> str:
     """The next free name, taken by writing its play.json."""
     science = context.science
     sampled_from: Pointer | None = None
@@ -176,7 +176,7 @@ def _take_name(context: ExperimentContext, player: Player, asked: Asked, way: Wa
         "policy": player.reference,
         "sampled_from": sampled_from,
         "script": None if isinstance(player, Model) else player.path,
-        "way": way,
+        "way": mode,
         "split": asked.split,
         "seed": science.seed,
         "science": science.identity(),

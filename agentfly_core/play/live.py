@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
-from agentfly_core.play.way import Way
-from agentfly_core.records.play_record import WayName
+from agentfly_core.play.mode import Mode
+from agentfly_core.records.play_record import ModeName
 from agentfly_core.records.trajectory import Sampled, Trajectory
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 
@@ -17,10 +17,10 @@ Show = Callable[[Piece | str], None]
 """Shows a stretch of an episode, or a line about it."""
 
 
-class Live(Way):
+class Live(Mode):
     """Shows each turn as it happens; for episodes that are played one at a time."""
 
-    name: WayName = "live"
+    name: ModeName = "live"
 
     def __init__(self, show: Show) -> None:
         self._show = show

@@ -9,9 +9,9 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.playing import of_split, rollout_spec
 from agentfly_core.play import episodes, players
 from agentfly_core.play.episodes import Asked, Played
+from agentfly_core.play.mode import Mode
 from agentfly_core.play.players import Player
 from agentfly_core.play.services import services
-from agentfly_core.play.way import Way
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.episodes import decode_with
 from agentfly_core.system.hardware import imports_frozen
@@ -52,13 +52,13 @@ def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
     return Table(players.player(context, wish.policy, chosen), asked)
 
 
-def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Played:
-    """Play and store the episodes in this way; services end with the call. Raises as
+def play(context: ExperimentContext, laid: Table, logs: Path, mode: Mode) -> Played:
+    """Play and store the episodes in this mode; services end with the call. Raises as
     `episodes.play`.
     """
     with services(context, laid.player, logs) as found:
-        sampler = way.sampler(found.sampler, decode_with(found.tokenizer))
+        sampler = mode.sampler(found.sampler, decode_with(found.tokenizer))
         changed = replace(found, sampler=sampler)
-        spec = way.rules(rollout_spec(context.resolved, found.tokenizer, found.frozen))
+        spec = mode.rules(rollout_spec(context.resolved, found.tokenizer, found.frozen))
         with imports_frozen():
-            return episodes.play(context, laid.player, changed, spec, laid.asked, way)
+            return episodes.play(context, laid.player, changed, spec, laid.asked, mode)

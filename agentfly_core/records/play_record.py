@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.run_record import Pointer
 
-WayName = Literal["experiment", "live", "chat"]
+ModeName = Literal["experiment", "live", "chat"]
 """By the experiment's rules, many or one at a time; or in talk with a person, who is its user."""
 
 
@@ -25,7 +25,7 @@ class PlayRecord(TypedDict):
     policy: str
     sampled_from: Pointer | None
     script: str | None
-    way: WayName
+    way: ModeName
     split: str
     seed: int
     science: Mapping[str, JSON]

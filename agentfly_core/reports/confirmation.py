@@ -25,8 +25,8 @@ from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import data_of
 from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import is_generated
-from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.held_out import HeldOut
+from agentfly_core.reports.paired_comparison import Comparison
 from agentfly_core.reports.promotion import CONFIRMATION, compare_goal
 
 logger = logging.getLogger(__name__)

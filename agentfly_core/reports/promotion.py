@@ -11,8 +11,8 @@ from typing import Any
 
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.reports.comparison import Comparison, compared
 from agentfly_core.reports.held_out import GOAL, REWARD, TASK, TOKENS, UNREADABLE_CALLS, HeldOut
+from agentfly_core.reports.paired_comparison import Comparison, compared
 
 DATASET, CONFIRMATION = "dataset/", "confirmation"
 Pair = tuple[HeldOut, HeldOut]

@@ -103,7 +103,7 @@ def mean(values: Mapping[str, float]) -> Mean | None:
     Its interval is m +- t s / sqrt(n + 2) with m and s the mean and standard deviation of the
     values and of two more, the smallest and the largest again, and Student's t for n + 1: without
     these, few problems of which one differs seem too sure (Bonett and Price 2012, see
-    reports/comparison.py). By exact calculation it holds the mean of 0 and 1, whatever their
+    reports/paired_comparison.py). By exact calculation it holds the mean of 0 and 1, whatever their
     shares, in 93.5 % of the cases or more for 8 to 128 problems; without the two in 86 %.
 
     It is cut at the smallest and the largest value: no mean of rewards of 0 and 1 is below 0 or

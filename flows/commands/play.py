@@ -17,11 +17,11 @@ from agentfly_core.config.experiment import SPLITS
 from agentfly_core.formats.text import counted
 from agentfly_core.play.chat import Chat
 from agentfly_core.play.live import Live
+from agentfly_core.play.mode import Mode
 from agentfly_core.play.players import Model, Player
 from agentfly_core.play.session import Table, Wish, table
 from agentfly_core.play.session import play as play_episodes
 from agentfly_core.play.summary import Figures, figures
-from agentfly_core.play.way import Way
 from agentfly_core.runs.episodes import Piece, written_out
 from agentfly_core.runs.intervals import Interval
 from agentfly_core.runs.listing import in_store
@@ -67,10 +67,10 @@ def play(arguments: Namespace) -> None:
         wish = Wish(arguments.policy, arguments.split, count, problem, arguments.typed)
         laid = table(context, wish, 1 if arguments.live else context.science.rollout.shard)
         terminal.show(f"{described(laid.player, context.science.model)} plays.")
-        if (way := _way(arguments, terminal, laid)) is None:
+        if (mode := _mode(arguments, terminal, laid)) is None:
             return
         with nullcontext() if arguments.live or arguments.chat else terminal.bar():
-            played = play_episodes(context, laid, logs, way)
+            played = play_episodes(context, laid, logs, mode)
     found = figures(played, context.resolved)
     if arguments.chat:
         # there was no attempt at the problem
@@ -83,12 +83,12 @@ def play(arguments: Namespace) -> None:
     print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
 
 
-def _way(arguments: Namespace, terminal: Terminal, laid: Table) -> Way | None:
+def _mode(arguments: Namespace, terminal: Terminal, laid: Table) -> Mode | None:
     """How to play; None for a chat that the person ends at once."""
     if arguments.live:
         return Live(terminal.show)
     if not arguments.chat:
-        return Way()
+        return Mode()
     problem = laid.asked.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
     if not (first := terminal.typed()):

@@ -19,7 +19,7 @@ from flows.commands.arguments import Commands
 from flows.local.ports import require_free
 from flows.local.servers import Servers
 from flows.local.state_dirs import Places, settle
-from flows.up import words
+from flows.up import messages
 from flows.up.serving import serve
 from flows.up.unit import ALIKE
 from flows.up.versions import require_matching
@@ -52,7 +52,7 @@ def up(arguments: Namespace) -> int:
     before = dict(os.environ)  # what a new start is to find, nothing of which was chosen here
     places = settle(Path.cwd())
     if arguments.status:
-        return words.status(places.state)
+        return messages.status(places.state)
     places.state.chmod(0o700)
     with _only_one(places.state):
         wanted = _wanted(arguments, places)
@@ -62,7 +62,7 @@ def up(arguments: Namespace) -> int:
         signal.signal(number, signal.default_int_handler)
     try:
         with _only_one(places.state):
-            why = serve(wanted, lambda *served: words.ready(Path.cwd(), wanted, *served))
+            why = serve(wanted, lambda *served: messages.ready(Path.cwd(), wanted, *served))
     except KeyboardInterrupt:
         print("Ended.")
         return 0
@@ -126,7 +126,7 @@ def _detached(wanted: Wanted, environment: dict[str, str]) -> int:
             said = written.strip().splitlines()[-20:]
             raise ValueError("\n  ".join(["It did not start. It said:", *said]))
         time.sleep(0.1)
-    return words.status(wanted.places.state)
+    return messages.status(wanted.places.state)
 
 
 @contextmanager

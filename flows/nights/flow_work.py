@@ -14,6 +14,7 @@ from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.night_plan import recorded_changes
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext
+from flows.flow_run import context_of_flow
 from flows.local.state_dirs import settle
 from flows.nights.aliases import report_aliases
 from flows.nights.asking import ask
@@ -21,7 +22,6 @@ from flows.nights.events import tell
 from flows.nights.judging import Match
 from flows.nights.report import report_night
 from flows.train import train
-from flows.triggered import context_of_flow
 from tasks.prepare import prepare
 
 

@@ -10,7 +10,7 @@ import pytest
 from agentfly_core.config import loading
 from agentfly_core.config.credentials import SecretGiven
 from flows.__main__ import main
-from flows.triggered import context_of_flow
+from flows.flow_run import context_of_flow
 from tests.support.experiments import TINY
 
 PLANTED = "sk-1f2e3d4c"

@@ -19,10 +19,10 @@ from agentfly_core.records.ledger import FILE
 from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.night_plan import beginning
 from agentfly_core.reports.nights import Nights
+from agentfly_core.reports.paired_comparison import Comparison
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened

@@ -14,9 +14,9 @@ from transformers import AutoTokenizer
 from agentfly_core.artifacts.store import Store
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.site import Endpoint
-from agentfly_core.endpoints.answers import Answers
+from agentfly_core.endpoints.answer_cache import Answers
 from agentfly_core.endpoints.budget import Budget
-from agentfly_core.endpoints.service import ChatService
+from agentfly_core.endpoints.chat_service import ChatService
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import NoReply

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.records.play_record import WayName
+from agentfly_core.records.play_record import ModeName
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.episodes import Decode
 
 
-class Way:
+class Mode:
     """What a mode changes in sampler and rules, and which episodes it sees; this one does neither.
 
     `name` is what play.json calls it.
     """
 
-    name: WayName = "experiment"
+    name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """The sampler to play with; `decode` gives the text of tokens, special ones shown."""

@@ -12,10 +12,10 @@ import pytest
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.site import Endpoint
-from agentfly_core.endpoints.answers import Answers
+from agentfly_core.endpoints.answer_cache import Answers
 from agentfly_core.endpoints.budget import Budget, BudgetSpent
 from agentfly_core.endpoints.chat import ChatRequest
-from agentfly_core.endpoints.service import ChatService, EndpointLost, EndpointRefused
+from agentfly_core.endpoints.chat_service import ChatService, EndpointLost, EndpointRefused
 from agentfly_core.records.trajectory import Message
 from tests.support.chat_service import Said, Service, said, serving
 

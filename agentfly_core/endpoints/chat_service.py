@@ -14,7 +14,7 @@ from functools import cached_property
 import aiohttp
 
 from agentfly_core.config.site import Endpoint
-from agentfly_core.endpoints.answers import Answers
+from agentfly_core.endpoints.answer_cache import Answers
 from agentfly_core.endpoints.budget import Budget
 from agentfly_core.endpoints.chat import ChatReply, ChatRequest, reply_of, tokens_of
 from agentfly_core.endpoints.failures import EndpointLost, EndpointRefused

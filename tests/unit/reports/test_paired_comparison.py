@@ -6,7 +6,7 @@ from math import exp, lgamma, log, sqrt
 
 import pytest
 
-from agentfly_core.reports.comparison import Comparison, compared, lower_bound, t_above
+from agentfly_core.reports.paired_comparison import Comparison, compared, lower_bound, t_above
 
 COUNT = 100
 
