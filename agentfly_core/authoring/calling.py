@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeGuard, TypeVar
@@ -28,7 +29,7 @@ Ready = Callable[[], object]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class Part(ABC):
     """An author's function, still callable as that function: a Tool or a Reward.
 
     It is `made_of` a function, a method or an object with `__call__`, or of a class of such
@@ -101,9 +102,9 @@ class Part:
             )
         return found
 
+    @abstractmethod
     def check(self, found: Signature) -> None:
         """Raise ValueError for what a part of this kind cannot take or return."""
-        raise NotImplementedError
 
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]

@@ -188,9 +188,10 @@ class _Process:
         self._ours.close()
         try:
             code = self._parent.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # it hangs itself, and its child ends with it
             self._parent.kill()
-            code = self._parent.wait()
+            self._parent.wait()
+            return signal.SIGKILL.name
         return signal.Signals(code - 128).name if code > 128 else f"exit code {code}"
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from agentfly_core.authoring import author_loops
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_call import Overdue, Work
 from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.calling import call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -133,6 +133,19 @@ async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
 
     with pytest.raises(LoopLost, match="Code that no call stands for held the event loop"):
         await call(hides, 30, "The tool 'search'")
+
+
+async def test_a_call_that_comes_just_as_its_loop_is_given_up_is_lost() -> None:
+    loop, work = author_loops.Loop("parts"), Work("The tool 'search'", 30.0)
+    loop.given_up = True
+
+    async def returns() -> None:
+        loop._loop.stop()
+
+    loop.begin(work, returns)
+    await work.ended
+    with pytest.raises(LoopLost, match="other code held the event loop until it was given up"):
+        work.check()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from pydantic import TypeAdapter
 
-from agentfly_core.authoring import process_calls
+from agentfly_core.authoring import process_calls, process_worker
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.reward import Reward, reward, score
 from agentfly_core.authoring.tool import Tool, tool
@@ -48,6 +48,28 @@ async def test_a_tool_runs_in_another_process_that_is_kept_and_is_lent_the_probl
     assert first == {"pid": first["pid"], "what": "a", "answer": "2", "main": True}
     assert second == {**first, "what": "b"}
     assert first["pid"] != os.getpid()
+
+
+async def test_a_process_whose_parent_hangs_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = json.loads((await ask(crunchers.where, what="a")).content)["pid"]
+    asked = psutil.Process(pid)
+    parent = asked.parent()
+    assert parent is not None
+    parent.suspend()
+    monkeypatch.setattr(process_calls, "END_SECONDS", 0.01)
+    (process,) = [one for one in process_calls._idle if one._parent.pid == parent.pid]
+    assert process.end() == "SIGKILL"
+    asked.wait(30)
+    assert not process.alive
+
+
+def test_what_is_called_there_may_wait_for_nothing_but_what_the_call_itself_awaits() -> None:
+    async def returns() -> str:
+        return "99"
+
+    assert process_worker._done(returns()) == "99"
+    with pytest.raises(AssertionError, match="has no event loop to wait on"):
+        process_worker._done(asyncio.sleep(0))
 
 
 async def test_a_process_that_died_while_nobody_asked_it_is_replaced() -> None:
