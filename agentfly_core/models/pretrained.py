@@ -24,8 +24,8 @@ def make(reference: str, folder: Path, dtype: str) -> None:
     """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into
     `folder`.
 
-    Raises ValueError when there is no such model, it has no safetensors or damaged ones, or it is
-    an adapter.
+    Raises ValueError when there is no such model, its safetensors are missing or damaged, or it
+    is an adapter.
     """
     found, source = tokenizer(reference), _source(reference)
     try:
@@ -33,7 +33,7 @@ def make(reference: str, folder: Path, dtype: str) -> None:
             **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
         )
     except SafetensorError as error:
-        # of the hub's models only its own cache knows which file it is
+        # which file of a model from the hub it is, only the hub's cache knows
         unreadable = []
         for path in sorted(Path(source["pretrained_model_name_or_path"]).glob("*.safetensors")):
             try:

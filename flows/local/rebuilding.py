@@ -58,6 +58,7 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]
+    # this site is to be like the recorded one, but with an MLflow store of its own
     site: Mapping[str, object] = {**record["site"]}
     like = {f"AGENTFLY_{key.upper()}": str(site[key]) for key in HOW if key in site}
     mlflow = {"AGENTFLY_MLFLOW_TRACKING_URI": f"sqlite:///{into.resolve()}/mlflow.db"}

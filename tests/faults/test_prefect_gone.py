@@ -34,7 +34,7 @@ def server(
         "prefect",
         "server",
         "start",
-        "--no-services",
+        "--no-services",  # which would write to the same SQLite file
         "--host",
         "127.0.0.1",
         "--port",
@@ -49,6 +49,7 @@ def test_a_run_whose_prefect_server_is_gone_for_good_goes_on_to_its_end_and_has_
     begun: Path, lives: Lives, whole: Whole, server: tuple[str, int]
 ) -> None:
     api, process = server
+    # one retry, since SQLite may be busy while the server is there; each costs 2 s when it is not
     env = {"PREFECT_API_URL": api, "PREFECT_CLIENT_MAX_RETRIES": "1"}
     end = lives.run(begun, *TRAIN, env=env, at="update 2 1", of=process)
     assert end.code == 0, end.printed

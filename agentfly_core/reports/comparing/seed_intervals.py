@@ -55,7 +55,8 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
     Of one run each: mean +- t sqrt(P), paired by problem (arXiv 2411.00640, section 4.2). P is the
     variance of the mean of the n differences with two more, 1 and -1: problems that might have
-    been, without which few that differ seem too sure (Bonett and Price 2012, see comparison.py).
+    been, without which few that differ seem too sure (Bonett and Price 2012, see
+    reports/paired_comparison.py).
 
     Else mean +- t sqrt(V) with V = P + S - B, the variance of a mean over problems crossed with
     seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136): S of the seeds' shares, B of
