@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, Required
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from griffe import Docstring, DocstringSectionKind, DocstringStyle
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, is_typeddict
 
 from agentfly_core.authoring.injection import AuthorFunction, Signature, name
 from agentfly_core.config.mismatch import place, said
-from agentfly_core.config.typed_dict import known_to_pydantic
-from agentfly_core.formats.json_schema import without_references
+from agentfly_core.formats.json_schema import holds_itself, without_references
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, sentence
 
@@ -143,3 +145,34 @@ def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str])
 class _Untitled(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+
+def known_to_pydantic(kind: Any, within: tuple[Any, ...] = ()) -> Any:
+    """The type with each `typing.TypedDict` in it as one of typing_extensions, since pydantic does
+    not read those before Python 3.12.
+
+    Raises ValueError for one that holds itself, or one of those that it stands `within`.
+    """
+    if is_typeddict(kind) and type(kind).__module__ == "typing":
+        if kind in within:
+            raise holds_itself(kind.__name__)
+        fields = {}
+        for key, held in get_type_hints(kind, include_extras=True).items():
+            while get_origin(held) in (Required, NotRequired):
+                (held,) = get_args(held)
+            needed = Required if key in kind.__required_keys__ else NotRequired
+            fields[key] = needed[known_to_pydantic(held, (*within, kind))]
+        made = TypedDict(kind.__name__, fields)  # type: ignore[misc]
+        made.__doc__ = kind.__doc__
+        return made
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return Annotated[known_to_pydantic(arguments[0], within), *arguments[1:]]
+    rebuilt = tuple(known_to_pydantic(argument, within) for argument in arguments)
+    if rebuilt == arguments:
+        return kind
+    if isinstance(kind, UnionType):
+        return functools.reduce(operator.or_, rebuilt)
+    if isinstance(kind, GenericAlias):
+        return GenericAlias(origin, rebuilt)
+    return kind.copy_with(rebuilt)

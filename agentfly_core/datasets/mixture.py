@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentfly_core.config.experiment import SPLITS
+from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
 from agentfly_core.formats.hashing import digest

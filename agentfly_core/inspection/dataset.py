@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.experiment import SPLITS, Science
+from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.experiment import Science
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip, plural
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split

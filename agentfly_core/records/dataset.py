@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from agentfly_core.config.experiment import SPLITS, Science
+from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
 from agentfly_core.formats.json_fault import json_fault

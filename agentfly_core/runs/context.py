@@ -212,19 +212,19 @@ def _rewards(resolved: Resolved) -> Iterator[tuple[str, Reward]]:
 
 def _mixture(science: Science) -> Resolved:
     tasks = {}
-    limits: dict[type[Environment], Limit] = {}
-    lends: dict[type[Environment], str] = {}
     for name, one in science.each.items():
         with at(f"tasks.{name}"):
             tasks[name] = resolve(one)
-        for kind, limit in tasks[name].limits.items():
-            if limits.setdefault(kind, limit) != limit:
+    limits: dict[type[Environment], tuple[str, Limit]] = {}
+    for name, task in tasks.items():
+        for kind, limit in task.limits.items():
+            first, same = limits.setdefault(kind, (name, limit))
+            if limit != same:
                 raise ValueError(
                     f"tasks.{name}.environments: {kind.__name__} has another limit or other "
-                    f"settings in the task {lends[kind]}, and both are lent the same ones: give "
+                    f"settings in the task {first}, and both are lent the same ones: give "
                     "them once, beside `tasks`."
                 )
-            lends.setdefault(kind, name)
     for own in science.own_settings():
         own.completed()
     return Resolved(
@@ -234,7 +234,7 @@ def _mixture(science: Science) -> Resolved:
         tools=tuple(tool for task in tasks.values() for tool in task.tools),
         rewards=_shared_rewards(tasks),
         goal=science.goal,
-        limits=limits,
+        limits={kind: limit for kind, (_, limit) in limits.items()},
         tasks=tasks,
     )
 

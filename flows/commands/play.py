@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agentfly_core.config.experiment import SPLITS
+from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.formats.text import counted
 from agentfly_core.play.chat import Chat
 from agentfly_core.play.live import Live

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.experiment import SPLITS
+from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.reports.confirmation import (

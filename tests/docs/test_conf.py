@@ -70,7 +70,7 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
             "is no agent, expected an `async def` of one Episode",
         ),
         (
-            "agent.use=agentfly_core.config.experiment:SPLITS",
+            "agent.use=agentfly_core.config.evaluation:SPLITS",
             "is a tuple, expected a function or a class",
         ),
         (

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic_core import PydanticUndefined
 
-from agentfly_core.config import experiment, parts
+from agentfly_core.config import evaluation, experiment, parts
 from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.section import resumable
@@ -26,7 +26,7 @@ SECTIONS = {
     "`adapter`": experiment.Adapter,
     "`update`": experiment.Update,
     "`rollout`": experiment.Rollout,
-    "`evaluate`": experiment.Evaluate,
+    "`evaluate`": evaluation.Evaluate,
     "`fork`": experiment.Fork,
     "`gates`": experiment.Gates,
     "`health`": Sign,

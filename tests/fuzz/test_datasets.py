@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentfly_core.config import experiment
+from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
@@ -168,7 +168,7 @@ def science(path: Path, draw: random.Random) -> Science:
 
 def check_splits(asked: Science, folder: Path) -> None:
     """As many problems as asked for, bad rows aside, each once, and each with a question."""
-    found = {name: dataset.split(folder, name) for name in experiment.SPLITS}
+    found = {name: dataset.split(folder, name) for name in SPLITS}
     sizes = {name: len(problems) for name, problems in found.items()}
     missing = asked.data.train - sizes["train"]
     assert 0 <= missing <= asked.data.tolerate_bad_rows

@@ -22,6 +22,7 @@ from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
 from tests.support.held import serving
+from tests.support.processes import process_of, processes_of
 from tests.support.project import PROGRAMS, ROOT, Project, until
 from tests.support.servers import client, request
 
@@ -382,31 +383,3 @@ def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeyp
         assert api.service is not None
         assert os.environ["PREFECT_API_URL"] == api.url != nowhere
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
-
-
-def process_of(flow_run: str) -> psutil.Process:
-    """The process that the worker started for a flow run."""
-    found = [one for one in psutil.Process().children(recursive=True) if carries(one, flow_run)]
-    (process,) = [one for one in found if one.parent() not in found]
-    return process
-
-
-def carries(process: psutil.Process, flow_run: str) -> bool:
-    try:
-        return process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
-    except psutil.Error:
-        return False
-
-
-def processes_of(uid: str) -> list[str]:
-    """The commands of the living processes that a run's services left their mark on."""
-    return [
-        " ".join(process.cmdline()) for process in psutil.process_iter() if marked(process, uid)
-    ]
-
-
-def marked(process: psutil.Process, uid: str) -> bool:
-    try:
-        return process.environ().get("AGENTFLY_RUN") == uid
-    except psutil.Error:
-        return False

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import psutil
 
 from agentfly_core.artifacts.store import MANIFEST, Store
 from agentfly_core.system.supervisor import die_with_parent
+from tests.support.processes import processes_of
 from tests.support.project import ROOT
 
 TINY = str(ROOT / "tests/faults/tiny.yaml")
@@ -132,13 +132,4 @@ def survivors(folder: Path) -> list[str]:
     """The commands of the processes that belong to the run there and still live."""
     record = folder / RUN / "run.json"
     uid = json.loads(record.read_text())["uid"] if record.exists() else "none yet"
-    return [
-        " ".join(process.cmdline()) for process in psutil.process_iter() if _marked(process, uid)
-    ]
-
-
-def _marked(process: psutil.Process, uid: str) -> bool:
-    try:
-        return process.environ().get("AGENTFLY_RUN") == uid
-    except psutil.Error:
-        return False
+    return processes_of(uid)

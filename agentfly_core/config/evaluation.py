@@ -1,0 +1,53 @@
+"""How policies are evaluated: on which split and which further datasets, how often, how exactly."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from agentfly_core.config.parts import NAME
+from agentfly_core.config.promotion import HeldOutDataset
+from agentfly_core.config.section import RESUMABLE, Added, Positive, Section
+
+SPLITS = ("train", "validation", "test")
+
+
+class Evaluate(Section):
+    """Held-out evaluation: test before and after, validation each `every` steps (0: never).
+
+    `pass_at` are the k of pass@k, the chance that one of k episodes of a problem solves it, `by`
+    names a fact of the problems whose values are evaluated apart, and `datasets` are further ones
+    that are evaluated when the test split is.
+    """
+
+    goal: str = Field(
+        default="",
+        description="the reward that says solved (1 or more); needed when there are several",
+    )
+    every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
+    episodes: Positive = 1
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    pass_at: Annotated[tuple[Positive, ...], Added(before=[])] = Field(
+        default=(), json_schema_extra=RESUMABLE
+    )
+    by: Annotated[str, Added(before="")] = Field(default="", json_schema_extra=RESUMABLE)
+    datasets: Annotated[dict[str, HeldOutDataset], Added(before={})] = Field(
+        default_factory=dict, json_schema_extra=RESUMABLE
+    )
+
+    @model_validator(mode="after")
+    def _has_enough_episodes(self) -> Evaluate:
+        if self.pass_at and max(self.pass_at) > self.episodes:
+            raise ValueError(
+                f"pass_at: got {max(self.pass_at)} with {self.episodes} episodes of a problem, "
+                f"expected as many or more: set evaluate.episodes={max(self.pass_at)}"
+            )
+        for name in self.datasets:
+            if name in SPLITS or not re.fullmatch(NAME, name):
+                raise ValueError(
+                    f"datasets: got the name {name!r}, expected letters, digits, '.', '_' and '-', "
+                    "and none of the splits train, validation and test"
+                )
+        return self
