@@ -22,7 +22,7 @@ from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
 from tests.support.held import serving
-from tests.support.processes import process_of, processes_of
+from tests.support.processes import is_to_end, process_of, processes_of
 from tests.support.project import PROGRAMS, ROOT, Project, until
 from tests.support.servers import client, request
 
@@ -185,27 +185,28 @@ def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orche
 def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
     triggered = orchestrator.started(
-        "train", experiment="tiny", run="cancelled", overrides=["steps=14"]
+        "train", experiment="tiny", run="cancelled", overrides=["steps=4"]
     )
     until((run / "steps/000001/policy/MANIFEST.json").exists)
     uid = json.loads((run / "run.json").read_text())["uid"]
     assert processes_of(uid)
 
     flow = process_of(triggered)
-    flow.suspend()  # a server whose database is busy may need longer than the other 13 steps
+    flow.suspend()  # a server whose database is busy may need longer than the other steps
     orchestrator.http.post(
         f"/flow_runs/{triggered}/set_state", json={"state": {"type": "CANCELLING"}}
     ).raise_for_status()
+    until(lambda: is_to_end(flow))
     flow.resume()
     orchestrator.wait(triggered, "Cancelled")
     assert processes_of(uid) == []
     done = len(list(run.glob("steps/*/policy/MANIFEST.json")))
-    assert done < 14
+    assert done < 4
 
     orchestrator.project.run("prefect", "flow-run", "retry", triggered)
     orchestrator.wait(triggered, "Completed")
-    assert json.loads((run / "summary.json").read_text())["steps"] == 14
-    until(lambda: ("update step 14", "Completed") in orchestrator.tasks(triggered))
+    assert json.loads((run / "summary.json").read_text())["steps"] == 4
+    until(lambda: ("update step 4", "Completed") in orchestrator.tasks(triggered))
     reused = [name for name, state in orchestrator.tasks(triggered) if state == "Reused"]
     assert {"prepare the dataset", "make the base model", f"update step {done}"} <= set(reused)
     assert f"update step {done + 1}" not in reused
@@ -288,8 +289,6 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     orchestrator.http.post(f"/flow_runs/{asked}/resume", json=answer).raise_for_status()
     orchestrator.wait(asked, "Promoted")
     assert (ledger.champion(), ledger.entries()[-1].why) == (judged, "It reads well.")
-    after = orchestrator.started("promote", experiment="tiny", run=night)
-    orchestrator.wait(after, "Decided")
 
 
 @pytest.mark.long

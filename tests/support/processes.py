@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import signal
+from pathlib import Path
+
 import psutil
 
 
@@ -17,6 +21,13 @@ def processes_of(uid: str) -> list[str]:
     """The commands of the processes that the services of a run left their mark on."""
     found = [one for one in psutil.process_iter() if _has(one, "AGENTFLY_RUN", uid)]
     return [" ".join(one.cmdline()) for one in found]
+
+
+def is_to_end(process: psutil.Process) -> bool:
+    """Whether a process that stands still has been sent SIGTERM."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (pending,) = re.findall(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)
+    return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _has(process: psutil.Process, key: str, value: str) -> bool:

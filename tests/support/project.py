@@ -68,8 +68,12 @@ class Project:
 
 
 def until(condition: Callable[[], object], seconds: float = 240) -> None:
-    """Wait for something that another process does; fails the test after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Wait for something that another process does; fails the test after `seconds`.
+
+    It is asked ever less often, up to twice a second: what is asked needs the processor, too.
+    """
+    deadline, pause = time.monotonic() + seconds, 0.05
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {condition}"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.5)
