@@ -54,8 +54,8 @@ def at_step_2(whole: Whole, begun: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def whole(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """The uninterrupted run of tiny.yaml."""
+    """The uninterrupted run of tiny.yaml, with an MLflow store of its own."""
     folder = tmp_path_factory.mktemp("whole")
-    end = lives.run(folder, *TRAIN)
+    end = lives.run(folder, *TRAIN, env={"MLFLOW_TRACKING_URI": new_store(folder)})
     assert end.code == 0, end.printed
     return Whole(folder, end)

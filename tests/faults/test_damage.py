@@ -112,8 +112,13 @@ def readers(
 
 @pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.long)])
 def test_damaged_files_are_each_named_and_none_is_believed(
-    whole: Whole, tmp_path: Path, caplog: pytest.LogCaptureFixture, cases: int
+    whole: Whole,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    cases: int,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # as the run did: sources are stored with what git says there
     caplog.set_level(logging.WARNING)
     for part in PARTS:
         shutil.copytree(whole.folder / part, tmp_path / part)

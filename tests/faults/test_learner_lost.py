@@ -18,12 +18,12 @@ def without_states(folder: Path) -> dict[str, str]:
 
 
 def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_policies(
-    begun: Path, lives: Lives, whole: Whole
+    at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:
-    end = lives.run(begun, *TRAIN, at="update 2 1", of="learner")
+    end = lives.run(at_step_2, *TRAIN, at="update 3 1", of="learner")
     assert end.code == 0, end.printed
-    assert end.moments.count("update 2 1") == 2
-    assert digests(begun) == digests(whole.folder)
+    assert end.moments.count("update 3 1") == 2
+    assert digests(at_step_2) == digests(whole.folder)
 
 
 @pytest.mark.long

@@ -100,17 +100,12 @@ def refused() -> Any:
         yield f"http://127.0.0.1:{nobody.getsockname()[1]}"
 
 
-@pytest.fixture(scope="module")
-def heard(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+@pytest.fixture
+def heard(whole: Whole) -> tuple[Path, str]:
     """The folder of a run, and the MLflow store that heard of it, and of nothing else, while it
     continued.
     """
-    folder = tmp_path_factory.mktemp("heard")
-    shutil.copytree(whole.folder / "artifacts", folder / "artifacts")
-    store = new_store(folder)
-    end = lives.run(folder, *TRAIN, env={"MLFLOW_TRACKING_URI": store})
-    assert end.code == 0, end.printed
-    return folder, store
+    return whole.folder, new_store(whole.folder)
 
 
 def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(

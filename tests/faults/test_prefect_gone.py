@@ -46,14 +46,14 @@ def server(
 
 
 def test_a_run_whose_prefect_server_is_gone_for_good_goes_on_to_its_end_and_has_nothing_to_do_again(
-    begun: Path, lives: Lives, whole: Whole, server: tuple[str, int]
+    at_step_2: Path, lives: Lives, whole: Whole, server: tuple[str, int]
 ) -> None:
     api, process = server
     # one retry, since SQLite may be busy while the server is there; each costs 2 s when it is not
     env = {"PREFECT_API_URL": api, "PREFECT_CLIENT_MAX_RETRIES": "1"}
-    end = lives.run(begun, *TRAIN, env=env, at="update 2 1", of=process)
+    end = lives.run(at_step_2, *TRAIN, env=env, at="update 3 1", of=process)
     assert end.code == 0, end.printed
     assert "agentfly: The run is done, but Prefect could not be told: ConnectError" in end.printed
-    assert digests(begun) == digests(whole.folder)
-    again = lives.run(begun, *TRAIN, env=env)
+    assert digests(at_step_2) == digests(whole.folder)
+    again = lives.run(at_step_2, *TRAIN, env=env)
     assert (again.code, again.moments) == (0, ())

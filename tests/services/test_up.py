@@ -17,7 +17,7 @@ from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from flows.up.health import look
 from tests.support.project import PROGRAMS, Project, until
-from tests.support.servers import free_port
+from tests.support.servers import client, free_port
 
 SMALL = ["data.test=2", "warm_start.episodes=16", "rollout.problems=2", "steps=9"]
 CHOSEN = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_URI")
@@ -34,8 +34,7 @@ class Served:
     @property
     def http(self) -> httpx.Client:
         """A client of Prefect's API that knows the password."""
-        known = (self.sign_in.name, self.sign_in.password)
-        return httpx.Client(base_url=self.servers.api, auth=known, timeout=30)
+        return client(self.servers.api, (self.sign_in.name, self.sign_in.password))
 
     def family(self) -> list[psutil.Process]:
         """`agentfly up` with all that it has started, and what those have."""

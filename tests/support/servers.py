@@ -67,9 +67,9 @@ class AskingAgain(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-def client(api: str = "") -> httpx.Client:
-    """A client of a Prefect server that knows AUTH."""
-    return httpx.Client(base_url=api, auth=CREDENTIALS, timeout=120, transport=AskingAgain())
+def client(api: str = "", auth: tuple[str, str] = CREDENTIALS) -> httpx.Client:
+    """A client of a Prefect server that knows AUTH, or a user's name and password."""
+    return httpx.Client(base_url=api, auth=auth, timeout=120, transport=AskingAgain())
 
 
 def request(method: str, url: str, **given: Any) -> Any:
