@@ -224,6 +224,7 @@ def join() -> Ranks:
 
 def main() -> None:
     """Join the other ranks, then serve requests until the process is ended."""
+    gc.enable()  # which lean_imports turned off
     arguments = argparse.ArgumentParser(description=__doc__)
     for name in ("--socket", "--offload"):
         arguments.add_argument(name, required=True)
