@@ -16,10 +16,12 @@ COMMA := ,
 TASKS := $(addprefix --extra ,$(subst $(COMMA), ,$(EXTRAS)))
 
 PYTEST := $(BIN)/python -m pytest
+# The many processes that tests start would each compile the modules that they import.
+unexport PYTHONDONTWRITEBYTECODE
 SHORT := and not long
-BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
+BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
-.PHONY: quickstart install check test test-all style format-check types extras test-units test-quick test-faults test-flows test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -30,10 +32,10 @@ check: $(INSTALLED)  ## check style and types, run the tests that start no servi
 	@+$(BESIDE) types style format-check test-units
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) test-faults test-services test-flows types style format-check extras test-quick
+	@+$(BESIDE) test-faults test-flows test-quick test-learner test-services types style format-check extras
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) test-faults test-services test-flows types style format-check extras test-quick SHORT=
+	@+$(BESIDE) test-faults test-flows test-quick test-learner test-services types style format-check extras SHORT=
 
 style:
 	$(BIN)/ruff check .
@@ -48,13 +50,13 @@ types:
 extras:
 	$(BIN)/pip install --quiet --dry-run --no-index --no-build-isolation -c $(REQUIREMENTS) ".[$(EXTRAS)]"
 
-# Four processes of tests, each with the services that it needs. Two work at a time: beside more,
-# Prefect's server on SQLite keeps its callers waiting for minutes.
+# Five processes of tests, each with the services that it needs. The quick one takes the time that
+# two others leave: beside more, Prefect's server on SQLite keeps its callers waiting for minutes.
 test-units:
 	$(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 and not slow and not long" tests/unit
 
 test-quick:
-	$(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
+	nice -n 10 $(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
 
 test-faults:
 	$(PYTEST) tests/faults -m "(long or not long) $(SHORT)"
@@ -62,8 +64,11 @@ test-faults:
 test-flows:
 	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/faults
 
+test-learner:
+	$(PYTEST) -m "learner $(SHORT)" --ignore=tests/faults
+
 test-services:
-	$(PYTEST) -m "(service or smollm2) and not prefect $(SHORT)" --ignore=tests/faults
+	$(PYTEST) -m "(service or smollm2) and not prefect and not learner $(SHORT)" --ignore=tests/faults
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -35,9 +36,8 @@ def pytest_sessionstart() -> None:
     """
     gc.disable()  # hardly anything of what is imported becomes garbage
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(
-        1
-    )  # others, waiting, would spin on the core of what runs beside the tests
+    torch.set_num_threads(1)  # others, waiting, would spin on the core of what runs beside them
+    os.environ |= {"AGENTFLY_THREADS": "1", "OMP_NUM_THREADS": "1"}  # for what tests start, too
 
 
 @pytest.hookimpl(tryfirst=True)

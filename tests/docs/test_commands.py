@@ -39,7 +39,7 @@ def commands(text: str) -> list[list[str]]:
 
 
 class Workplace:
-    """Runs commands of one thread in processes of their own, with the sampler in process."""
+    """Runs commands in processes of their own, with the sampler in process."""
 
     def __init__(self, prefect_api: str, home: Path) -> None:
         self.mlflow = new_store(home)
@@ -48,8 +48,6 @@ class Workplace:
             "PREFECT_HOME": str(home),
             "MLFLOW_TRACKING_URI": self.mlflow,
             "AGENTFLY_SAMPLER": "transformers",
-            "AGENTFLY_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
             "DS_ACCELERATOR": "cpu",
         }
         self.lives = Lives({**os.environ, **settings})

@@ -17,7 +17,7 @@ from tests.support.mlflow_store import new_store
 
 @pytest.fixture(scope="session")
 def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    """Runs commands of one thread, with the sampler in process, at one Prefect server and one
+    """Runs commands with the sampler in process, at one Prefect server and one
     MLflow store.
     """
     home = tmp_path_factory.mktemp("home")
@@ -26,8 +26,6 @@ def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "PREFECT_HOME": str(home),
         "MLFLOW_TRACKING_URI": new_store(home),
         "AGENTFLY_SAMPLER": "transformers",
-        "AGENTFLY_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
         "DS_ACCELERATOR": "cpu",
     }
     program = Lives({**os.environ, **settings})

@@ -28,7 +28,6 @@ class Project:
         self.env = {
             **os.environ,
             "PATH": path,
-            "OMP_NUM_THREADS": "1",
             "AGENTFLY_SAMPLER": "transformers",
             **env,
         }

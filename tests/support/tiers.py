@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-MARKS = {"service_address": "service", "prefect_api": "prefect", "smollm2": "smollm2"}
+MARKS = {
+    "service_address": "service",
+    "workers": "learner",
+    "prefect_api": "prefect",
+    "smollm2": "smollm2",
+}
 """The marker of the tests that use a fixture, directly or by other fixtures."""
 
 

@@ -20,13 +20,15 @@ TIERS = {
         "-n 2 --dist loadfile -m not service and not smollm2 and not slow and not long tests/unit"
     ],
     "test": [
-        f"-m (service or smollm2) and not prefect and not long {REST}",
+        f"-m (service or smollm2) and not prefect and not learner and not long {REST}",
+        f"-m learner and not long {REST}",
         f"-m not service and not smollm2 and not long {REST}",
         f"-m prefect and not long {REST}",
         "tests/faults -m (long or not long) and not long",
     ],
     "test-all": [
-        f"-m (service or smollm2) and not prefect  {REST}",
+        f"-m (service or smollm2) and not prefect and not learner  {REST}",
+        f"-m learner  {REST}",
         f"-m not service and not smollm2  {REST}",
         f"-m prefect  {REST}",
         "tests/faults -m (long or not long) ",

@@ -213,8 +213,9 @@ def test_there_is_no_report_of_a_night_that_is_not_there(
 
 
 def test_config_shows_only_what_differs_from_the_defaults(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("AGENTFLY_THREADS")
     changes = ["seed=0", "steps=3", "rollout.problems=8", "evaluate.every=0"]
     assert main(["config", "tiny", *changes, "--site", "lab", "--changed"]) == 0
     printed = capsys.readouterr()
