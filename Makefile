@@ -32,10 +32,10 @@ check: $(INSTALLED)  ## check style and types, run the tests that start no servi
 	@+$(BESIDE) types style format-check test-units
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) test-faults test-flows test-quick test-learner test-services types style format-check extras
+	@+$(BESIDE) test-faults test-flows test-quick types style format-check extras test-learner test-services
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) test-faults test-flows test-quick test-learner test-services types style format-check extras SHORT=
+	@+$(BESIDE) test-faults test-flows test-quick types style format-check extras test-learner test-services SHORT=
 
 style:
 	$(BIN)/ruff check .
