@@ -65,7 +65,7 @@ test-flows:
 	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/faults
 
 test-learner:
-	$(PYTEST) -m "learner $(SHORT)" --ignore=tests/faults
+	$(PYTEST) -m "learner and not prefect $(SHORT)" --ignore=tests/faults
 
 test-services:
 	$(PYTEST) -m "(service or smollm2) and not prefect and not learner $(SHORT)" --ignore=tests/faults

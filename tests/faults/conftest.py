@@ -17,9 +17,7 @@ from tests.support.mlflow_store import new_store
 
 @pytest.fixture(scope="session")
 def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    """Runs commands with the sampler in process, at one Prefect server and one
-    MLflow store.
-    """
+    """Runs commands with the sampler in process, at one Prefect server and one MLflow store."""
     home = tmp_path_factory.mktemp("home")
     settings = {
         "PREFECT_API_URL": prefect_api,
