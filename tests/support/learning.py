@@ -1,26 +1,39 @@
 """Jobs for the DeepSpeed workers, and what they leave."""
 
 import math
+import os
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import psutil
+import pytest
+import torch
 from safetensors.torch import load_file
 
 from agentfly_core.config.experiment import Update
+from agentfly_core.config.site import Site
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.system.service import Service
 from agentfly_core.testing.jobs import update_job
 from agentfly_core.training.client import DeepSpeedLearner
 
+DEVICE = os.environ.get("AGENTFLY_DEVICE", "cpu")
+"""Where the tests of the learner and of the sampler in the process compute: `cpu` or `cuda`."""
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
 IDLE = AsyncCheckpointer(
     DeepSpeedLearner(Service("learner", "nowhere"))
 )  # a learner of which nothing is being saved
+
+
+def site(ranks, **settings):
+    """A site with so many ranks on the device; skips the test where it has fewer GPUs."""
+    if DEVICE == "cuda" and ranks > torch.cuda.device_count():
+        pytest.skip(f"needs {ranks} GPUs")
+    return Site.model_validate({"device": DEVICE, "ranks": ranks, "token_budget": 96, **settings})
 
 
 def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):

@@ -21,6 +21,7 @@ from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
+from tests.support.learning import DEVICE
 
 STOPS = tuple(range(2, 60))  # an untrained model stops soon, each row at another length
 
@@ -47,7 +48,7 @@ async def played(sampler: TransformersSampler, asked: Sequence[Request]) -> list
 
 @pytest.fixture
 def sampler(nano: Path) -> TransformersSampler:
-    sampler = TransformersSampler()
+    sampler = TransformersSampler(DEVICE)
     sampler.load(nano, 3)
     return sampler
 
@@ -131,7 +132,7 @@ async def test_importance_weights_of_the_nano_model_start_at_one(
 
 @pytest.mark.long
 async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None:
-    sampler = TransformersSampler()
+    sampler = TransformersSampler(DEVICE)
     sampler.load(smollm2, 0)
     asked = [
         request(chain, [1, 4093, 198, 1780, *range(300, 302 + 9 * chain)]) for chain in range(3)
@@ -146,7 +147,7 @@ async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_pat
     for parameter in model.parameters():
         parameter.data += 0.05 * parameter.requires_grad
     model.save_pretrained(tmp_path)
-    sampler = TransformersSampler()
+    sampler = TransformersSampler(DEVICE)
     sampler.load(tmp_path, 1, nano)
     replies = await played(sampler, requests())
     assert largest_deviation(tmp_path, requests(), replies, nano) < 1e-4
@@ -175,7 +176,7 @@ async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(
         "max_length": 4,
     }
     (poisoned / "generation_config.json").write_text(json.dumps(settings))
-    clean, dirty = TransformersSampler(), TransformersSampler()
+    clean, dirty = TransformersSampler(DEVICE), TransformersSampler(DEVICE)
     clean.load(nano, 0)
     dirty.load(poisoned, 0)
     assert await played(clean, requests()) == await played(dirty, requests())
@@ -211,6 +212,7 @@ async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: Transformer
         assert await session.sample(request(1, [5, 6, 7])) == alone
 
 
+@pytest.mark.skipif(DEVICE == "cuda", reason="there a token without a vector ends the process")
 async def test_a_fault_in_decoding_reaches_every_episode_that_waits(
     sampler: TransformersSampler,
 ) -> None:
@@ -226,7 +228,7 @@ def test_a_policy_with_weights_missing_is_refused(nano: Path, tmp_path: Path) ->
     weights.pop("model.norm.weight")
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"model\.norm\.weight"):
-        TransformersSampler().load(broken, 0)
+        TransformersSampler(DEVICE).load(broken, 0)
 
 
 async def test_new_weights_answer_differently_and_carry_their_version(
