@@ -16,7 +16,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inference.scripted import Policy, Scripted
-from agentfly_core.records.trajectory import Message, Problem, Score, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Ending, Message, Problem, Score, ToolCall, Trajectory
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 
@@ -43,7 +43,9 @@ async def played(
     )
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, rules.template.stop_tokens[0], policy)
-    return (await play_all(episode_specs(*problems), rules, sampler))[0]
+    trajectories = (await play_all(episode_specs(*problems), rules, sampler))[0]
+    assert not [one.error for one in trajectories if one.ending is Ending.FAILED]
+    return trajectories
 
 
 async def success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
