@@ -9,8 +9,9 @@ is the real one, behind its socket; its step reads the stored episodes, and ends
 The bare passes are made by transformers and torch alone, on the same rows in the same
 micro-batches, projected onto the vocabulary at the sampled tokens only. With `--adapter RANK` all
 train an adapter of this rank alone. They take turns; medians. Model FLOP utilisation counts the
-useful multiplications of a step (forward once; backward twice, or with an adapter once), against a
-product of matrices measured in between; it means nothing where prefixes are shared.
+useful multiplications of a step (forward once; backward twice, or once through a weight that an
+adapter leaves as it is), against a product of matrices measured in between; it means nothing where
+prefixes are shared.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.config.site import Site
-from agentfly_core.models import lora
+from agentfly_core.models import known, lora
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors
@@ -73,13 +74,20 @@ SHAPES = {
 }
 
 
+def require(model: str) -> None:
+    """Raise ValueError for a model that is not there."""
+    kind, _, size = model.partition(":")
+    if kind != "random":
+        known.require(model)
+    elif size not in SHAPES:
+        raise ValueError(f"There is no {model!r}; expected random: and one of {', '.join(SHAPES)}.")
+
+
 def make(model: str, folder: Path, dtype: str, device: str) -> None:
     """Write the model that is asked for; random weights are drawn on the device."""
     kind, _, size = model.partition(":")
     if kind != "random":
         return materialise(model, folder, dtype)
-    if size not in SHAPES:
-        raise ValueError(f"There is no {model!r}; expected random: and one of {', '.join(SHAPES)}.")
     shape = {
         "num_key_value_heads": 2,
         "vocab_size": 151936,
@@ -125,7 +133,6 @@ class Bare:
             batch.select(rows).to(site.device)
             for rows in micro_batches(batch.lengths, site.token_budget, 1)[0]
         ]
-        self._passes = 2 if adapter else 3
 
     def step(self) -> None:
         """Forward, backward and one step of the optimizer."""
@@ -141,27 +148,34 @@ class Bare:
             for weight, master in self._weights:
                 weight.copy_(master)
                 weight.grad = master.grad = None
+        torch.cuda.empty_cache()  # as the learner does after a step: the other is next on the GPU
 
     def flops(self) -> float:
-        """A step's FLOP: 2 a weight and token forward, as many for what goes back to the layer
-        before, and for the gradient of a weight that is learned; and attention.
+        """A step's FLOP: 2 a weight and token forward, as many backward for the layer's inputs, and
+        again for the gradient of a weight that learns; attention's, once forward and twice back.
         """
         config, head = self.model.config, self.model.get_output_embeddings().weight.numel()
-        inside = sum(p.numel() for p in self.model.base_model.layers.parameters())
+        weights = [*self.model.base_model.layers.parameters()]
+        inside, learned = (
+            sum(p.numel() for p in some)
+            for some in (weights, (p for p in weights if p.requires_grad))
+        )
+        of_head = 3 if self.model.get_output_embeddings().weight.requires_grad else 2
         total = 0.0
         for part in self._parts:
             tokens, squares = int(part.lengths.sum()), float(part.lengths.square().sum())
-            total += 2 * inside * tokens + 2 * head * int(part.sampled.sum())
+            total += 2 * (2 * inside + learned) * tokens + 2 * of_head * head * int(
+                part.sampled.sum()
+            )
             # Causal: half of all pairs.
-            total += 2 * config.num_hidden_layers * config.hidden_size * squares
-        return self._passes * total
+            total += 3 * 2 * config.num_hidden_layers * config.hidden_size * squares
+        return total
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
     """How long the work takes, on a GPU until its kernels are done."""
     wait = torch.cuda.synchronize if device == "cuda" else torch.cpu.synchronize
     wait()
-    torch.cuda.empty_cache()  # for the learner, which frees its own after each step
     start = time.perf_counter()
     work()
     wait()
@@ -172,13 +186,17 @@ def product(dtype: str, device: str) -> float:
     """FLOP/s of a product of two square matrices."""
     side = SIDES[device]
     matrix = torch.randn(side, side, dtype=getattr(torch, dtype), device=device)
-    return 2 * side**3 / min(seconds(lambda: matrix @ matrix, device) for _ in range(5))
+    out = torch.empty_like(matrix)
+    multiply = partial(torch.matmul, matrix, matrix, out=out)
+    return 2 * side**3 / min(seconds(multiply, device) for _ in range(5))
 
 
 def measure(
     model: str, learner: DeepSpeedLearner, site: Site, options: argparse.Namespace
 ) -> tuple[dict[str, float], float]:
-    """Median seconds of the learner and of the passes, a product's FLOP/s; the FLOP of a step."""
+    """Median seconds of a step of the learner, sharing prefixes or not, and of the passes, and a
+    product's FLOP/s; the FLOP of a step.
+    """
     rank, numbers = options.adapter, count()
     adapter = Adapter(rank=rank, alpha=2 * rank) if rank else None
     with tempfile.TemporaryDirectory() as folder:
@@ -222,6 +240,8 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
+    for model in options.model:
+        require(model)
     own = WAITING | KEEPING_MEMORY
     # As in the learner; OpenMP and glibc read these once, when they start.
     if not own.items() <= os.environ.items():

@@ -30,8 +30,10 @@ IDLE = AsyncCheckpointer(
 
 
 def site(ranks, **settings):
-    """A site with so many ranks on the device; skips the test where it has fewer GPUs."""
-    if DEVICE == "cuda" and ranks > torch.cuda.device_count():
+    """A site with so many ranks on the device; skips the test where there are fewer GPUs, but for
+    one rank, which fails there.
+    """
+    if DEVICE == "cuda" and ranks > max(1, torch.cuda.device_count()):
         pytest.skip(f"needs {ranks} GPUs")
     return Site.model_validate({"device": DEVICE, "ranks": ranks, "token_budget": 96, **settings})
 

@@ -36,6 +36,14 @@ TIERS = {
 }
 
 
+ON_GPU = (
+    "-m (long or not long) and not smollm2 tests/services/test_learner.py "
+    "tests/services/test_learner_memory.py tests/services/test_adapter.py "
+    "tests/services/test_critic.py tests/services/test_checkpointing.py "
+    "tests/unit/inference/test_in_process.py"
+)
+
+
 def make(folder: Path, tier: str, **codes: int) -> tuple[int, list[str]]:
     """The exit status of a tier whose programs end with these codes, and what it called."""
     calls = folder / "calls"
@@ -108,3 +116,8 @@ def test_another_list_is_not_installed_over_what_is_there(tmp_path, installed):
         "was installed from requirements/cpu.txt; for requirements/gpu.txt remove it first"
         in done.stderr
     )
+
+
+def test_the_tests_for_a_gpu_are_there(tmp_path):
+    assert make(tmp_path, "test-gpu") == (0, [f"python -m pytest {ON_GPU}"])
+    assert all((ROOT / word).is_file() for word in ON_GPU.split() if word.startswith("tests/"))

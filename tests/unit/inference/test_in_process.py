@@ -212,7 +212,9 @@ async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: Transformer
         assert await session.sample(request(1, [5, 6, 7])) == alone
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="there a token without a vector ends the process")
+@pytest.mark.skipif(
+    DEVICE == "cuda", reason="a GPU is lost to a process that asks for a token without a vector"
+)
 async def test_a_fault_in_decoding_reaches_every_episode_that_waits(
     sampler: TransformersSampler,
 ) -> None:
