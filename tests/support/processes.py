@@ -19,8 +19,10 @@ def process_of(flow_run: str) -> psutil.Process:
 
 def processes_of(uid: str) -> list[str]:
     """The commands of the processes that the services of a run left their mark on."""
-    found = [one for one in psutil.process_iter() if _has(one, "AGENTFLY_RUN", uid)]
-    return [" ".join(one.cmdline()) for one in found]
+    # what a process that ends meanwhile no longer says is None
+    said = [one.info for one in psutil.process_iter(["cmdline", "environ"])]
+    marked = [one for one in said if (one["environ"] or {}).get("AGENTFLY_RUN") == uid]
+    return [" ".join(one["cmdline"] or ()) for one in marked]
 
 
 def is_to_end(process: psutil.Process) -> bool:
