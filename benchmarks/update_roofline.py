@@ -30,6 +30,7 @@ from typing import Any
 
 import psutil
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.experiment import Adapter, Update
@@ -154,22 +155,19 @@ class Bare:
         """A step's FLOP: 2 a weight and token forward, as many backward for the layer's inputs, and
         again for the gradient of a weight that learns; attention's, once forward and twice back.
         """
-        config, head = self.model.config, self.model.get_output_embeddings().weight.numel()
-        weights = [*self.model.base_model.layers.parameters()]
-        inside, learned = (
-            sum(p.numel() for p in some)
-            for some in (weights, (p for p in weights if p.requires_grad))
-        )
-        of_head = 3 if self.model.get_output_embeddings().weight.requires_grad else 2
+        config, head = self.model.config, self.model.get_output_embeddings().weight
+        inside = sum(_flops(p) for p in self.model.base_model.layers.parameters())
         total = 0.0
         for part in self._parts:
             tokens, squares = int(part.lengths.sum()), float(part.lengths.square().sum())
-            total += 2 * (2 * inside + learned) * tokens + 2 * of_head * head * int(
-                part.sampled.sum()
-            )
+            total += inside * tokens + _flops(head) * int(part.sampled.sum())
             # Causal: half of all pairs.
             total += 3 * 2 * config.num_hidden_layers * config.hidden_size * squares
         return total
+
+
+def _flops(weight: Tensor) -> int:
+    return 2 * weight.numel() * (3 if weight.requires_grad else 2)
 
 
 def seconds(work: Callable[[], object], device: str) -> float:

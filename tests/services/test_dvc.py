@@ -18,6 +18,7 @@ import yaml
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.runs.versioning import dataset_version, pipeline
+from tests.support.processes import command
 from tests.support.project import Project, until
 
 
@@ -88,12 +89,6 @@ def stages_run(printed: str) -> list[str]:
 
 def children(process) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
-
-
-def command(process: psutil.Process) -> str:
-    with suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())
-    return ""
 
 
 def kill_tree(process) -> None:

@@ -22,7 +22,7 @@ from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
 from tests.support.held import serving
-from tests.support.processes import is_to_end, process_of, processes_of
+from tests.support.processes import command, is_to_end, process_of, processes_of
 from tests.support.project import PROGRAMS, ROOT, Project, until
 from tests.support.servers import client, request
 
@@ -64,11 +64,11 @@ class Orchestrator:
 
     def restart_server(self) -> None:
         """Kill the Prefect server, whose supervisor starts it again, on the same database."""
-        words = ["--port", str(self.http.base_url.port)]
+        port = f"--port {self.http.base_url.port}"
         supervisor, server = [
             child
             for child in psutil.Process().children(recursive=True)
-            if child.cmdline()[-2:] == words
+            if command(child).endswith(port)
         ]
         assert server.parent() == supervisor
         server.kill()

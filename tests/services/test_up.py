@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,6 +15,7 @@ from agentfly_core.system.module_search import OF_SERVERS
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from flows.up.health import look
+from tests.support.processes import command
 from tests.support.project import PROGRAMS, Project, until
 from tests.support.servers import client, free_port
 
@@ -43,12 +43,7 @@ class Served:
 
     def running(self, module: str) -> list[psutil.Process]:
         """Those of them that run a module."""
-        found = []
-        for process in self.family():
-            with suppress(psutil.NoSuchProcess):
-                if module in process.cmdline():
-                    found.append(process)
-        return found
+        return [process for process in self.family() if module in command(process).split()]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +80,7 @@ def test_nobody_without_the_password_is_answered_and_the_password_is_told_to_no_
     log = (served.project.root / ".agentfly/logs/up.log").read_text()
     assert served.sign_in.password not in log
     for process in served.family():
-        assert served.sign_in.password not in " ".join(process.cmdline())
+        assert served.sign_in.password not in command(process)
         listens = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         assert {connection.laddr.ip for connection in listens} <= {"127.0.0.1"}
 

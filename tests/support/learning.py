@@ -1,4 +1,4 @@
-"""Jobs for the DeepSpeed workers, and what they leave."""
+"""Sites and jobs for the DeepSpeed workers, and what they leave."""
 
 import math
 import os

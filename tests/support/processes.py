@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -19,10 +20,15 @@ def process_of(flow_run: str) -> psutil.Process:
 
 def processes_of(uid: str) -> list[str]:
     """The commands of the processes that the services of a run left their mark on."""
-    # what a process that ends meanwhile no longer says is None
-    said = [one.info for one in psutil.process_iter(["cmdline", "environ"])]
-    marked = [one for one in said if (one["environ"] or {}).get("AGENTFLY_RUN") == uid]
-    return [" ".join(one["cmdline"] or ()) for one in marked]
+    found = [one for one in psutil.process_iter() if _has(one, "AGENTFLY_RUN", uid)]
+    return [*filter(None, map(command, found))]
+
+
+def command(process: psutil.Process) -> str:
+    """Its command; nothing where it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def is_to_end(process: psutil.Process) -> bool:
