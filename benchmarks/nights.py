@@ -6,10 +6,11 @@ A problem has a difficulty; a policy solves it with a probability that its skill
 a habit of its own say. Each night a challenger meets the champion on the 1,000 test problems of the
 quickstart, always the same ones, and after a win on as many fresh problems as the quickstart has,
 by the code that judges real nights. It prints, for SEEDS seeds (5), how many equal policies were
-promoted, how far the champion's true success fell below its best where most nights make a policy
-worse, and how many true gains of 0.05 were promoted; `promotion.confirmation=split data.test=2000`
-changes the quickstart. It ends with 1 where over all seeds more than 5 % of equal policies or less
-than 80 % of the gains were promoted, or where the champion fell by more than 0.05.
+promoted, how many of equal policies with 30 % of their failures unscored, how far the champion's
+true success fell below its best where most nights make a policy worse, and how many true gains of
+0.05 were promoted; `promotion.confirmation=split data.test=2000` changes the quickstart. It ends
+with 1 where over all seeds more than 5 % of equal policies or less than 80 % of the gains were
+promoted, or where the champion fell by more than 0.05.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldO
 from agentfly_core.reports.promotion import Verdict, judge
 from benchmarks import harness
 
-NIGHTS, GAIN, SPREAD, HABIT = 200, 0.05, 2.0, 0.5
+NIGHTS, GAIN, SPREAD, HABIT, SILENT = 200, 0.05, 2.0, 0.5, 0.3
 STARTS = (0.6, 0.75, 0.9)
 EQUAL, FALL, POWER = 0.05, GAIN, 0.8
 Numbers = NDArray[np.float64]
@@ -40,10 +41,14 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy whose true success is known: `Policy(0.87, name=12)`; two names, two habits."""
+    """A policy whose true success is known: `Policy(0.87, name=12)`; two names, two habits.
+
+    `silent` is the share of its failed episodes that are unscored.
+    """
 
     success: float
     name: int
+    silent: float = 0.0
 
     def solves(self, difficulty: Numbers, problems: str) -> Numbers:
         """The probability that it solves each of these problems."""
@@ -81,17 +86,20 @@ def played(policy: Policy, problems: str, count: int) -> HeldOut:
     solved = (chance.random(count) < policy.solves(difficulty, problems)).astype(float)
     tokens = np.ceil(np.exp(chance.normal(4.0 + 0.2 * difficulty, 0.5)))
     unreadable = (chance.random(count) < 0.02).astype(float)
+    unscored = (solved == 0) & (chance.random(count) < policy.silent)
     return HeldOut(
         problems,
         {
-            f"{problems}-{number}": {
+            f"{problems}-{number}": {}
+            if lost
+            else {
                 GOAL: float(goal),
                 "reward/exact": float(goal),
                 TOKENS: float(length),
                 UNREADABLE_CALLS: float(share),
             }
-            for number, (goal, length, share) in enumerate(
-                zip(solved, tokens, unreadable, strict=True)
+            for number, (goal, length, share, lost) in enumerate(
+                zip(solved, tokens, unreadable, unscored, strict=True)
             )
         },
     )
@@ -148,14 +156,16 @@ def greatest_fall(found: list[Policy]) -> float:
     return float((np.maximum.accumulate(true) - true).max())
 
 
-def gains(gate: Gate, success: float, gain: float = GAIN, nights: int = NIGHTS) -> int:
-    """How many of these nights promote a challenger that truly gained; each has a champion and
-    test problems of its own.
+def gains(
+    gate: Gate, success: float, gain: float = GAIN, nights: int = NIGHTS, silent: float = 0.0
+) -> int:
+    """Count the nights that promote a challenger with this gain; each has a champion and test
+    problems of its own. A share `silent` of the challenger's failures is unscored.
     """
     found = 0
     for night in range(nights):
         own = Gate(gate.science, hashing.seed(gate.seed, night), gate.fresh)
-        old, new = Policy(success, 2 * night), Policy(success + gain, 2 * night + 1)
+        old, new = Policy(success, 2 * night), Policy(success + gain, 2 * night + 1, silent)
         found += own.verdict(old, new, 0).promoted
     return found
 
@@ -170,16 +180,18 @@ def fresh_problems(science: Science) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the gate did in the nights of one seed: `Found(0.005, 0.0, {0.6: 0.82, 0.9: 1.0}, ...)`.
+    """Results of the nights of one seed: `Found(0.005, 0.0, {0.6: 0.82, 0.9: 1.0}, ...)`.
 
-    The share of equal policies promoted, how far the champion fell below its best, and the share of
-    gains promoted by the success they start from.
+    The share of equal policies promoted, the champion's largest fall below its best, the share of
+    gains promoted by the success they start from, and the share of equal policies promoted with
+    unscored failures and without the guard of the unscored share.
     """
 
     equal: float
     fall: float
     power: Mapping[float, float]
     said: str
+    silent: float = 0.0
 
     @classmethod
     def by(cls, gate: Gate, nights: int = NIGHTS) -> Found:
@@ -187,13 +199,18 @@ class Found:
         equal = promotions([*champions(gate, 0.85, 0.0, 0.0, nights)]) / nights
         changing = [*champions(gate, 0.6, -0.01, 0.02, nights)]
         power = {success: gains(gate, success, nights=nights) / nights for success in STARTS}
+        alone = gate.science.promotion.model_copy(update={"unscored": None})
+        science = gate.science.model_copy(update={"promotion": alone})
+        unguarded = Gate(science, gate.seed, gate.fresh)
+        silent = gains(unguarded, 0.85, 0.0, nights, SILENT) / nights
         said = (
-            f"{equal:.1%} of equal policies promoted; true success "
-            f"{changing[0].success:.3f} to {changing[-1].success:.3f} in {promotions(changing)} "
-            f"promotions, at most {greatest_fall(changing):.3f} below its best; a gain of {GAIN} "
-            f"is promoted in {', '.join(f'{share:.0%} at {s}' for s, share in power.items())}"
+            f"{equal:.1%} of equal policies promoted, {silent:.1%} with unscored failures; "
+            f"true success {changing[0].success:.3f} to {changing[-1].success:.3f} in "
+            f"{promotions(changing)} promotions, at most {greatest_fall(changing):.3f} below its "
+            f"best; a gain of {GAIN} is promoted in "
+            f"{', '.join(f'{share:.0%} at {s}' for s, share in power.items())}"
         )
-        return cls(equal, greatest_fall(changing), power, said)
+        return cls(equal, greatest_fall(changing), power, said, silent)
 
 
 def faults(found: Sequence[Found]) -> list[str]:
@@ -201,6 +218,10 @@ def faults(found: Sequence[Found]) -> list[str]:
     equal, fall = fmean(one.equal for one in found), max(one.fall for one in found)
     power = {success: fmean(one.power[success] for one in found) for success in STARTS}
     said = [f"{equal:.1%} of equal policies promoted, allowed are {EQUAL:.0%}"] * (equal > EQUAL)
+    silent = fmean(one.silent for one in found)
+    said += [f"{silent:.1%} with unscored failures promoted, allowed are {EQUAL:.0%}"] * (
+        silent > EQUAL
+    )
     said += [f"the champion fell by {fall:.3f}, allowed is {FALL}"] * (fall > FALL)
     return said + [
         f"{share:.0%} of gains from {success} promoted, expected are {POWER:.0%}"

@@ -74,11 +74,11 @@ class Promotion(Section):
     problem has, in its own unit (0.05 of a reward from 0 to 1), `reward_margins` that of single
     ones by the name that MLflow shows, `{"exact/tag": 0.02}`; `tasks` is that of the success in
     each task of a mixture; `tokens` is a share of the champion's tokens an episode;
-    `unreadable_calls` is a difference of shares. With 1,000 test problems a 95 %
-    bound lies 0.02 to 0.04 below the difference: a smaller margin than 0.05 would mostly measure
-    chance. Tokens may grow by up to a quarter in a night, since answers that get better often get
-    longer. `start` says which policy the next night starts from; the champion, so that a bad night
-    is not built upon.
+    `unreadable_calls` and `unscored`, the share of unscored episodes, are differences of shares.
+    With 1,000 test problems a 95 % bound lies 0.02 to 0.04 below the difference: a smaller margin
+    than 0.05 would mostly measure chance. Tokens may grow by up to a quarter in a night, since
+    answers that get better often get longer. `start` says which policy the next night starts from;
+    the champion, so that a bad night is not built upon.
     """
 
     rewards: Margin | None = 0.05
@@ -86,6 +86,7 @@ class Promotion(Section):
     tasks: Annotated[Margin | None, Added(before=0.1)] = 0.1
     tokens: Margin | None = 0.25
     unreadable_calls: Margin | None = 0.05
+    unscored: Annotated[Margin | None, Added(before=0.05)] = 0.05
     datasets: dict[str, GuardDataset] = Field(default_factory=dict)
     confirmation: Annotated[Confirmation, BY_NAME] = Confirmation()
     start: Literal["champion", "last"] = "champion"

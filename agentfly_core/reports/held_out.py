@@ -17,6 +17,7 @@ from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
+UNSCORED = "unscored"
 REWARD, TASK = "reward/", "task/"
 Outcome = Mapping[str, float]
 
@@ -32,9 +33,10 @@ class HeldOut:
             "add-12-30": {},
         })
 
-    `dataset` is the digest of the problems' dataset. An unscored episode is no outcome, neither a
-    success nor a failure; a problem without any scored episode has an empty one. In a mixture a
-    problem has the rewards of its task, and as `task/sums` the goal once more.
+    `dataset` is the digest of the problems' dataset. Means exclude unscored episodes; `unscored` is
+    their share of the problem's episodes, left out where it is 0. A problem without a scored
+    episode has an empty outcome. In a mixture a problem has the rewards of its task, and as
+    `task/sums` the goal once more.
     """
 
     dataset: str
@@ -44,6 +46,11 @@ class HeldOut:
         """The same of those problems whose id is wanted."""
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
+
+
+def unscored_share(outcome: Outcome) -> float:
+    """The share of a problem's episodes that are unscored, from 0 to 1."""
+    return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
 def held_out(context: ExperimentContext, policy: Artifact, data: Artifact) -> HeldOut:
@@ -91,9 +98,11 @@ def outcomes(
     """
     by_id = {score.trajectory_id: score for score in scored}
     found: dict[str, defaultdict[str, list[float]]] = {}
+    unscored: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in by_episode([*trajectories]):
         values = found.setdefault(episode[0].problem.id, defaultdict(list))
         score = by_id[episode[0].id]
+        unscored[episode[0].problem.id].append(isinstance(score.reward, Unscored))
         if isinstance(score.reward, Unscored):
             continue
         calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
@@ -107,7 +116,12 @@ def outcomes(
         for name, value in score.rewards.items():
             if not tasks or name != goal:  # which a mixture's scores have beside its rewards
                 values[f"{REWARD}{name}"].append(value)
-    return {
+    means = {
         problem: {name: fmean(each) for name, each in values.items()}
         for problem, values in found.items()
+    }
+    shares = {problem: fmean(each) for problem, each in unscored.items()}
+    return {
+        problem: {**outcome, **({UNSCORED: shares[problem]} if outcome and shares[problem] else {})}
+        for problem, outcome in means.items()
     }

@@ -32,8 +32,8 @@ class Comparison:
 
     `difference` is positive where the challenger is better, and in the unit of `margin`; for tokens
     that is a share of the champion's. `bound` is its one-sided lower bound: the true difference is
-    below it with a probability of `level` at most. `left_out` counts problems on which one of the
-    two has no scored episode.
+    below it with a probability of `level` at most. `left_out` counts problems on which the
+    champion has no scored episode.
     """
 
     name: str

@@ -11,7 +11,17 @@ from typing import Any
 
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.reports.held_out import GOAL, REWARD, TASK, TOKENS, UNREADABLE_CALLS, HeldOut
+from agentfly_core.reports.held_out import (
+    GOAL,
+    REWARD,
+    TASK,
+    TOKENS,
+    UNREADABLE_CALLS,
+    UNSCORED,
+    HeldOut,
+    Outcome,
+    unscored_share,
+)
 from agentfly_core.reports.paired_comparison import Comparison, compared
 
 DATASET, CONFIRMATION = "dataset/", "confirmation"
@@ -95,29 +105,66 @@ def judge(
     Each reward guards, on the problems whose task has it, and each part of one that both have on
     all of these; so does the success in each task of a mixture.
 
-    A problem on which either has no scored episode is left out of both, and counted. Raises
-    ValueError where the problems or datasets differ, fewer than two are left, or a margin names a
-    reward that is not there.
+    An unscored episode of the challenger counts as failed: otherwise a policy whose failures often
+    stay unscored would pass without any gain. A problem on which the champion has no scored episode
+    is left out of both, and counted. `worse` compares scored episodes only. Raises ValueError where
+    the problems or datasets differ, fewer than two are left, or a margin names a reward that is not
+    there.
     """
-    both = _Both(champion, challenger)
+    both = _Both(champion, with_failures(challenger, champion))
     goal = both.compared(GOAL, 0.0)
-    guards = [both.compared(*guard) for guard in both.guards(settings)]
     worse = _Both(challenger, champion).compared(GOAL, 0.0).held
+    guards = [both.compared(*guard) for guard in both.guards(settings)]
+    guards += [] if settings.unscored is None else [both.unscored(settings.unscored)]
     if datasets.keys() != settings.datasets.keys():
         raise ValueError(
             f"Got outcomes on the datasets {sorted(datasets)}, expected "
             f"{sorted(settings.datasets)}: evaluate both policies on each of promotion.datasets."
         )
     elsewhere = [
-        _Both(*pair).compared(GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
+        compare_goal(*pair, f"{DATASET}{name}", margin=settings.datasets[name].margin)
         for name, pair in datasets.items()
     ]
     return Verdict((goal, *guards, *elsewhere), worse)
 
 
-def compare_goal(champion: HeldOut, challenger: HeldOut, name: str, level: float) -> Comparison:
-    """Whether the challenger is better at the goal; raises ValueError as `judge` does."""
-    return _Both(champion, challenger).compared(GOAL, 0.0, name, level)
+def compare_goal(
+    champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
+) -> Comparison:
+    """Compare the goal as `judge` does, and raise ValueError as it does."""
+    both = _Both(champion, with_failures(challenger, champion))
+    return both.compared(GOAL, margin, name, level)
+
+
+def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
+    """Count the unscored episodes of `held` as failed.
+
+    A failed episode does not reach the goal. Each of its rewards is the lowest that either policy
+    has on a problem. Its tokens and calls stay left out.
+    """
+    lowest: dict[str, float] = {}
+    for outcome in (*held.by_problem.values(), *other.by_problem.values()):
+        for name in filter(_fails, outcome):
+            least = outcome[name] if name.startswith(REWARD) else 0.0
+            lowest[name] = min(lowest.get(name, least), least)
+
+    def counted(problem: str, outcome: Outcome) -> Outcome:
+        share = unscored_share(outcome)
+        names = filter(_fails, outcome or other.by_problem.get(problem, {}))
+        failed = {
+            name: (1 - share) * outcome.get(name, 0.0) + share * lowest[name] for name in names
+        }
+        return {**outcome, **failed, UNSCORED: share}
+
+    return replace(
+        held,
+        by_problem={name: counted(name, outcome) for name, outcome in held.by_problem.items()},
+    )
+
+
+def _fails(name: str) -> bool:
+    """Whether a failed episode lowers the outcome of this name."""
+    return name == GOAL or name.startswith((REWARD, TASK))
 
 
 @dataclass(frozen=True)
@@ -147,7 +194,7 @@ class _Both:
         common = [
             problem
             for problem, outcome in champion.by_problem.items()
-            if outcome and challenger.by_problem[problem]
+            if GOAL in outcome and GOAL in challenger.by_problem[problem]
         ]
         if len(common) < 2:
             raise ValueError(
@@ -203,6 +250,14 @@ class _Both:
         unit = fmean(champion) or 1.0 if outcome == TOKENS else 1.0
         left_out = len(self.champion.by_problem) - len(self.common)
         return compared(name or outcome, champion, challenger, margin, level, left_out, sign, unit)
+
+    def unscored(self, margin: float) -> Comparison:
+        """The comparison of the shares of unscored episodes, on all problems."""
+        champion, challenger = (
+            [unscored_share(held.by_problem[problem]) for problem in self.champion.by_problem]
+            for held in (self.champion, self.challenger)
+        )
+        return compared(UNSCORED, champion, challenger, margin, sign=-1.0)
 
 
 def _gain(one: Comparison) -> str:

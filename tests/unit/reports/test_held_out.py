@@ -75,6 +75,7 @@ def test_an_unscored_episode_is_no_outcome_and_its_problem_is_still_there() -> N
     scores = [Scored("t0", {}, (), lost), score("t1", exact=1.0), Scored("t2", {}, (), lost)]
     found = outcomes(episodes, scores, "exact")
     assert found["p"]["goal"] == 1.0 and found["p"]["tokens"] == 30.0
+    assert found["p"]["unscored"] == 0.5
     assert found["q"] == {}
 
 

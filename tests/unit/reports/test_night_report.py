@@ -58,6 +58,7 @@ def experiment(folder: Path, validation: int) -> ExperimentContext:
         },
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
         "rollout": {"shard": 64},
+        "promotion": {"unscored": None},
         "steps": 3,
     }
     resolved = resolve(Science.model_validate(settings))

@@ -9,7 +9,7 @@ import pytest
 from agentfly_core.config.loading import read
 from agentfly_core.config.promotion import GuardDataset, Promotion
 from agentfly_core.reports.held_out import HeldOut
-from agentfly_core.reports.promotion import Verdict, compare_goal, judge
+from agentfly_core.reports.promotion import Verdict, compare_goal, judge, with_failures
 from benchmarks.nights import STARTS, Found, Gate, champions, faults, gains, main, promotions
 
 DEFAULT = Promotion()
@@ -52,10 +52,11 @@ def test_a_policy_that_solves_more_and_hurts_nothing_is_promoted() -> None:
         "reward/polite",
         "tokens",
         "unreadable_calls",
+        "unscored",
     ]
     assert verdict.why == (
         "Promoted: success is 0.900 instead of 0.850 on the same 1,000 problems "
-        "(+0.050, at least +0.037), each of the 4 guards is within its margin."
+        "(+0.050, at least +0.037), each of the 5 guards is within its margin."
     )
 
 
@@ -81,6 +82,7 @@ def test_in_a_mixture_each_reward_guards_where_it_is_and_success_in_each_task() 
         "task/sums": 500,
         "tokens": 1000,
         "unreadable_calls": 1000,
+        "unscored": 1000,
     }
 
 
@@ -186,13 +188,48 @@ def test_outcomes_of_other_problems_are_never_compared() -> None:
         judge(held(850), held(900, count=999), DEFAULT)
 
 
-def test_problems_without_a_score_are_left_out_of_both_and_counted() -> None:
+def test_only_problems_that_the_champion_lacks_are_left_out() -> None:
     before, after = held(850), held(900)
     champion = HeldOut("77b0", {**before.by_problem, "p0000": {}})
     challenger = HeldOut("77b0", {**after.by_problem, "p0001": {}, "p0950": {}})
-    goal = judge(champion, challenger, DEFAULT).comparisons[0]
-    assert (goal.problems, goal.left_out) == (997, 3)
-    assert (goal.champion, goal.challenger) == (848 / 997, 898 / 997)
+    goal, exact, *_ = judge(champion, challenger, DEFAULT).comparisons
+    assert (goal.problems, goal.left_out) == (999, 1)
+    assert (goal.champion, goal.challenger) == (849 / 999, 898 / 999)
+    assert (exact.problems, exact.challenger) == (999, 898 / 999)
+
+
+def test_an_unscored_episode_counts_as_failed_in_the_gate() -> None:
+    before = HeldOut("77b0", {f"p{n}": {"goal": 0.5, "reward/cost": -2.0} for n in range(4)})
+    half = {"goal": 1.0, "reward/cost": -1.0, "unscored": 0.5}
+    after = HeldOut("77b0", {**before.by_problem, "p0": half, "p1": {}})
+    assert dict(with_failures(after, before).by_problem) == {
+        "p0": {"goal": 0.5, "reward/cost": -1.5, "unscored": 0.5},
+        "p1": {"goal": 0.0, "reward/cost": -2.0, "unscored": 1.0},
+        "p2": {"goal": 0.5, "reward/cost": -2.0, "unscored": 0.0},
+        "p3": {"goal": 0.5, "reward/cost": -2.0, "unscored": 0.0},
+    }
+
+
+def test_failures_that_stay_unscored_are_no_gain() -> None:
+    """Of 150 failures 45 are unscored: 850 of 955 scored episodes are 0.89."""
+    before = held(850)
+    after = HeldOut("77b0", before.by_problem | {f"p{n:04d}": {} for n in range(850, 895)})
+    verdict = judge(before, after, Promotion(unscored=None))
+    assert failed(verdict) == ["goal"]
+    assert verdict.comparisons[0].challenger == 0.85
+
+
+def test_a_policy_with_more_unscored_episodes_is_not_promoted() -> None:
+    after = held(950)
+    lost = HeldOut("77b0", after.by_problem | {f"p{n:04d}": {} for n in range(950, 1000)})
+    assert failed(judge(held(850), lost, DEFAULT)) == ["unscored"]
+    assert judge(held(850), lost, Promotion(unscored=0.1)).promoted
+
+
+def test_unscored_episodes_alone_make_no_policy_worse() -> None:
+    before = held(850)
+    lost = HeldOut("77b0", before.by_problem | {f"p{n:04d}": {} for n in range(0, 1000, 20)})
+    assert not judge(before, lost, DEFAULT).worse
 
 
 def test_where_nothing_was_scored_nothing_is_judged() -> None:
@@ -230,6 +267,13 @@ def test_of_forty_nights_of_equal_policies_two_at_most_are_promoted(gate: Gate) 
     assert promotions([*champions(gate, 0.85, 0.0, 0.0, nights=40)]) <= 2
 
 
+def test_unscored_failures_do_not_promote_an_equal_policy(gate: Gate) -> None:
+    """With 30 % of the failures unscored, and no guard of the unscored share."""
+    science = read("quickstart", ["promotion.unscored=null"]).science
+    unguarded = Gate(science, gate.seed, gate.fresh)
+    assert gains(unguarded, 0.85, gain=0.0, nights=30, silent=0.3) <= 1
+
+
 def test_four_of_five_true_gains_are_promoted(gate: Gate) -> None:
     assert gains(gate, 0.75, nights=40) >= 32
 
@@ -238,7 +282,7 @@ def test_four_of_five_true_gains_are_promoted(gate: Gate) -> None:
 def test_two_hundred_nights_of_a_seed_are_as_the_benchmark_promises(gate: Gate) -> None:
     found = Found.by(gate)
     assert faults([found]) == []
-    assert (found.equal, found.fall) <= (0.05, 0.05)
+    assert max(found.equal, found.silent, found.fall) <= 0.05
     assert min(found.power.values()) >= 0.8
 
 
@@ -246,10 +290,11 @@ def test_two_hundred_nights_of_a_seed_are_as_the_benchmark_promises(gate: Gate) 
     ("found", "fault"),
     [
         (Found(0.06, 0.0, dict.fromkeys(STARTS, 0.9), ""), "6.0% of equal policies promoted"),
+        (Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "", 0.06), "6.0% with unscored failures"),
         (Found(0.0, 0.06, dict.fromkeys(STARTS, 0.9), ""), "the champion fell by 0.060"),
         (Found(0.0, 0.0, {0.6: 0.7, 0.75: 0.9, 0.9: 1.0}, ""), "70% of gains from 0.6 promoted"),
     ],
-    ids=["errors", "falls", "power"],
+    ids=["errors", "unscored", "falls", "power"],
 )
 def test_a_benchmark_whose_nights_are_not_as_promised_says_why(found: Found, fault: str) -> None:
     good = Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "")
