@@ -5,6 +5,7 @@ block the event loop.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 from abc import ABC, abstractmethod
@@ -18,7 +19,13 @@ from agentfly_core.authoring import author_loops, process_calls
 from agentfly_core.authoring.author_call import Overdue, Work, in_thread
 from agentfly_core.authoring.author_loops import LoopLost, Which
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.injection import AuthorFunction, Signature, read
+from agentfly_core.authoring.injection import (
+    NAMED,
+    AuthorFunction,
+    Signature,
+    read,
+    refuse_iterators,
+)
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.system import interpreter_watch
@@ -50,6 +57,9 @@ class Part(ABC):
     process: bool
     settings: Mapping[str, JSON] = field(default_factory=dict)
     declared: Self | None = None
+
+    def __post_init__(self) -> None:
+        refuse_iterators(self.made_of, self.what)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -156,12 +166,12 @@ async def call(
 
 async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
     """A new instance of an environment, which lives on the authors' loop; raises what `call`
-    does.
+    does. Lists, dicts and sets among its settings and defaults are its own copies.
     """
     loop = author_loops.loop("parts")
 
     async def make() -> E:
-        environment = kind(**settings)
+        environment = kind(**copy.deepcopy({**_shared_defaults(kind), **settings}))
         loop.adopt(environment)
         return environment
 
@@ -188,6 +198,15 @@ async def on_loop(
             raise
     _refuse_lost(lent)
     return await _on_loop(author_loops.loop(which), function, Work(what, seconds))
+
+
+def _shared_defaults(kind: type[Environment]) -> dict[str, Any]:
+    """The defaults of a class that its instances would share, by parameter."""
+    return {
+        key: parameter.default
+        for key, parameter in inspect.signature(kind).parameters.items()
+        if parameter.kind in NAMED and isinstance(parameter.default, list | dict | set)
+    }
 
 
 def nothing_needed() -> None:

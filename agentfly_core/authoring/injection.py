@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -55,8 +56,9 @@ def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
 def read(function: AuthorFunction) -> Signature:
     """The signature of a function, method or object with `__call__`, its annotations evaluated.
 
-    Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`,
-    `**kwargs` and positional-only parameters.
+    Keyword arguments of a `functools.partial` are bound and left out. Raises ValueError for an
+    annotation that cannot be evaluated, is missing, or for `*args`, `**kwargs` and positional-only
+    parameters.
     """
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
@@ -68,7 +70,10 @@ def read(function: AuthorFunction) -> Signature:
         ) from None
     lent: dict[str, type[Lent]] = {}
     asked: dict[str, inspect.Parameter] = {}
+    bound = function.keywords if isinstance(function, functools.partial) else {}
     for key, parameter in parameters.items():
+        if key in bound:
+            continue
         kind = parameter.annotation
         if parameter.kind not in NAMED:
             raise ValueError(
@@ -91,9 +96,38 @@ def read(function: AuthorFunction) -> Signature:
 
 def name(function: AuthorFunction) -> str:
     """The name of a function; a class, and an object with `__call__`, is called like the class, in
-    lower case.
+    lower case. A `functools.partial` has the name of its function.
     """
+    function = unbound(function)
     if isinstance(function, type):
         return function.__name__.lower()
     own: str | None = getattr(function, "__name__", None)
     return own or type(function).__name__.lower()
+
+
+def unbound(function: AuthorFunction) -> AuthorFunction:
+    """The function of a `functools.partial`; any other function itself."""
+    return function.func if isinstance(function, functools.partial) else function
+
+
+def refuse_iterators(function: AuthorFunction, what: str) -> None:
+    """Raise ValueError for a function whose calls return no result: a generator function, plain or
+    asynchronous, and a cached coroutine function, whose coroutine can be awaited only once.
+
+    `what` names it in the message: "The tool 'search'". The functions of partials, objects with
+    `__call__` and classes of such objects are checked likewise.
+    """
+    body = unbound(function)
+    cached = hasattr(body, "cache_info")
+    body = getattr(body, "__wrapped__" if cached else "__func__", body)
+    for code in (body, getattr(body, "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+            raise ValueError(
+                f"{what} is a generator function: it contains `yield`, so a call returns an "
+                "iterator. Collect the items in a list and return them with `return`."
+            )
+        if cached and inspect.iscoroutinefunction(code):
+            raise ValueError(
+                f"{what} is a cached `async def`: its coroutine can be awaited only once, so the "
+                "second call fails. Cache the values inside of the function."
+            )

@@ -6,7 +6,8 @@ import functools
 import inspect
 import json
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, overload
@@ -42,6 +43,9 @@ from agentfly_core.records.trajectory import (
 )
 
 logger = logging.getLogger(__name__)
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The names that OpenAI's API takes for tools, and the models that follow it."""
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 TEXT_ONLY = "models read text only: return text that describes it, or the path of a file"
 
 
@@ -69,8 +73,9 @@ class Tool(calling.Part):
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
     See `calling.Part` for what it shares with rewards. A result is read by the model as it is when
-    it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it is a
-    ServiceFailure, for the model can do nothing about that. A StepResult also gives a reward.
+    it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it, and a
+    value without a text of its own, is a ServiceFailure, for the model can do nothing about that. A
+    StepResult also gives a reward.
     `parallel` tools called in one reply run at the same time, and a call of an `ends_episode` tool
     that succeeds is the last one: its output is the answer.
     """
@@ -81,6 +86,14 @@ class Tool(calling.Part):
     max_chars: int
     parallel: bool
     ends_episode: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.what} has a name that models and services refuse; use 1 to 64 of the "
+                "letters a-z and A-Z, digits, _ and -, `@tool(name=...)`."
+            )
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
         if instance is None:
@@ -165,8 +178,8 @@ class Tool(calling.Part):
     def _text_of(self, result: object) -> str:
         """What the model reads of a result.
 
-        Raises ServiceFailure for a picture anywhere in it, and ToolError for bytes that are no
-        text in UTF-8, which is logged for the author.
+        Raises ServiceFailure for a picture or a value without a text of its own anywhere in it, and
+        ToolError for bytes that are no text in UTF-8, which is logged for the author.
         """
         if isinstance(result, str):
             return result
@@ -175,8 +188,7 @@ class Tool(calling.Part):
         try:
             if isinstance(result, bytes):
                 return result.decode()
-            default = functools.partial(to_jsonable_python, fallback=_plain)
-            return json.dumps(result, ensure_ascii=False, default=default)
+            return json.dumps(result, ensure_ascii=False, default=self._plain)
         except UnicodeDecodeError as error:
             warn_once(
                 logger,
@@ -188,6 +200,24 @@ class Tool(calling.Part):
                 f"The result, {len(error.object)} bytes, is no text: {error.reason} at byte "
                 f"{error.start}."
             ) from None
+
+    def _plain(self, value: Any) -> Any:
+        """JSON of a value of another type; raises ServiceFailure for an iterator."""
+        if isinstance(value, Iterator | AsyncIterator | Awaitable):
+            raise self._no_text(value, "return its items as a list, or what awaiting it gives")
+        return to_jsonable_python(value, fallback=self._written)
+
+    def _written(self, value: Any) -> Any:
+        """JSON of a value of an author's type; raises ServiceFailure for one without a text."""
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        if ADDRESS.search(text := str(value)):
+            raise self._no_text(value, "return text, or give its class a __str__")
+        return text
+
+    def _no_text(self, value: object, advice: str) -> ServiceFailure:
+        kind = with_article(type(value).__name__)
+        return ServiceFailure(f"{self.what} returned {kind}, which has no textual form: {advice}.")
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
@@ -268,8 +298,3 @@ def tool(
         )
 
     return make if function is None else make(function)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can say of a value of an author's type."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -10,15 +10,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import GenericAlias, UnionType
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NotRequired,
+    Optional,
+    Required,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from griffe import Docstring, DocstringSectionKind, DocstringStyle
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, is_typeddict
 
-from agentfly_core.authoring.injection import AuthorFunction, Signature, name
+from agentfly_core.authoring.injection import AuthorFunction, Signature, name, unbound
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.formats.json_schema import holds_itself, without_references
 from agentfly_core.formats.json_value import JSON
@@ -64,7 +75,9 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments, coerced; raises BadArguments with every mistake and the schema."""
+        """The arguments, coerced, and the defaults of the others, lists, dicts and sets as copies;
+        raises BadArguments with every mistake and the schema.
+        """
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
@@ -85,6 +98,7 @@ def documentation(function: AuthorFunction) -> Documentation:
     """What the docstring of a function, or else of its class, says, in the style of Google, NumPy
     or Sphinx.
     """
+    function = unbound(function)
     sources = (
         (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
     )
@@ -111,7 +125,7 @@ def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, 
         for key, told in schema["properties"].items()
         if not told.get("description")
     ]
-    known = [*signature.asked, *signature.lent]
+    known = [*inspect.signature(unbound(function)).parameters]
     return found + [
         f"its docstring describes {key!r}, which is no parameter.{did_you_mean(key, known)}"
         for key in documentation(function).parameters
@@ -120,29 +134,50 @@ def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, 
 
 
 def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
-    """A TypedDict of the parameters; a default that JSON cannot hold is shown as text."""
+    """A TypedDict of the parameters, with their defaults."""
     fields = {}
     for key, parameter in asked.items():
         told: dict[str, Any] = {"description": described[key]} if key in described else {}
-        kind = known_to_pydantic(parameter.annotation)
-        if parameter.default is inspect.Parameter.empty:
+        kind, default = known_to_pydantic(parameter.annotation), parameter.default
+        if default is inspect.Parameter.empty:
             fields[key] = Required[Annotated[kind, Field(**told)]]
             continue
-        shown: JsonValue
-        try:
-            shown = to_jsonable_python(parameter.default, fallback=str)
-            json.dumps(shown, allow_nan=False)
-        except ValueError:  # NaN, or bytes that are no text
-            shown = str(parameter.default)
-        field = Field(**told, json_schema_extra={"default": shown})
-        fields[key] = NotRequired[Annotated[kind, field]]
+        field = default if isinstance(default, FieldInfo) else _optional(default)
+        if field.default is None:
+            kind = _nullable(kind)
+        needed = Required if field.is_required() else NotRequired
+        fields[key] = needed[Annotated[kind, Field(**told), field]]
 
     shape = TypedDict("Arguments", fields)  # type: ignore[misc]
     shape.__pydantic_config__ = _LENIENT  # type: ignore[attr-defined]
     return shape
 
 
+def _optional(default: object) -> Any:
+    """A field with a default, which the schema shows as text where JSON cannot hold it."""
+    shown: JsonValue
+    try:
+        shown = to_jsonable_python(default, fallback=str)
+        json.dumps(shown, allow_nan=False)
+    except ValueError:  # NaN, or bytes that are no text
+        shown = str(default)
+    return Field(default=default, json_schema_extra={"default": shown})
+
+
+def _nullable(kind: Any) -> Any:
+    """The type that also takes null, for `n: int = None`."""
+    if get_origin(kind) is Annotated:
+        held, *metadata = get_args(kind)
+        return Annotated[Optional[held], *metadata]  # noqa: UP045
+    return Optional[kind]  # noqa: UP045
+
+
 class _Untitled(GenerateJsonSchema):
+    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {
+        "skipped-choice",
+        "non-serializable-default",
+    }
+
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, Optional, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.formats.json_value import JSON
@@ -135,11 +136,18 @@ def settings_of(maker: Maker) -> list[str]:
 
 def _parameters(maker: Maker) -> Parameters:
     try:
-        return inspect.signature(maker).parameters
+        parameters = inspect.signature(maker).parameters
     except ValueError:
         raise ValueError(
             f"Got a {_called(maker)}, expected a function or a class that takes settings."
         ) from None
+    for key, parameter in parameters.items():
+        if isinstance(parameter.default, FieldInfo):
+            raise ValueError(
+                f"{_called(maker)}: the default of {key!r} is a pydantic Field, which Python "
+                f"passes as it is. Write `{key}: Annotated[TYPE, Field(...)] = DEFAULT`."
+            )
+    return parameters
 
 
 def optional_types(maker: Maker) -> dict[str, Any]:
@@ -150,7 +158,7 @@ def optional_types(maker: Maker) -> dict[str, Any]:
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
     """The types of those parameters of `maker` that have these names; annotations of others may
-    name what is imported for type checking only.
+    name what is imported for type checking only. A parameter whose default is None takes null.
     """
     parameters = {key: p for key, p in _parameters(maker).items() if key in names}
     told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
@@ -166,7 +174,10 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
         raise ValueError(
             f"An annotation of {_called(maker)} cannot be evaluated: {error}."
         ) from None
-    return {key: types[key] for key in parameters}
+    return {
+        key: Optional[types[key]] if p.default is None else types[key]  # noqa: UP045
+        for key, p in parameters.items()
+    }
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:

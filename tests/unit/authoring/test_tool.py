@@ -204,7 +204,7 @@ async def test_bytes_that_are_no_text_are_an_error_and_their_author_is_told_once
 async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
     wrap: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    @tool(name=f"shot_{wrap(b'')}")
+    @tool(name=f"shot_{type(wrap(b'')).__name__}")
     def shot() -> Any:
         return wrap(b"\x89ZIP")
 
