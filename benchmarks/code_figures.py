@@ -1,4 +1,4 @@
-"""How the code is cut: modules, functions, helpers with one caller, loose types, import chains.
+"""Structure of the code: modules, functions, names, loose types, packages and their imports.
 
     python -m benchmarks.code_figures [FOLDER ...] [--room]
 
@@ -26,6 +26,8 @@ from rich.table import Table
 
 PACKAGES = ("agentfly_core", "flows", "tasks")
 LOOSE = ("Any", "object", "cast")
+WHOLE_EXPERIMENT = {"Experiment", "ExperimentContext", "Science"}
+VAGUE = ("found", "said", "known", "told", "asked")
 MARKS = ("noqa: E501", "fmt: off", "fmt: skip")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.ClassDef | Function
@@ -46,7 +48,10 @@ def main() -> None:
             console.print(by_room(repository))
         return
     table = Table("", *(repository.name for repository in repositories))
-    columns = [{**figures(one, one.modules), **import_figures(one)} for one in repositories]
+    columns = [
+        {**figures(one, one.modules), **import_figures(one), **package_figures(one), **names(one)}
+        for one in repositories
+    ]
     for name in columns[0]:
         table.add_row(name, *(column[name] for column in columns))
     console.print(table)
@@ -280,6 +285,56 @@ def import_figures(repository: Repository) -> dict[str, str]:
         "deepest import chain of the core": str(max(map(depth, core))),
         "import circles": str(len(circles)),
     }
+
+
+def package_figures(repository: Repository) -> dict[str, str]:
+    """Packages, and pairs of packages of which one imports the other."""
+    rooms = {module.name: module.room for module in repository.modules}
+    arrows = {
+        (module.room, rooms[imported])
+        for module in repository.modules
+        for imported in _imports(module, set(rooms))
+        if module.room != rooms[imported] and PACKAGES[0] not in (module.room, rooms[imported])
+    }
+    return {
+        "packages": str(len({*rooms.values()} - {PACKAGES[0]})),
+        "imports between packages": str(len(arrows)),
+    }
+
+
+def names(repository: Repository) -> dict[str, str]:
+    """Functions that take a whole experiment, types that share a name, and vague variables."""
+    functions = [one for module in repository.modules for one in module.functions]
+    types = Counter(name for module in repository.modules for name in set(_types(module)))
+    stored = Counter(
+        node.id
+        for module in repository.modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    return {
+        "functions with the whole experiment": str(sum(map(_takes_experiment, functions))),
+        "public type names": str(len(types)),
+        "public type names with two definitions": str(sum(n > 1 for n in types.values())),
+        f"assignments to {' / '.join(VAGUE)}": " / ".join(str(stored[name]) for name in VAGUE),
+    }
+
+
+def _takes_experiment(function: Function) -> bool:
+    """Whether a parameter's annotation names one of the types of a whole experiment."""
+    given = function.args
+    annotations = [one.annotation for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    nodes = [node for one in annotations if one for node in ast.walk(one)]
+    return any(isinstance(node, ast.Name) and node.id in WHOLE_EXPERIMENT for node in nodes)
+
+
+def _types(module: Module) -> Iterator[str]:
+    """Public classes and type aliases at the top level: "Trajectory", "Reply"."""
+    for node in module.tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        assigned = [one.id for one in targets if isinstance(one, ast.Name)]
+        defined = [node.name] if isinstance(node, ast.ClassDef) else assigned
+        yield from [name for name in defined if name[0].isupper() and not name.isupper()]
 
 
 def _name(path: Path) -> str:
