@@ -9,13 +9,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs import dvc_pointer
+from agentfly_core.runs import dvc_pointer, versioning
 from agentfly_core.runs.context import COUNTED, ExperimentContext, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
 from agentfly_core.system.files import write_json, write_text
@@ -38,7 +37,7 @@ def overrides(experiment: str) -> list[str]:
     config = folder(experiment) / "config.yaml"
     if not wanted() or not config.is_file():
         return []
-    return [*yaml.safe_load(config.read_text()).get("overrides", [])]
+    return versioning.overrides_in(config)
 
 
 def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
@@ -52,7 +51,7 @@ def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     said: JSON = [*overrides]
     found = {"code": code, "stages": dict(keys.VERSIONS), "overrides": said}
     values = every_key | context.science.identity() | found
-    write_text(folder(context.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
+    write_text(folder(context.experiment) / "config.yaml", strict_yaml.dump(values))
 
 
 def write_dataset(context: ExperimentContext, data: Artifact) -> None:

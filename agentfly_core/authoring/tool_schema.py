@@ -15,7 +15,6 @@ from typing import (
     Any,
     ClassVar,
     NotRequired,
-    Optional,
     Required,
     get_args,
     get_origin,
@@ -30,6 +29,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, is_typeddict
 
 from agentfly_core.authoring.injection import AuthorFunction, Signature, name, unbound
+from agentfly_core.config.import_path import nullable
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.formats.json_schema import holds_itself, without_references
 from agentfly_core.formats.json_value import JSON
@@ -144,7 +144,7 @@ def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str])
             continue
         field = default if isinstance(default, FieldInfo) else _optional(default)
         if field.default is None:
-            kind = _nullable(kind)
+            kind = nullable(kind)
         needed = Required if field.is_required() else NotRequired
         fields[key] = needed[Annotated[kind, Field(**told), field]]
 
@@ -162,14 +162,6 @@ def _optional(default: object) -> Any:
     except ValueError:  # NaN, or bytes that are no text
         shown = str(default)
     return Field(default=default, json_schema_extra={"default": shown})
-
-
-def _nullable(kind: Any) -> Any:
-    """The type that also takes null, for `n: int = None`."""
-    if get_origin(kind) is Annotated:
-        held, *metadata = get_args(kind)
-        return Annotated[Optional[held], *metadata]  # noqa: UP045
-    return Optional[kind]  # noqa: UP045
 
 
 class _Untitled(GenerateJsonSchema):

@@ -12,7 +12,16 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional, Protocol, TypeVar, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Optional,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -175,9 +184,17 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
             f"An annotation of {_called(maker)} cannot be evaluated: {error}."
         ) from None
     return {
-        key: Optional[types[key]] if p.default is None else types[key]  # noqa: UP045
+        key: nullable(types[key]) if p.default is None else types[key]
         for key, p in parameters.items()
     }
+
+
+def nullable(kind: Any) -> Any:
+    """The type that also takes null, for `n: int = None`."""
+    if get_origin(kind) is Annotated:
+        inner, *metadata = get_args(kind)
+        return Annotated[Optional[inner], *metadata]  # noqa: UP045
+    return Optional[kind]  # noqa: UP045
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:

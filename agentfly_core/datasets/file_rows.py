@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from agentfly_core.formats import strict_json
 from agentfly_core.formats.text import nearest
 
 MAX_BYTES = 2**31
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(\.\d+)?")
+"""The names of a table's index that pandas writes as a column."""
 FIRST = 100
 """So many rows are looked at before any work."""
 
@@ -55,7 +58,7 @@ def first_fields(path: Path) -> set[str]:
         with _unreadable_parquet(path):
             return {*pq.read_schema(path).names}
     if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8", errors="replace") as lines:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:
             found = [_value(line) for line in islice(lines, FIRST)]
     else:
         found = [row for _, row in islice(rows(path), FIRST)]
@@ -63,11 +66,15 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """The rows below the header of a CSV file; an empty cell is null, all others are text."""
+    """The rows below the header of a CSV file; an empty cell is null, all others are text. A first
+    column without a name is pandas' index, and has the name that pandas gives it.
+    """
     csv.field_size_limit(max(len(text), csv.field_size_limit()))  # 131,072 a cell by default
-    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(lines, [])
+        if header[:1] == [""]:
+            header[0] = "Unnamed: 0"
         if "" in header or (twice := [name for name, n in Counter(header).items() if n > 1]):
             what = f"two columns {twice[0]!r}" if "" not in header else "a column without a name"
             raise ValueError(f"{path} has {what}: give each column of its first row one name.")
@@ -100,7 +107,7 @@ def _unreadable_parquet(path: Path) -> Iterator[None]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", newline="" if path.suffix == ".csv" else None) as file:
+        with path.open(encoding="utf-8-sig", newline="" if path.suffix == ".csv" else None) as file:
             return file.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8: {error}") from None

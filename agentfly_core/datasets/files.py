@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
 
 from agentfly_core.config.section import Added
-from agentfly_core.datasets.file_rows import FIRST, first_fields, rows
-from agentfly_core.formats import hashing
+from agentfly_core.datasets.file_rows import FIRST, INDEX, first_fields, rows
+from agentfly_core.formats.hashing import digest, short
 from agentfly_core.formats.json_fault import json_fault
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.dataset import BadRow, Repeated, spaced_alike
@@ -35,11 +36,12 @@ def files(
     """Problems for each split, drawn from its file; one without a file is cut from the train file.
 
     A row's question is the first of prompt, question, instruction, problem and messages, a text or
-    chat messages; its `id` may be left out; all other fields become facts, of which none that tools
-    and rewards `needs` may be missing or null. Beside the problems there are a BadRow for each row
-    that is none, numbered from 1 (in CSV the header is row 1), and a Repeated for each whose
-    question another row or split asks: test keeps it before validation, and that before train.
-    Raises ValueError for files that cannot be read or hold fewer problems than asked for.
+    chat messages; Alpaca's `input` follows its `instruction`. The `id` may be left out; all other
+    fields but the index of pandas become facts, of which none that tools and rewards `needs` may be
+    missing or null. Beside the problems there are a BadRow for each row that is none, numbered from
+    1 (in CSV the header is row 1), and a Repeated for each whose question and facts another row or
+    split has: test keeps it before validation, and that before train. Raises ValueError for files
+    that cannot be read, hold fewer problems than asked for, or give different rows the same id.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     names = {
@@ -50,11 +52,12 @@ def files(
     sources = {
         name: _Source(Path(name), needs, columns, random.Random(seed)) for name in names.values()
     }
+    _require_distinct_ids(sources, columns or {})
     built: dict[str, Rows] = {}
     elsewhere: set[str] = set()
     for split in reversed(sizes):
         drawn = sources[names[split]].draw(sizes[split], elsewhere)
-        elsewhere |= {spaced_alike(problem.prompt) for problem in drawn}
+        elsewhere |= {*map(_content, drawn)}
         built[split] = [*drawn]
     for name, source in sources.items():
         source.require({split: sizes[split] for split in sizes if names[split] == name}, built)
@@ -73,12 +76,13 @@ class _Source:
         self.path, self.size = path, len(found)
         self.bad = [row for _, row in found if isinstance(row, BadRow)]
         self._left = [(number, row) for number, row in found if isinstance(row, Problem)]
+        self.contents = {problem.id: _content(problem) for _, problem in self._left}
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
-        """Up to `size` problems; those whose questions are `elsewhere` are left out for good."""
-        again = {n for n, problem in self._left if spaced_alike(problem.prompt) in elsewhere}
-        fault = "another split has its question"
+        """Up to `size` problems; those whose contents are `elsewhere` are left out for good."""
+        again = {n for n, problem in self._left if _content(problem) in elsewhere}
+        fault = "another split has its question and facts"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
         left = [(n, problem) for n, problem in self._left if n not in again]
         self._left = left[size:]
@@ -90,10 +94,29 @@ class _Source:
         missing = sum(size - len(built[split]) for split, size in asked.items())
         if missing > len(self.bad) - repeated:
             sizes = ", ".join(f"data.{split}={size}" for split, size in asked.items())
-            less = f", {repeated} of which repeat the question of another" if repeated else ""
+            less = f", {repeated} of which repeat question and facts of another" if repeated else ""
             raise ValueError(
                 f"{self.path} has {self.size} rows{less}, {sum(asked.values())} problems are asked "
                 f"for ({sizes})."
+            )
+
+
+def _content(problem: Problem) -> str:
+    """The question, however it is spaced, and the facts: what splits may not share."""
+    return digest([spaced_alike(problem.prompt), problem.facts])
+
+
+def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, str]) -> None:
+    """Raise ValueError for an id that different rows of two files have, as row numbers are."""
+    for (one, first), (other, second) in combinations(sources.items(), 2):
+        for name in first.contents.keys() & second.contents.keys():
+            if first.contents[name] == second.contents[name]:
+                continue
+            column = next((key for key, read_as in columns.items() if read_as == "id"), "id")
+            raise ValueError(
+                f"{one} and {other} both have the id {name!r}, for different rows: ids are unique "
+                f"in all files. Read that column as a fact, `columns: {{{column}: row}}`; then ids "
+                "are made of question and facts."
             )
 
 
@@ -134,8 +157,8 @@ def renamed(fields: Iterable[str], columns: Columns) -> set[str]:
 def read(
     path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
-    """The rows of a file with their numbers; one that comes again as it is is Repeated, another one
-    of the same `id`, or of the same question where there are no ids, a BadRow.
+    """The rows of a file with their numbers; a row that comes again is Repeated, another row of the
+    same `id` a BadRow.
     """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
@@ -149,9 +172,7 @@ def read(
         elif other == problem:
             yield number, Repeated(path.name, number, f"row {first} is the same")
         else:
-            fault = (
-                f"row {first} has its id, or its question where neither has an `id`: give each one"
-            )
+            fault = f"row {first} has the same id {problem.id!r}: give each row an id of its own"
             yield number, BadRow(path.name, number, fault)
 
 
@@ -170,16 +191,20 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
     question = row[field] if isinstance(row[field], str) else _said(row[field])
     if question is None or not question.strip():
         return f"its field {field!r} is {row[field]!r:.80}, expected text or messages of one user"
+    if field == "instruction" and (more := row.get("input")) is not None:
+        if not isinstance(more, str):
+            return f"its field 'input' is {more!r:.80}, expected text behind the instruction"
+        question = "\n\n".join(filter(None, (question, more.strip())))
     if missing := [name for name in needs if row.get(name) is None]:
         return f"it has no {', '.join(map(repr, missing))}"
     name = row.get("id")
     if name is not None and not isinstance(name, str | int):
         return f"its field 'id' is {name!r:.80}, expected text or an integer"
-    facts = {key: row[key] for key in row if key not in (field, "id")}
+    facts = {key: row[key] for key in row if key not in (field, "id") and not INDEX.fullmatch(key)}
     for key, fact in facts.items():
         if fault := json_fault(fact):
             return f"its field {key!r} cannot be written as JSON: {key}{fault}"
-    return Problem(hashing.short(question) if name is None else str(name), question, facts)
+    return Problem(short(question, digest(facts)) if name is None else str(name), question, facts)
 
 
 def _said(messages: Any) -> str | None:

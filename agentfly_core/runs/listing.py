@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from agentfly_core.artifacts.run_tags import tags_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
+from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
@@ -179,14 +179,13 @@ def differences(runs: Sequence[Listed]) -> dict[str, dict[str, JSON]]:
 
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
-    """Settings as they are typed: `["seed=1", "update.learning_rate=3.0e-04"]`."""
+    """Settings as they are typed: `["seed=1", "update.learning_rate=0.0003"]`."""
     return [f"{key}={typed(value)}" for key, value in settings.items()]
 
 
 def typed(value: JSON) -> str:
     """A setting's value as it is typed, in YAML: `[1, 2]`."""
-    written = yaml.safe_dump(value, default_flow_style=True, width=100_000)
-    return written.removesuffix("...\n").strip()
+    return strict_yaml.dump(value, flow=True).strip()
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:

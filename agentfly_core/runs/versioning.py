@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
@@ -56,7 +54,7 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
     if code:
         end = "\n".join(printed.strip().splitlines()[-15:])
         raise ValueError(f"DVC could not prepare the data of {name!r}:\n{end}")
-    locked = yaml.safe_load((project / file.with_suffix(".lock")).read_text())
+    locked: Any = strict_yaml.settings(project / file.with_suffix(".lock"))
     outs: list[Mapping[str, Any]] = locked["stages"]["prepare"]["outs"]
     return next(str(out["md5"]) for out in outs if out["path"] == f"data/generated/{name}")
 
@@ -97,7 +95,7 @@ def pipeline(name: str, project: Path) -> Path:
     before = strict_yaml.settings(own) if own.is_file() else {}
     place = {"experiment": name, "root": "../..", "params": f"results/{name}/params.yaml"}
     values = {**place, "overrides": before.get("overrides", [])}
-    files.write_text(own, yaml.safe_dump(values, sort_keys=False))
+    files.write_text(own, strict_yaml.dump(values, sort_keys=False))
     if not (folder / "dvc.yaml").is_symlink():
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     return Path("results", name, "dvc.yaml")
@@ -161,7 +159,7 @@ def _is_of_other_code(name: str, project: Path) -> bool:
     known = project / "results" / name / "config.yaml"
     if not known.is_file():
         return False
-    said = yaml.safe_load(known.read_text()).get("code", {})
+    said = strict_yaml.settings(known).get("code", {})
     now = resolve(_own_science(name, project))
     digests = with_code(now, code_of(now)).science.code
     return digests != {stage: own for stage, own in said.items() if own}

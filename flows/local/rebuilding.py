@@ -9,14 +9,13 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import yaml
-
 from agentfly_core.artifacts import transfer
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.code import stored
 from agentfly_core.code.modules import ours
 from agentfly_core.config.experiment import step_named
+from agentfly_core.formats import strict_yaml
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.context import resolve
@@ -54,7 +53,7 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     copy_origins(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
     said = {key: value for key, value in record["science"].items() if key != "code"}
-    files.write_text(settings, yaml.safe_dump(said))
+    files.write_text(settings, strict_yaml.dump(said))
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-import yaml
-
+from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import counted
 from agentfly_core.reports.comparing.seed_intervals import Estimate, difference, success
@@ -207,7 +206,7 @@ def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
 
 
 def _written(value: JSON | Mapping[str, JSON]) -> str:
-    return yaml.safe_dump(value, sort_keys=True)
+    return strict_yaml.dump(value)
 
 
 def _told(estimate: Estimate) -> dict[str, JSON]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-import yaml
-
 from agentfly_core.config import loading
+from agentfly_core.formats import strict_yaml
 
 
 def alternatives(override: str) -> list[str]:
@@ -17,17 +16,14 @@ def alternatives(override: str) -> list[str]:
     Raises ValueError for what no YAML list could hold.
     """
     key, _, value = override.partition("=")
-    text = f"[{value}]"
     try:
-        listed = yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError:
+        listed = strict_yaml.items(f"[{value}]")
+    except ValueError:
         raise ValueError(
             f"{key}: got values that are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; put "
             "a text with a comma or a bracket of its own in quotes."
         ) from None
-    assert isinstance(listed, yaml.SequenceNode)
-    marks = [(item.start_mark.index, item.end_mark.index) for item in listed.value]
-    return [f"{key}={text[begin:end]}" for begin, end in marks] or [override]
+    return [f"{key}={item}" for item in listed] or [override]
 
 
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from agentfly_core.datasets.files import files, read
-from agentfly_core.formats.hashing import short
+from agentfly_core.datasets.files import files, read, require_fields
+from agentfly_core.formats.hashing import digest, short
 from agentfly_core.records.dataset import BadRow, Repeated
 from agentfly_core.records.trajectory import Problem
 
@@ -90,20 +91,75 @@ def test_columns_are_read_under_the_names_that_they_are_given(tmp_path: Path) ->
     path = Path(lines(tmp_path / "a.jsonl", rows))
     columns = {"text": "question", "solution": "answer"}
     assert [row for _, row in read(path, ["answer"], columns)] == [
-        Problem(short("1+1?"), "1+1?", {"answer": 2}),
+        Problem(short("1+1?", digest({"answer": 2})), "1+1?", {"answer": 2}),
         BadRow("a.jsonl", 2, "its fields 'solution' and 'answer' are both 'answer'"),
     ]
 
 
-def test_a_row_that_comes_again_is_left_out_and_one_that_contradicts_it_is_bad(
-    tmp_path: Path,
-) -> None:
-    rows = [*asked(0), *asked(0), {"question": "What is 0+1?", "answer": "7"}]
-    fault = "row 1 has its id, or its question where neither has an `id`: give each one"
+def test_a_row_that_comes_again_is_left_out(tmp_path: Path) -> None:
+    rows = [*asked(0), *asked(0)]
     assert [row for _, row in read(Path(lines(tmp_path / "a.jsonl", rows)))][1:] == [
-        Repeated("a.jsonl", 2, "row 1 is the same"),
-        BadRow("a.jsonl", 3, fault),
+        Repeated("a.jsonl", 2, "row 1 is the same")
     ]
+
+
+@pytest.mark.parametrize("ids", [[{}, {}, {}], [{"id": 1}, {"id": 2}, {"id": 3}]])
+def test_a_question_with_other_facts_is_a_problem_of_its_own(
+    ids: list[dict[str, int]], tmp_path: Path
+) -> None:
+    rows = [{**own, "question": "Sort it.", "ticket": n} for n, own in enumerate(ids)]
+    built = files(0, 1, 1, 1, train_file=lines(tmp_path / "a.jsonl", rows))
+    played = [row for split in built.values() for row in split if isinstance(row, Problem)]
+    assert sorted(row.facts["ticket"] for row in played) == [0, 1, 2]
+    assert len({row.id for row in played}) == 3
+
+
+def test_files_that_number_their_rows_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    numbered = [{"id": n, **row} for n, row in enumerate(asked(*range(6)))]
+    train = lines(tmp_path / "train.jsonl", numbered[:4])
+    test = lines(tmp_path / "test.jsonl", [{**row, "id": n} for n, row in enumerate(numbered[4:])])
+    with pytest.raises(ValueError, match=r"both have the id '[01]'.*`columns: {id: row}`"):
+        files(0, 2, 1, 1, train_file=train, test_file=test)
+    built = files(0, 2, 1, 1, train_file=train, test_file=test, columns={"id": "row"})
+    assert [len(rows) for rows in built.values()] == [1, 1, 2]
+
+
+def test_alpacas_input_is_part_of_the_prompt(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": "Translate.", "input": "Guten Tag", "output": "Good day"},
+        {"instruction": "Name a color.", "input": "", "output": "red"},
+    ]
+    read_rows = [row for _, row in read(Path(lines(tmp_path / "a.jsonl", rows)))]
+    assert [row.prompt for row in read_rows if isinstance(row, Problem)] == [
+        "Translate.\n\nGuten Tag",
+        "Name a color.",
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.csv"])
+def test_a_byte_order_mark_is_skipped(name: str, tmp_path: Path) -> None:
+    texts = {
+        "a.json": '[{"question": "1+1?", "answer": "2"}]',
+        "a.jsonl": '{"question": "1+1?", "answer": "2"}\n',
+        "a.csv": "question,answer\n1+1?,2\n",
+    }
+    path = table(tmp_path / name, f"\ufeff{texts[name]}")
+    ((_, row),) = read(path)
+    assert isinstance(row, Problem)
+    assert (row.prompt, row.facts) == ("1+1?", {"answer": "2"})
+    require_fields(str(path), needs=("answer",))
+
+
+def test_the_index_of_pandas_is_no_fact(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"question": ["1+1?", "1+1?"], "answer": ["2", "2"]}, index=[3, 5])
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv")
+    pd.read_csv(tmp_path / "a.csv").to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    for name in ("a.parquet", "a.csv", "a.jsonl"):
+        (_, row), (_, again) = read(tmp_path / name)
+        assert isinstance(row, Problem)
+        assert {*row.facts} == {"answer"}, name
+        assert isinstance(again, Repeated), name
 
 
 def test_a_question_of_the_test_split_is_left_out_of_training(tmp_path: Path) -> None:
@@ -111,9 +167,11 @@ def test_a_question_of_the_test_split_is_left_out_of_training(tmp_path: Path) ->
     train = lines(tmp_path / "train.jsonl", [*asked(*range(6)), spaced])
     test = lines(tmp_path / "test.jsonl", asked(8, 9))
     built = files(0, 4, 2, 2, train_file=train, test_file=test)
-    assert built["train"][-1] == Repeated("train.jsonl", 7, "another split has its question")
+    assert built["train"][-1] == Repeated(
+        "train.jsonl", 7, "another split has its question and facts"
+    )
     assert [len(built[split]) for split in ("train", "validation", "test")] == [5, 2, 2]
-    with pytest.raises(ValueError, match=r"has 7 rows, 1 of which repeat the question of another,"):
+    with pytest.raises(ValueError, match=r"has 7 rows, 1 of which repeat question and facts of"):
         files(0, 5, 2, 2, train_file=train, test_file=test)
 
 

@@ -72,15 +72,19 @@ def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
         ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
         (["Q"], "it is a list, expected an object"),
         (
-            {"question": "What is 0+1?"},
-            "row 1 has its id, or its question where neither has an `id`: give each one",
+            {"question": "What is 0+1?", "id": "a"},
+            "row 1 has the same id 'a': give each row an id of its own",
+        ),
+        (
+            {"instruction": "Sum", "input": 3},
+            "its field 'input' is 3, expected text behind the instruction",
         ),
     ],
 )
 def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(
     row: Any, fault: str, tmp_path: Path
 ) -> None:
-    found = list(read(json_lines(tmp_path / "rows", [*ROWS[:3], row])))
+    found = list(read(json_lines(tmp_path / "rows", [{"id": "a", **ROWS[0]}, *ROWS[1:3], row])))
     assert found[3] == (4, BadRow("rows.jsonl", 4, fault))
 
 
@@ -166,7 +170,7 @@ def test_bad_rows_come_back_with_the_training_split(tmp_path: Path) -> None:
         ("rows.json", "[1,", "is no JSON array: Expecting value"),
         ("rows.txt", "question", "ends in .json, .jsonl, .parquet or .csv"),
         ("rows.csv", "question,a,a\n", "has two columns 'a': give each column"),
-        ("rows.csv", ",question\n", "has a column without a name"),
+        ("rows.csv", "question,\n", "has a column without a name"),
         ("rows.csv", 'question\n"1+1?\n', r"is no CSV, at line 2: unexpected end of data"),
     ],
 )

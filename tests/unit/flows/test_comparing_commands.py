@@ -105,7 +105,7 @@ def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
     assert (asked.experiment, asked.run, asked.site, asked.tag) == ("tiny", "new", "local", [])
     assert asked.overrides == [
         "seed=1",
-        "update.learning_rate=1.0e-05",
+        "update.learning_rate=1e-05",
         'fork={"run":"fast-1","step":2,"optimizer_state":"kept"}',
         *words[:3],
     ]

@@ -58,7 +58,7 @@ def test_an_interrupted_run_is_listed_with_the_command_that_continues_it(project
     start(project, "tiny-1", "steps=9", "update.learning_rate=1e-5", published=3)
     run = only(project)
     assert (run.state, run.owner, run.step, run.steps) == ("stopped", "", 3, 9)
-    assert run.command == "agentfly train tiny steps=9 update.learning_rate=1.0e-05 --run tiny-1"
+    assert run.command == "agentfly train tiny steps=9 update.learning_rate=1e-05 --run tiny-1"
 
 
 def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> None:

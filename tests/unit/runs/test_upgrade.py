@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-import yaml
 from pydantic import Field
 
 from agentfly_core.algorithms import grpo
@@ -23,6 +22,7 @@ from agentfly_core.config.promotion import AS_BEFORE
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
+from agentfly_core.formats import strict_yaml
 from agentfly_core.pipeline.checks import check, check_run
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.reports.night_plan import recorded_changes
@@ -234,7 +234,7 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_config(context, [])
-    told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
+    told = strict_yaml.settings(tmp_path / "results/tiny/config.yaml")
     settings = {"night": None, "fork": None, "promotion": AS_BEFORE, "nano": {"atoms": []}}
     settings |= {"tasks": {}, "code_files": [], "code": {}}
     settings["code"] = {stage: {} for stage in COUNTED}
