@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentfly_core.formats.json_value import JSON, as_json
+from agentfly_core.inspection.choice import by_episode
 from agentfly_core.inspection.side_by_side import Twice
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Trajectory, Unscored
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
@@ -99,7 +100,7 @@ def _about(stored: Episodes, matching: int) -> dict[str, JSON]:
     return {
         "reference": stored.reference,
         "title": stored.title,
-        "episodes": len(stored.pairs),
+        "episodes": len(by_episode(stored.pairs)),
         "matching": matching,
     }
 

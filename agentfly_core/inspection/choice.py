@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.messages import texts
+from agentfly_core.records.speakers import episode_numbers, episode_reward
 from agentfly_core.records.trajectory import Ending, ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 
@@ -96,15 +98,44 @@ def saying(words: str) -> Filter:
     )
 
 
-def matching(stored: Episodes, filters: Sequence[Filter]) -> list[Pair]:
-    """The episodes for which all filters hold."""
-    return [pair for pair in stored.pairs if all(each.holds(pair) for each in filters)]
+def matching(stored: Episodes, filters: Sequence[Filter]) -> list[list[Pair]]:
+    """The episodes with a conversation for which all filters hold, each with all conversations."""
+    return [
+        episode
+        for episode in by_episode(stored.pairs)
+        if any(all(each.holds(pair) for each in filters) for pair in episode)
+    ]
 
 
-def first(pairs: Sequence[Pair], order: Order, count: int) -> list[Pair]:
-    """`count` episodes of lowest reward, those without one before them, or of highest reward."""
-    if order == "worst":
-        return sorted(pairs, key=lambda p: (reward_of(p[1]) is not None, reward_of(p[1]) or 0.0))[
-            :count
-        ]
-    return sorted(pairs, key=lambda p: (reward_of(p[1]) is None, -(reward_of(p[1]) or 0.0)))[:count]
+def first(episodes: Sequence[list[Pair]], order: Order, count: int) -> list[Pair]:
+    """The conversations of `count` episodes of lowest reward, those without one before them, or of
+    highest reward.
+    """
+    sign = 1.0 if order == "worst" else -1.0
+
+    def rank(episode: Sequence[Pair]) -> tuple[bool, float]:
+        reward = reward_of_episode(episode)
+        return (reward is None) == (order == "best"), sign * (reward or 0.0)
+
+    return [pair for episode in sorted(episodes, key=rank)[:count] for pair in episode]
+
+
+def by_episode(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The conversations of each episode, in the order of their first ones."""
+    episodes: defaultdict[int, list[Pair]] = defaultdict(list)
+    for number, pair in zip(episode_numbers(t for t, _ in pairs), pairs, strict=True):
+        episodes[number].append(pair)
+    return list(episodes.values())
+
+
+def reward_of_episode(episode: Sequence[Pair]) -> float | None:
+    """The mean of what its speakers earned; None where a score is missing."""
+    scores = {trajectory.id: scored for trajectory, scored in episode if scored}
+    if len(scores) < len(episode):
+        return None
+    return episode_reward([trajectory for trajectory, _ in episode], scores)
+
+
+def with_text(episode: Sequence[Pair]) -> list[Pair]:
+    """An episode's conversations with a reply or an error; all of them where there is neither."""
+    return [pair for pair in episode if pair[0].turns or pair[0].error] or list(episode)

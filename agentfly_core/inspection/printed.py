@@ -9,8 +9,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agentfly_core.formats.text import counted
-from agentfly_core.inspection.choice import Filter
-from agentfly_core.records.speakers import activity, by_episode, episode_reward
+from agentfly_core.inspection.choice import Filter, by_episode, reward_of_episode, with_text
+from agentfly_core.records.speakers import activity
 from agentfly_core.records.trajectory import Message, Unscored
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
 
@@ -31,6 +31,7 @@ def show(
     stored: Episodes, matching: int, filters: Sequence[Filter], chosen: Sequence[Pair]
 ) -> RenderableType:
     """The chosen episodes below a line about all; `matching` is how many the filters leave."""
+    chosen = [pair for episode in by_episode(chosen) for pair in with_text(episode)]
     shared = shared_beginning(stored, chosen)
     once: list[RenderableType] = []
     if shared:
@@ -43,7 +44,7 @@ def show(
         episodes.append(Group("", facts(stored, pair), *pieces))
     return Group(
         heading(stored),
-        *counts(len(stored.pairs), matching, filters),
+        *counts(stored, matching, filters),
         *environments(stored.metrics),
         *speakers(stored),
         legend(),
@@ -54,18 +55,17 @@ def show(
 
 def heading(stored: Episodes) -> Text:
     """A title, how many episodes there are and the mean of what their speakers earned."""
-    scores = {trajectory.id: scored for trajectory, scored in stored.pairs if scored}
-    episodes = by_episode([trajectory for trajectory, _ in stored.pairs])
-    graded = [one for one in episodes if all(trajectory.id in scores for trajectory in one)]
-    rewards = [reward for one in graded if (reward := episode_reward(one, scores)) is not None]
+    episodes = by_episode(stored.pairs)
+    rewards = [r for episode in episodes if (r := reward_of_episode(episode)) is not None]
     overall = f"{len(rewards) or 'none'} scored"
     if rewards:
         overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
     return Text(f"{stored.title}: {counted(len(episodes), 'episode')}, {overall}", "bold")
 
 
-def counts(total: int, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
+def counts(stored: Episodes, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
     """How many episodes of how many the filters leave; nothing without a filter."""
+    total = len(by_episode(stored.pairs))
     typed = " ".join(each.words for each in filters)
     match = "matches" if matching == 1 else "match"
     return [Text(f"{matching} of {total} {match} {typed}", "bold")] if filters else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.formats.text import counted
-from agentfly_core.inspection.choice import Filter, Order
+from agentfly_core.inspection.choice import Filter, Order, reward_of_episode
 from agentfly_core.inspection.printed import counts, facts, heading, legend
+from agentfly_core.records.speakers import episode_numbers
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 
 NARROW = 120
@@ -32,6 +34,11 @@ class Twice:
         here, there = reward_of(self.shown[1]), reward_of(self.against[1])
         return None if here is None or there is None else here - there
 
+    @property
+    def has_text(self) -> bool:
+        """Whether either has a reply or an error; a speaker may have neither."""
+        return any(played.turns or played.error for played, _ in (self.shown, self.against))
+
 
 def played_twice(shown: Sequence[Pair], against: Episodes, of: str) -> list[Twice]:
     """The episodes that both have; raises ValueError where they have no problem in common."""
@@ -47,11 +54,21 @@ def played_twice(shown: Sequence[Pair], against: Episodes, of: str) -> list[Twic
 
 
 def most_changed(found: Sequence[Twice], order: Order, count: int) -> list[Twice]:
-    """`count` of those whose reward fell most, or rose most; those without a change come last."""
+    """The conversations of `count` episodes whose reward fell most, or rose most; episodes without
+    a change come last.
+    """
     sign = 1.0 if order == "worst" else -1.0
-    return sorted(found, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))[
-        :count
-    ]
+    episodes = defaultdict(list)
+    for number, twice in zip(episode_numbers(t.shown[0] for t in found), found, strict=True):
+        episodes[number].append(twice)
+
+    def rank(episode: Sequence[Twice]) -> tuple[bool, float]:
+        here = reward_of_episode([twice.shown for twice in episode])
+        there = reward_of_episode([twice.against for twice in episode])
+        unknown = here is None or there is None
+        return unknown, 0.0 if here is None or there is None else sign * (here - there)
+
+    return [twice for episode in sorted(episodes.values(), key=rank)[:count] for twice in episode]
 
 
 def show_both(
@@ -71,10 +88,10 @@ def show_both(
     return Group(
         heading(against),
         heading(shown),
-        *counts(len(shown.pairs), matching, filters),
+        *counts(shown, matching, filters),
         Text(text, "bold"),
         legend(),
-        *(_Columns(shown, against, twice) for twice in chosen),
+        *(_Columns(shown, against, twice) for twice in _with_text(chosen)),
     )
 
 
@@ -103,6 +120,12 @@ class _Columns:
         columns.add_column(ratio=1)
         columns.add_row(before, after)
         yield columns
+
+
+def _with_text(chosen: Sequence[Twice]) -> list[Twice]:
+    """The conversations with a reply or an error, and those of episodes without either."""
+    loud = {twice.shown[0].episode for twice in chosen if twice.has_text}
+    return [one for one in chosen if one.has_text or one.shown[0].episode not in loud]
 
 
 def _whole(stored: Episodes, pair: Pair) -> RenderableType:

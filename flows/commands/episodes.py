@@ -101,7 +101,7 @@ def show(arguments: Namespace) -> None:
         return
     other = against_of(arguments.against, named)
     against = read(store, other, arguments.evaluation, arguments.demonstrations)
-    twice = played_twice(found, against, stored.title)
+    twice = played_twice([pair for episode in found for pair in episode], against, stored.title)
     changed = most_changed(twice, *_order(arguments))
     if arguments.json:
         print(json.dumps(both_json(stored, against, len(found), changed), ensure_ascii=False))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agentfly_core.inspection import choice
-from agentfly_core.inspection.choice import Filter, first, matching
+from agentfly_core.inspection.choice import Filter, by_episode, first, matching
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -77,7 +77,7 @@ def names(pairs: Sequence[Pair]) -> list[str]:
 def test_filters_leave_the_episodes_for_which_all_of_them_hold(
     filters: list[Filter], left: list[str]
 ) -> None:
-    assert names(matching(STORED, filters)) == left
+    assert [name for episode in matching(STORED, filters) for name in names(episode)] == left
 
 
 def test_a_tool_that_no_episode_called_is_refused_with_what_was_meant() -> None:
@@ -88,8 +88,33 @@ def test_a_tool_that_no_episode_called_is_refused_with_what_was_meant() -> None:
 
 
 def test_the_worst_and_the_best_come_first_and_no_reward_is_worst() -> None:
-    assert names(first(PAIRS, "worst", 2)) == ["2+2", "1+1"]
-    assert names(first(PAIRS, "best", 3)) == ["41+58", "1+1", "2+2"]
+    assert names(first(by_episode(PAIRS), "worst", 2)) == ["2+2", "1+1"]
+    assert names(first(by_episode(PAIRS), "best", 3)) == ["41+58", "1+1", "2+2"]
+
+
+def team(name: str, planner: float, searcher: float) -> list[Pair]:
+    """An episode in which a planner and a searcher earned these rewards."""
+    return [
+        (
+            trajectory(turn([1], {2: -0.5}), name=f"{name}-{agent}", agent=agent, episode=name),
+            Scored(f"{name}-{agent}", {}, (), reward),
+        )
+        for agent, reward in (("planner", planner), ("searcher", searcher))
+    ]
+
+
+TEAMS = [*team("a", 0.0, 1.0), *team("b", 0.25, 0.25), *team("c", 1.0, 1.0)]
+
+
+def test_the_worst_and_the_best_are_episodes_with_all_speakers() -> None:
+    assert names(first(by_episode(TEAMS), "worst", 1)) == ["b-planner", "b-searcher"]
+    assert names(first(by_episode(TEAMS), "best", 1)) == ["c-planner", "c-searcher"]
+
+
+def test_an_episode_matches_by_one_speaker_and_is_shown_with_all() -> None:
+    stored = replace(STORED, pairs=tuple(TEAMS))
+    (episode,) = matching(stored, [choice.below(0.1)])
+    assert names(episode) == ["a-planner", "a-searcher"]
 
 
 def test_a_problem_or_ending_that_is_not_there_is_told_with_what_is() -> None:

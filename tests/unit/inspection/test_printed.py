@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from agentfly_core.artifacts.store import Store
-from agentfly_core.inspection.choice import below, first, matching, of_ending
+from agentfly_core.inspection.choice import (
+    Filter,
+    below,
+    by_episode,
+    first,
+    matching,
+    of_ending,
+)
 from agentfly_core.inspection.printed import SAME, show
 from agentfly_core.records.trajectory import Message, Scored, ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, Piece, decoder, pieces, read_step
@@ -33,7 +41,7 @@ def printed(store: Store, step: int | None, worst: int, colour: bool) -> str:
         color_system="truecolor" if colour else None,
     )
     stored = read_step(store, "demo", step)
-    console.print(show(stored, len(stored.pairs), [], first(stored.pairs, "worst", worst)))
+    console.print(show(stored, 4, [], first(by_episode(stored.pairs), "worst", worst)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -142,17 +150,18 @@ def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> No
     stored = read_step(store, "demo", 6)
     filters = [below(0.6), of_ending("terminal")]
     console = Console(file=io.StringIO(), width=110)
-    console.print(show(stored, 1, filters, matching(stored, filters)))
+    (episode,) = matching(stored, filters)
+    console.print(show(stored, 1, filters, episode))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "1 of 4 matches --below 0.6 --ending terminal" in text
     assert re.findall(r"chain (\d);", text) == ["2"]
 
 
-def shown(*pairs: Pair) -> str:
+def shown(*pairs: Pair, filters: Sequence[Filter] = ()) -> str:
     console = Console(file=io.StringIO(), width=110)
     stored = Episodes("run:demo@7", "demo, step 7", pairs, read, {})
-    console.print(show(stored, len(pairs), [], first(pairs, "worst", 1)))
+    console.print(show(stored, len(pairs), filters, first(by_episode(pairs), "worst", 1)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -191,3 +200,14 @@ def test_an_episode_counts_once_and_each_speaker_is_told_of_where_several_speak(
 def test_who_speaks_alone_is_not_named() -> None:
     text = shown(team("a", 1.0, 0.5)[0])
     assert "planner" not in text and "1 episode, 1 scored" in text
+
+
+def test_filters_count_episodes_and_not_their_speakers() -> None:
+    pairs = [*team("a", 1.0, 0.5), *team("b", 0.5, 0.0)]
+    assert "of 2 match --below 0.6" in shown(*pairs, filters=[below(0.6)])
+
+
+def test_a_speaker_without_a_reply_is_not_shown() -> None:
+    (planner, scored), *searchers = team("a", 1.0, 0.5)
+    text = shown((replace(planner, turns=()), scored), *searchers)
+    assert "chain 0; planner" not in text and "chain 0; searcher/2" in text

@@ -12,7 +12,7 @@ from agentfly_core.inspection.as_json import both_json
 from agentfly_core.inspection.choice import above
 from agentfly_core.inspection.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
-from agentfly_core.runs.episodes import Episodes, Piece
+from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 
 
@@ -93,3 +93,24 @@ def test_an_episode_of_several_speakers_fell_once() -> None:
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "1 episode of the same problems; the reward fell in 1, rose in 0" in text
+
+
+def test_the_most_changed_are_episodes_with_all_speakers() -> None:
+    def pairs(number: int, **rewards: tuple[float, float]) -> list[Pair]:
+        return [
+            (
+                replace(
+                    trajectory(turn([1], {2: -0.5}), name=f"{name}-{agent}-{number}", agent=agent),
+                    problem=Problem(name, "?"),
+                    episode=f"{name}-{number}",
+                ),
+                Scored(f"{name}-{agent}-{number}", {}, (), reward),
+            )
+            for name, earned in rewards.items()
+            for agent, reward in zip(("planner", "searcher"), earned, strict=True)
+        ]
+
+    before = replace(EARLIER, pairs=tuple(pairs(8, a=(1.0, 0.0), b=(1.0, 1.0))))
+    twice = played_twice(pairs(9, a=(0.0, 1.0), b=(0.75, 0.75)), before, LATER.title)
+    chosen = most_changed(twice, "worst", 1)
+    assert [each.shown[0].id for each in chosen] == ["b-planner-9", "b-searcher-9"]
