@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from flows.local.prefect_server import POOL, UI, use
+from flows.local.prefect_server import POOL, reach
 from flows.local.state_dirs import settle
 from flows.nights.alarms import put, tell_people
 from flows.nights.deployment_schedule import keeping_schedules
@@ -17,9 +17,12 @@ SILENCE = timedelta(minutes=10)
 
 
 def main() -> int:
-    """Deploy to the server of `agentfly up`, or the one that was chosen, or the one on its port."""
-    places = settle(Path.cwd())
-    use(places.api or f"{UI}/api")
+    """Deploy to the chosen Prefect server, or else to the one of this project."""
+    if not reach(settle(Path.cwd())):
+        raise SystemExit(
+            "No Prefect server of this project runs. Start it with `agentfly up`, which deploys, "
+            "too, or with `agentfly prefect server start`; or set PREFECT_API_URL."
+        )
     make_pool()
     deploy()
     print(

@@ -16,7 +16,7 @@ from agentfly_core.sandbox.self_test import attacked
 from flows.commands.arguments import Commands
 from flows.local import doctor as doctors
 from flows.local.flow_run_owners import tidy
-from flows.local.prefect_server import UI, prefect_command
+from flows.local.prefect_server import prefect_command, reach
 from flows.local.state_dirs import settle
 from flows.nights import readiness
 
@@ -50,9 +50,9 @@ def doctor(arguments: Namespace) -> int:
         outcomes = asyncio.run(attacked(sandbox, ATTACKS))
         Console().print(report.table(sandbox, outcomes))
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
-    site, api = loading.site("local"), settle(Path.cwd()).api
-    findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, api)
-    findings.append(readiness.nights(api or f"{UI}/api", site.ping_url_env))
+    site, places = loading.site("local"), settle(Path.cwd())
+    findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
+    findings.append(readiness.nights(reach(places), site.ping_url_env))
     Console().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 

@@ -26,7 +26,7 @@ from flows.up.versions import require_matching
 from flows.up.wanted import Wanted
 from flows.up.worker import GRACE
 
-START_SECONDS, END_SECONDS = 300.0, GRACE + 60.0
+END_SECONDS = GRACE + 60.0
 
 
 def add_up(commands: Commands) -> None:
@@ -119,9 +119,8 @@ def _detached(wanted: Wanted, environment: dict[str, str]) -> int:
             stderr=output,
             start_new_session=True,
         )
-    end = time.monotonic() + START_SECONDS
     while not (servers := Servers.running(wanted.places.state)) or not servers.ready:
-        if process.poll() is not None or time.monotonic() > end:
+        if process.poll() is not None:
             written = wanted.log.read_bytes()[began:].decode(errors="replace")
             said = written.strip().splitlines()[-20:]
             raise ValueError("\n  ".join(["It did not start. It said:", *said]))

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from agentfly_core.formats import strict_json
 from agentfly_core.system.process import Owner
-from flows.local.prefect_server import UI, answers, crash_abandoned, use
+from flows.local.prefect_server import answers, crash_abandoned, reach
 from flows.local.state_dirs import Places
 
 LABEL = "agentfly.process"
@@ -67,11 +67,9 @@ def tidy(places: Places) -> None:
     """Print which flow runs are marked Crashed since their process is dead; never raises because of
     Prefect.
     """
-    url = places.api or f"{UI}/api"
-    if not answers(url):
+    if not (url := reach(places)) or not answers(url):
         return
     try:
-        use(url)
         for flow_run in crash_dead():
             print(f"The flow run {flow_run} is marked Crashed: its process is dead.", flush=True)
     except Exception:  # the worker starts all the same, and says itself what Prefect refuses

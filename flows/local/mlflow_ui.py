@@ -6,13 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-import httpx
-
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import Place, page
 from agentfly_core.system.module_search import finding_ours
-from flows.local.ports import is_free
+from flows.local.ports import first_free, own
+from flows.local.programs import mlflow_server
 from flows.local.servers import Servers
+from flows.local.sign_in import SignIn
 from flows.local.state_dirs import settle
 
 PORTS = range(5000, 5020)
@@ -26,16 +26,19 @@ def mlflow_place(context: ExperimentContext) -> Place:
 
 
 def serving(place: Place) -> str:
-    """The server that shows a place's runs: its own, or that of `agentfly up`; else empty."""
+    """The server that shows a place's runs: an MLflow server that keeps them, that of `agentfly
+    up`, or another one of this project; empty without any.
+    """
     if place.served:
         return place.uri
-    servers = Servers.running(place.state)
-    return servers.mlflow if servers and servers.ready else ""
+    if (servers := Servers.running(place.state)) and servers.ready:
+        return servers.mlflow
+    return next((_at(port) for port in own("mlflow", place.state, place.uri)), "")
 
 
 def open_run(place: Place, run_id: str) -> None:
-    """Print a run's address in the MLflow UI, and become the server of that UI where none is
-    running.
+    """Print a run's address in the MLflow UI, and become the server of that UI if none of this
+    project is running.
 
     Raises ValueError where MLflow does not know the run, or cannot be reached, and where no port is
     free.
@@ -43,19 +46,15 @@ def open_run(place: Place, run_id: str) -> None:
     if server := serving(place):
         print(_page(place, run_id, server))
         return
-    port = next((port for port in PORTS if is_free(port) or _shows(port, run_id)), None)
-    if port is None:
-        raise ValueError(
-            f"Other programs use all ports from {PORTS.start} to {PORTS.stop - 1}, one of which "
-            "MLflow's UI needs: end one of them."
-        )
-    print(_page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
-    if is_free(port):
-        env = {**os.environ, **finding_ours(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        artifacts = f"{place.state}/mlartifacts"
-        words = ["--backend-store-uri", place.uri, "--artifacts-destination", artifacts]
-        words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-        os.execve(sys.executable, [sys.executable, "-m", "mlflow", "server", *words], env)
+    url, sign_in = _at(first_free(PORTS, "MLflow's UI")), SignIn.of(place.state)
+    print(_page(place, run_id, url))
+    print(f"Sign in as {sign_in.name} with {sign_in.shown(place.state)}", flush=True)
+    program = mlflow_server(url, place, sign_in)
+    os.execve(sys.executable, program.command, {**os.environ, **finding_ours(), **program.env})
+
+
+def _at(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def _page(place: Place, run_id: str, server: str) -> str:
@@ -65,11 +64,3 @@ def _page(place: Place, run_id: str, server: str) -> str:
         raise ValueError(
             f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}"
         ) from error
-
-
-def _shows(port: int, run_id: str) -> bool:
-    url = f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get"
-    try:
-        return httpx.get(url, params={"run_id": run_id}, timeout=5).status_code == 200
-    except httpx.HTTPError:
-        return False

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
@@ -21,6 +22,8 @@ import httpx
 
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.service import Service, new_address, supervised
+from flows.local.ports import first_free, mark, own
+from flows.local.sign_in import SignIn
 from flows.local.state_dirs import Places
 from flows.local.trust import trusted
 
@@ -28,15 +31,20 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 logger = logging.getLogger(__name__)
+PATIENCE = httpx.Timeout(60.0, connect=5.0)
 POOL = "agentfly"
 """The work pool of all deployments."""
-UI = "http://127.0.0.1:4200"
+PORTS = range(4200, 4220)
+UI = f"http://127.0.0.1:{PORTS.start}"
+"""Where `open_flow_run` serves the project's flow runs, unless the port is taken."""
 CONTINUED = "Its process was killed; the run continued in another flow run."
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
+PAGE_API = "PREFECT_SERVER_UI_API_URL"
+"""Where the page sends its requests: by default to port 4200, whatever the server's own port."""
 BOOKKEEPING_ONLY = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
     for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
-}
+} | {"PREFECT_SERVER_UI_ENABLED": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class Api:
         up.
         """
         if self.service:
-            self.service.wait(partial(answers, self.url), 120)
+            self.service.wait(partial(answers, self.url))
 
 
 @contextmanager
@@ -81,20 +89,25 @@ def prefect_api(places: Places) -> Iterator[Api]:
     command = [sys.executable, "-m", "prefect", "server", "start"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
-    guard = {name: os.environ[name] for name in [GUARD] if name in os.environ}
-    with supervised("prefect", command, BOOKKEEPING_ONLY | guard, address, log, "") as service:
-        use(url)
+    guard = os.environ.get(GUARD) or SignIn.of(places.state).basic
+    env = BOOKKEEPING_ONLY | {GUARD: guard}
+    with supervised("prefect", command, env, address, log, "") as service:
+        use(url, guard)
         try:
             yield Api(url, service)
         finally:
             deliver()
 
 
-def use(url: str) -> None:
+def use(url: str, auth: str = "") -> None:
     """Let this process and its children talk to a Prefect API, whether prefect was imported already
     or not.
+
+    `auth` is the NAME:PASSWORD of a server that does not take that of the environment.
     """
     os.environ["PREFECT_API_URL"] = url
+    if auth:
+        os.environ["PREFECT_API_AUTH_STRING"] = auth
     if "prefect" in sys.modules:
         from prefect.context import refresh_global_settings_context
 
@@ -125,9 +138,9 @@ def leave(code: int) -> NoReturn:
 
 
 def answers(url: str) -> bool:
-    """Whether a Prefect API is there."""
+    """Whether a Prefect API is there; a busy one takes its time to answer."""
     try:
-        return httpx.get(f"{url}/health", timeout=5, verify=trusted()).status_code < 500
+        return httpx.get(f"{url}/health", timeout=PATIENCE, verify=trusted()).status_code < 500
     except httpx.TransportError:
         return False
 
@@ -161,46 +174,94 @@ def crash_abandoned(flow_runs: Iterable[str], message: str = CONTINUED) -> list[
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Become `prefect WORDS...` on the project's state; anything but a server talks to the one on
-    port 4200.
+    """Become `prefect WORDS...` on the project's state; other commands than `server` talk to the
+    project's own server.
 
     Raises ValueError for a server that others could reach without a password.
     """
+    env = {**os.environ, **finding_ours()}
     if words[:2] == ["server", "start"]:
-        _require_guard(words)
-    if words[:1] != ["server"] and not places.api:
-        os.environ["PREFECT_API_URL"] = f"{UI}/api"
-    os.execve(
-        sys.executable, [sys.executable, "-m", "prefect", *words], {**os.environ, **finding_ours()}
-    )
+        env |= _server_environment(places.state, words)
+    elif words[:1] != ["server"] and not places.api:
+        env |= own_api(places.state) or {"PREFECT_API_URL": f"{_free_page()}/api"}
+    os.execve(sys.executable, [sys.executable, "-m", "prefect", *words], env)
+
+
+def own_api(state: Path) -> dict[str, str]:
+    """The environment variables of clients of the project's own Prefect server; none without it."""
+    for port, environment in own("prefect", state).items():
+        url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
+        return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": auth}
+    return {}
+
+
+def reach(places: Places) -> str:
+    """Let this process talk to the chosen Prefect API, or else to the project's own server.
+
+    Returns the API's URL, empty where neither is there.
+    """
+    api = own_api(places.state) if not places.api else {"PREFECT_API_URL": places.api}
+    if api:
+        use(*api.values())
+    return api.get("PREFECT_API_URL", "")
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the Prefect UI, and become the server of that UI where none is
-    running.
+    """Print a flow run's address in the Prefect UI, and become the server of that UI if none of
+    this project is running.
     """
-    print(flow_run_page(places, flow_run), flush=True)
-    if not places.api and not answers(f"{UI}/api"):
-        prefect_command(places, ["server", "start", "--host", "127.0.0.1"])
+    if places.api or own_api(places.state):
+        print(flow_run_page(places, flow_run), flush=True)
+        return
+    url = _free_page()
+    print(f"{url}/runs/flow-run/{flow_run}")
+    if not os.environ.get(GUARD):
+        sign_in = SignIn.of(places.state)
+        print(f"Sign in with {sign_in.name}:{sign_in.shown(places.state)}", flush=True)
+    port = url.rpartition(":")[2]
+    prefect_command(places, ["server", "start", "--host", "127.0.0.1", "--port", port])
 
 
 def flow_run_page(places: Places, flow_run: str) -> str:
     """A flow run's address in the Prefect UI."""
-    return f"{places.api.removesuffix('/api') or UI}/runs/flow-run/{flow_run}"
+    api = places.api or own_api(places.state).get("PREFECT_API_URL", UI)
+    return f"{api.removesuffix('/api')}/runs/flow-run/{flow_run}"
 
 
-def _require_guard(words: Sequence[str]) -> None:
+def _free_page() -> str:
+    port = first_free(PORTS, "Prefect's UI")
+    return f"http://127.0.0.1:{port}"
+
+
+def _server_environment(state: Path, words: Sequence[str]) -> dict[str, str]:
+    """The environment variables of `server start WORDS...`: the project's password unless another
+    is set, and the API's URL for its page.
+    """
     from prefect.settings import Settings
 
-    api = Settings().server.api
+    settings = Settings().server
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--host", default=api.host)
-    host = parser.parse_known_args(words)[0].host
+    parser.add_argument("--host", default=settings.api.host)
+    parser.add_argument("--port", default=settings.api.port)
+    place = parser.parse_known_args(words)[0]
+    chosen = settings.api.auth_string
+    if not chosen:
+        _require_loopback(place.host)
+    guard = chosen.get_secret_value() if chosen else SignIn.of(state).basic
+    page = {} if "api_url" in settings.ui.model_fields_set else {PAGE_API: _api_at(place)}
+    return {GUARD: guard, **page, **mark("prefect", state)}
+
+
+def _api_at(place: argparse.Namespace) -> str:
+    return f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{place.port}/api"
+
+
+def _require_loopback(host: str) -> None:
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost"
-    if not is_loopback and not api.auth_string:
+    if not is_loopback:
         raise ValueError(
             f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it "
             f"and run their code here. Set {GUARD} to 'NAME:PASSWORD' "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,10 @@ class SignIn:
             json.dump(asdict(made), file)
         part.rename(path)
         return made
+
+    def shown(self, state: Path) -> str:
+        """The password on a terminal; elsewhere its file, since logs and journals keep text."""
+        return self.password if sys.stdout.isatty() else f"the password in {state / FILE}"
 
     @property
     def basic(self) -> str:

@@ -19,6 +19,8 @@ def nights(api: str, ping_url_env: str) -> Finding:
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
+    if not api:
+        return _no("no Prefect server of this project", "for nights: agentfly up")
     if not answers(api):
         return _no(f"no Prefect server at {api}", "for nights: agentfly up")
     use(api)

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 
 from flows.local.prefect_server import POOL
+from flows.local.programs import WORKER
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from flows.local.trust import trusted
-from flows.up.programs import WORKER
 
 SILENCE = timedelta(seconds=100)
 """A worker gives a sign of life every 30 s."""
@@ -34,7 +34,7 @@ class Health:
 
 def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> Health:
     """Ask the servers; a worker counts that has given a sign of life after `since`, or lately."""
-    mlflow = not servers.mlflow.startswith("http") or _answers(f"{servers.mlflow}/health")
+    mlflow = mlflow_answers(servers)
     known = (sign_in.name, sign_in.password)
     with httpx.Client(base_url=servers.api, auth=known, timeout=10, verify=trusted()) as client:
         if not _answers(f"{servers.api}/health"):
@@ -51,6 +51,11 @@ def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> He
     since = since or datetime.now(UTC) - SILENCE
     names = tuple(sorted(str(deployment["name"]) for deployment in deployments))
     return Health(True, mlflow, any(sign > since for sign in signs), names)
+
+
+def mlflow_answers(servers: Servers) -> bool:
+    """Whether MLflow's server answers; a store without a server counts as one."""
+    return not servers.mlflow.startswith("http") or _answers(f"{servers.mlflow}/health")
 
 
 def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:

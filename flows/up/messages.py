@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from flows.local.ports import own
 from flows.local.servers import Servers
-from flows.local.sign_in import FILE, SignIn
-from flows.up.health import look
+from flows.local.sign_in import SignIn
+from flows.up.health import Health, look, mlflow_answers
 from flows.up.log import LOG
 from flows.up.unit import at_boot
 from flows.up.versions import Installed
@@ -22,8 +23,7 @@ def ready(project: Path, wanted: Wanted, servers: Servers, sign_in: SignIn) -> N
 
 def served(servers: Servers, sign_in: SignIn, state: Path) -> list[str]:
     """Where the servers are, how to sign in, and where their log is."""
-    # the password is for eyes, and not for the log or journal to which this may go
-    shown = sign_in.password if sys.stdout.isatty() else f"the password in {state / FILE}"
+    shown = sign_in.shown(state)
     return [
         f"Prefect  {servers.prefect}   sign in with {sign_in.name}:{shown}",
         f"MLflow   {servers.mlflow}   sign in as {sign_in.name} with {shown}",
@@ -41,7 +41,10 @@ def status(state: Path) -> int:
         print(f"It is starting ({servers.owner}); its log: {state / LOG}")
         return 1
     sign_in = SignIn.of(state)
-    health = look(servers, sign_in)
+    is_ours = urlsplit(servers.prefect).port in own("prefect", state)
+    health = (
+        look(servers, sign_in) if is_ours else Health(False, mlflow_answers(servers), False, ())
+    )
     print("\n".join(served(servers, sign_in, state)))
     works = {True: "works", False: "DOES NOT WORK"}
     print(f"Prefect {works[health.prefect]}, MLflow {works[health.mlflow]}, the worker", end=" ")

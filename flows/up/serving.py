@@ -15,18 +15,18 @@ from pathlib import Path
 
 from agentfly_core.system.service import Service, new_address, supervised
 from flows.deploy import deploy, make_pool
+from flows.local import programs
 from flows.local.flow_run_owners import tidy
+from flows.local.ports import own, taken
 from flows.local.prefect_server import answers, deliver, use
 from flows.local.servers import FILE, Servers
 from flows.local.sign_in import SignIn
-from flows.up import programs
 from flows.up.health import look
 from flows.up.log import rotate
 from flows.up.versions import Changes
 from flows.up.wanted import Wanted
 from flows.up.worker import end_flow_runs, flow_runs
 
-START_SECONDS = 120.0
 LOOK_SECONDS = 5.0
 Ready = Callable[[Servers, SignIn], None]
 
@@ -63,7 +63,8 @@ def serve(wanted: Wanted, ready: Ready) -> str:
 def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack) -> list[Service]:
     """The services, the worker last, once all of them work."""
     begin, log = datetime.now(UTC), wanted.log
-    prefect_server = _start(programs.prefect_server(servers.prefect, sign_in), log, stack)
+    state = wanted.places.state
+    prefect_server = _start(programs.prefect_server(servers.prefect, state, sign_in), log, stack)
     services = [prefect_server]
     if not wanted.mlflow.served:
         mlflow = programs.mlflow_server(servers.mlflow, wanted.mlflow, sign_in)
@@ -73,7 +74,9 @@ def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack
     stack.callback(deliver)
     import prefect.main  # noqa: F401  # takes seconds, as the servers do
 
-    prefect_server.wait(partial(answers, servers.api), START_SECONDS)  # the rest needs it alone
+    prefect_server.wait(partial(answers, servers.api))  # the rest needs it alone
+    if wanted.prefect_port not in own("prefect", state):
+        raise ValueError(taken(wanted.prefect_port, "Prefect's server", "--prefect-port"))
     tidy(replace(wanted.places, api=servers.api))
     make_pool()
     worker = _start(programs.worker(servers.api, sign_in), log, stack)
@@ -81,7 +84,7 @@ def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack
     with log.open("a") as output:
         deploy(output)
     for service in (*services, worker):
-        service.wait(lambda: look(servers, sign_in, begin).good, START_SECONDS)
+        service.wait(lambda: look(servers, sign_in, begin).good)
     return [*services, worker]
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 import httpx
 
 from agentfly_core.system.service import supervised
 from flows.local.prefect_server import answers
+from tests.support.waiting import LIMIT
 
 CREDENTIALS = ("tests", "a-password-of-tests")
 AUTH = ":".join(CREDENTIALS)
@@ -40,12 +43,33 @@ def prefect_server(home: Path, address: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "prefect", "server", "start"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     with supervised("prefect", command, env, address, home / "log", "tests") as service:
-        service.wait(lambda: answers(url), 120)
+        service.wait(lambda: answers(url), LIMIT)
         os.environ["PREFECT_API_AUTH_STRING"] = AUTH
         try:
             yield url
         finally:
             del os.environ["PREFECT_API_AUTH_STRING"]
+
+
+LISTENS = """
+import socket, sys
+with socket.socket() as server:
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    print(server.getsockname()[1], flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def listener(env: Mapping[str, str] = MappingProxyType({})) -> Iterator[int]:
+    """The port on which another process listens, whose environment has these variables."""
+    command = [sys.executable, "-S", "-c", LISTENS]
+    pipe, environment = subprocess.PIPE, {**os.environ, **env}
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin and process.stdout
+        yield int(process.stdout.readline())
+        process.stdin.close()
 
 
 def free_port() -> int:
@@ -69,7 +93,7 @@ class AskingAgain(httpx.HTTPTransport):
 
 def client(api: str = "", auth: tuple[str, str] = CREDENTIALS) -> httpx.Client:
     """A client of a Prefect server that knows AUTH, or a user's name and password."""
-    return httpx.Client(base_url=api, auth=auth, timeout=120, transport=AskingAgain())
+    return httpx.Client(base_url=api, auth=auth, timeout=LIMIT, transport=AskingAgain())
 
 
 def request(method: str, url: str, **given: Any) -> Any:

@@ -1,5 +1,6 @@
 """Opening a run in the MLflow UI."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -7,6 +8,39 @@ import pytest
 
 from agentfly_core.runs.mlflow_client import Place
 from flows.local import mlflow_ui
+from flows.local.ports import mark
+from flows.local.sign_in import SignIn
+from tests.support.servers import free_port, listener
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The store of a project whose MLflow shows every run."""
+    monkeypatch.setattr(mlflow_ui, "page", lambda place, run_id, server: f"{server}/#/{run_id}")
+    return Place(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, "the project's own store")
+
+
+def test_a_run_is_served_with_a_password_beside_a_stranger(place, monkeypatch, capsys):
+    started = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
+    with listener() as stranger:
+        free = free_port()
+        monkeypatch.setattr(mlflow_ui, "PORTS", [stranger, free])
+        mlflow_ui.open_run(place, "5f0e")
+    ((_, words, env),) = started
+    assert words[-words[::-1].index("--port") :][0] == str(free)
+    assert env["MLFLOW_AUTH_ADMIN_PASSWORD"] == SignIn.of(place.state).password
+    assert "basic-auth" in words
+    assert capsys.readouterr().out.splitlines() == [
+        f"http://127.0.0.1:{free}/#/5f0e",
+        f"Sign in as agentfly with the password in {place.state}/sign-in.json",
+    ]
+
+
+def test_a_run_is_opened_on_the_running_server_of_its_store(place, capsys):
+    with listener(mark("mlflow", place.state, place.uri)) as port:
+        mlflow_ui.open_run(place, "5f0e")
+    assert capsys.readouterr().out == f"http://127.0.0.1:{port}/#/5f0e\n"
 
 
 def test_where_other_programs_have_all_ports_it_says_so(monkeypatch):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentfly_core.runs.mlflow_client import Place
-from flows.local.prefect_server import POOL
+from flows.local.ports import mark
+from flows.local.prefect_server import PAGE_API, POOL
 from flows.local.sign_in import SignIn
 
 WORKER = "agentfly-up"
@@ -27,10 +29,11 @@ class Program:
     env: dict[str, str] = field(repr=False)
 
 
-def prefect_server(url: str, sign_in: SignIn) -> Program:
-    """Prefect's server and its UI, at a URL of this machine."""
+def prefect_server(url: str, state: Path, sign_in: SignIn) -> Program:
+    """Prefect's server and its UI, whose page sends its requests to this very server."""
     command = [sys.executable, "-m", "prefect", "server", "start", *_at(url)]
-    return Program("prefect", command, {**QUIET, **sign_in.prefect_server})
+    env = {**QUIET, PAGE_API: f"{url}/api", **mark("prefect", state), **sign_in.prefect_server}
+    return Program("prefect", command, env)
 
 
 def mlflow_server(url: str, place: Place, sign_in: SignIn) -> Program:
@@ -38,7 +41,8 @@ def mlflow_server(url: str, place: Place, sign_in: SignIn) -> Program:
     command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", *_at(url)]
     command += ["--workers", "1", "--backend-store-uri", place.uri]
     command += ["--artifacts-destination", f"{place.state}/mlartifacts"]
-    env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **sign_in.mlflow_server(place.state)}
+    env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    env |= mark("mlflow", place.state, place.uri) | sign_in.mlflow_server(place.state)
     return Program("mlflow", command, env)
 
 
