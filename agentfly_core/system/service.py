@@ -34,8 +34,14 @@ from agentfly_core.system.supervisor import FIRST_START, GRACE, State, clean
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
+LONGEST = 1800.0
+"""Seconds that a service may take on a busy machine, as long as it lives."""
 TAIL = 12
-CAUSE = re.compile(r"^[\w.]*(Error|Exception): ")
+PREFIX = re.compile(
+    r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
+)
+"""What vLLM's processes and torch's ranks print before each line of a traceback."""
+CAUSE = re.compile(r"^[\w.]*(Error|Exception)(: |$)")
 logger = logging.getLogger(__name__)
 
 
@@ -81,9 +87,9 @@ class Service:
         # it keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows
         return marks | {"SPT_NOENV": "1"}
 
-    def wait(self, ready: Callable[[], bool], seconds: float = 300.0) -> None:
+    def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
         """Wait until `ready()`; raises ServiceLost when the service is gone for good or the time is
-        over.
+        over, which only a service that hangs reaches.
         """
         deadline = time.monotonic() + seconds
         while not ready():
@@ -100,7 +106,8 @@ class Service:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
         lines = text[text.rfind(FIRST_START) :].splitlines()
-        causes = [line for line in dict.fromkeys(lines[:-TAIL]) if CAUSE.search(line)][-TAIL:]
+        printed = dict.fromkeys(PREFIX.sub("", line) for line in lines[:-TAIL])
+        causes = [line for line in printed if CAUSE.search(line)][-TAIL:]
         first = f"The {self.kind} service {what}. From {state.log}:"
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
@@ -184,7 +191,7 @@ def supervised(
         yield service
     finally:
         os.close(writing)
-        if supervisor.wait(grace + 60) != 0:
+        if supervisor.wait(grace + LONGEST) != 0:
             end_users(service.scratch)
             clean(service.address)
 

@@ -21,6 +21,7 @@ import pytest
 from agentfly_core.system.service import Service, ServiceLost, end_orphans, new_address, supervised
 from agentfly_core.system.supervisor import State, die_with_parent
 from tests.support.clocks import set_clock
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +119,7 @@ def pids(service: Service) -> list[int]:
 def members(service: Service, but: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
     """The family's processes, once it listens and is not the one that is known already."""
     service.wait(
-        lambda: bool(pids(service)) and pids(service)[0] not in [known.pid for known in but], 30
+        lambda: bool(pids(service)) and pids(service)[0] not in [known.pid for known in but], LIMIT
     )
     return [psutil.Process(pid) for pid in pids(service)]
 
@@ -130,7 +131,7 @@ def supervisor(service: Service) -> psutil.Process:
 
 
 def left(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    return list(psutil.wait_procs(processes, timeout=20)[1])
+    return list(psutil.wait_procs(processes, timeout=LIMIT)[1])
 
 
 def test_leaving_the_block_ends_every_process_and_removes_the_folder(folder: Path) -> None:
@@ -186,7 +187,7 @@ def test_a_service_that_keeps_dying_is_given_up_with_the_end_of_its_log(folder: 
     )
     (folder / "program.log").write_text("ValueError: what went wrong last week\n")
     with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
-        service.wait(lambda: False, 30)
+        service.wait(lambda: False, LIMIT)
     assert "The program service died 2 times, the last time with exit code 3." in str(lost.value)
     assert str(folder / "program.log") in str(lost.value)
     assert "ValueError: no such model: smollm3" in str(lost.value)
@@ -194,10 +195,32 @@ def test_a_service_that_keeps_dying_is_given_up_with_the_end_of_its_log(folder: 
     assert "last week" not in str(lost.value)
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "(EngineCore pid=4711) ERROR 11-27 14:02:11 [core.py:1017] ",
+        "(EngineCore_DP0 pid=4711) ",
+        "ERROR 11-27 14:02:11 [core.py:1017] ",
+        "[rank1]: ",
+    ],
+)
+def test_the_cause_is_quoted_without_the_prefix_of_the_process_that_printed_it(
+    folder: Path, prefix: str
+) -> None:
+    text = (
+        f"import os; prefix = {prefix!r}.replace('4711', str(os.getpid())); "
+        "print(prefix + 'ValueError: head_dim=16'); "
+        "print(*range(40), sep='\\n'); raise SystemExit(3)"
+    )
+    with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
+        service.wait(lambda: False)
+    assert str(lost.value).splitlines()[1:3] == ["  ValueError: head_dim=16", "  ..."]
+
+
 def test_a_service_that_is_not_ready_in_time_is_an_error(folder: Path) -> None:
     text = "import signal; print('loading', flush=True); signal.pause()"
     with program(folder, text) as service:
-        service.wait(lambda: "loading" in (folder / "program.log").read_text(), 30)
+        service.wait(lambda: "loading" in (folder / "program.log").read_text(), LIMIT)
         with pytest.raises(ServiceLost, match=r"was not ready after 0.2 s. From (.|\n)*loading"):
             service.wait(lambda: False, 0.2)
 
@@ -219,7 +242,7 @@ def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(
         assert end_orphans("run-a") == []
         supervisor(service).kill()
         owner.kill()
-        owner.wait(20)
+        owner.wait(LIMIT)
         assert set(end_orphans("run-a")) >= {process.pid for process in orphans[1:]}
         assert left(orphans) == []
         assert not service.scratch.exists()
@@ -234,7 +257,7 @@ def test_a_service_first_ends_what_a_dead_owner_of_its_run_left(
     orphans = members(service)
     supervisor(service).kill()
     owner.kill()
-    owner.wait(20)
+    owner.wait(LIMIT)
     with family(folder) as again:
         assert left(orphans) == []
         assert len(members(again)) == 3
@@ -252,7 +275,7 @@ def test_the_folder_of_a_whole_tree_that_was_killed_goes_when_the_next_service_c
     assert left_behind.exists()
     supervisor(Service("family", str(left_behind / "family.sock"))).kill()
     owner.kill()
-    owner.wait(20)
+    owner.wait(LIMIT)
     end_orphans("run-a")
     address = new_address("vllm")
     assert {path.name for path in folder.glob("agentfly-*")} >= {
@@ -323,7 +346,7 @@ def test_a_killed_supervisor_is_an_error_and_its_processes_end_with_the_block(fo
         supervisor(service).kill()
         assert left(processes[:1]) == []
         with pytest.raises(ServiceLost, match="lost its supervisor"):
-            service.wait(lambda: False, 30)
+            service.wait(lambda: False, LIMIT)
     assert left(processes) == []
 
 
