@@ -31,7 +31,7 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
 CPU, 13 probes). Weights each off by 1e-6, 1e-5, 1e-3 make 1.5e-4, 1.5e-3, 0.14: bfloat16 hides
 small steps, never another model."""
 LOADING, ADAPTER = "loading", "adapter"
-PATIENCE = 600.0
+PATIENCE = 1800.0
 NO_LOGPROB = -9999.0
 
 

@@ -98,8 +98,8 @@ class DeepSpeedLearner:
     outlives a call.
     """
 
-    def __init__(self, service: Service, patience: float = 600.0) -> None:
-        self._service, self._patience = service, patience
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._label: str | None = None
 
     def label(self) -> str | None:
@@ -153,9 +153,7 @@ class DeepSpeedLearner:
     def _connect(self) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX)
         try:
-            self._service.wait(
-                lambda: channel.connect_ex(self._service.address) == 0, self._patience
-            )
+            self._service.wait(lambda: channel.connect_ex(self._service.address) == 0)
         except ServiceLost as error:
             channel.close()
             raise LearnerLost(str(error)) from error

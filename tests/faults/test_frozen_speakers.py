@@ -9,7 +9,7 @@ import pytest
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from tests.support.lives import KILLED, TINY, Lives, Whole, digests, survivors
-from tests.support.project import until
+from tests.support.waiting import until
 
 SECOND = (
     *("train", TINY, "--run", "second", "model=run:demo@0", "warm_start=null", "steps=2"),

@@ -22,7 +22,7 @@ from tests.support.lives import (
     summary,
     survivors,
 )
-from tests.support.project import until
+from tests.support.waiting import until
 
 Words = tuple[str, ...]
 PPO = "algorithm={use: ppo, kl: {use: adaptive}}"

@@ -22,7 +22,7 @@ from tests.support.lives import (
     moments_to_die,
     survivors,
 )
-from tests.support.project import until
+from tests.support.waiting import until
 
 LIMITS = "max_turns: 4, max_tokens: 16, max_model_len: 256"
 COMMON = (

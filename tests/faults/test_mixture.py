@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.lives import KILLED, RUN, Lives, digests, ledger, survivors
-from tests.support.project import ROOT, until
+from tests.support.project import ROOT
+from tests.support.waiting import until
 
 TRAIN = ("train", str(ROOT / "tests/faults/mixture.yaml"), "--run", "demo")
 

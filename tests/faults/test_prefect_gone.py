@@ -12,7 +12,7 @@ import pytest
 from flows.local.prefect_server import answers
 from tests.support.held import serving
 from tests.support.lives import TRAIN, Lives, Whole, digests
-from tests.support.project import until
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def server(
         str(port),
     ]
     with serving(command, service_address("prefect"), home / "log") as process:
-        until(lambda: answers(f"http://127.0.0.1:{port}/api"))
+        until(lambda: answers(f"http://127.0.0.1:{port}/api"), process)
         yield f"http://127.0.0.1:{port}/api", process
 
 

@@ -31,7 +31,8 @@ from tests.support import experiments
 from tests.support.clocks import set_clock
 from tests.support.held import serving
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
-from tests.support.project import Project, until
+from tests.support.project import Project
+from tests.support.waiting import until
 
 BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
@@ -57,8 +58,8 @@ def s3(
     env = {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
     env |= {"AWS_ACCESS_KEY_ID": "agents", "AWS_SECRET_ACCESS_KEY": "agents"}
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with serving(command, service_address("s3"), tmp_path_factory.mktemp("s3") / "log"):
-        until(lambda: listens(url))
+    with serving(command, service_address("s3"), tmp_path_factory.mktemp("s3") / "log") as process:
+        until(lambda: listens(url), process)
         client = boto3.client(
             "s3",
             endpoint_url=url,

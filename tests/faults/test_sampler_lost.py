@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import read_trajectories
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests, survivors
-from tests.support.project import until
+from tests.support.waiting import until
 
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 

@@ -26,8 +26,9 @@ from flows.nights.events import tell
 from flows.nights.missed import note_missed
 from flows.nights.readiness import nights
 from tests.support.experiments import context as context_in
-from tests.support.project import PROGRAMS, until
+from tests.support.project import PROGRAMS
 from tests.support.servers import receiver, request
+from tests.support.waiting import until
 
 NIGHT = "nightly-2026-11-21"
 
@@ -104,7 +105,7 @@ def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
     tell("given_up", NIGHT, "quickstart", 'It was tried 3 times, and "no" more.\n', attempts=3)
     tell("kept", NIGHT, "quickstart", "It is not better: nightly-2026-11-20 stays champion.")
     deliver()
-    until(lambda: len(people.calls) >= 2, 60)
+    until(lambda: len(people.calls) >= 2)
     alarm, notice = sorted(people.calls)
     told = f'{NIGHT} of quickstart, given up: It was tried 3 times, and "no" more.\n'
     assert json.loads(alarm.removeprefix("/alarm ")) == {"text": told}
@@ -122,7 +123,7 @@ def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nob
     for deployment, message in ((server.nightly, "x"), (server.promote, "y")):
         flow_run = server.flow_run(deployment, type="RUNNING")
         server.set_state(flow_run, type="CRASHED", message=message)
-    until(lambda: len(people.calls) >= 3, 60)
+    until(lambda: len(people.calls) >= 3)
     ended = [json.loads(call.removeprefix("/alarm "))["text"] for call in people.calls]
     assert sorted(text.partition(" of ")[2] for text in ended) == [
         "nightly is Crashed: x",
@@ -143,7 +144,7 @@ def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, b
         resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run}"}
         emit_event("prefect.flow-run.heartbeat", resource)
     deliver()
-    until(lambda: people.calls and server.state(silent) == "Crashed", 90)
+    until(lambda: people.calls and server.state(silent) == "Crashed")
     (call,) = people.calls
     assert "has not started" in call
     assert (server.state(late), server.state(over)) == ("Late", "Completed")
@@ -251,7 +252,7 @@ def test_a_night_that_did_not_start_is_written_down_and_told_once(server, people
     deliver()
     missed = [entry.night for entry in ledger.entries() if entry.event == "missed"]
     assert missed == [f"nightly-{today + datetime.timedelta(days=days)}" for days in (2, 3)]
-    until(lambda: len(people.calls) >= 2, 60)
+    until(lambda: len(people.calls) >= 2)
     assert all("of quickstart, missed: It was scheduled for" in call for call in people.calls)
 
 

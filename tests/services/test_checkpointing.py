@@ -13,6 +13,7 @@ from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
 from tests.support.experiments import context
 from tests.support.learning import after, digests, kill_worker, saved
+from tests.support.waiting import LIMIT
 
 SLOT = ArtifactKey("steps/1/learner", "update", "1", {})
 
@@ -35,7 +36,7 @@ def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_n
     def publication():
         with store.publish(SLOT) as folder:
             yield folder
-            written.wait(60)
+            written.wait(LIMIT)
 
     learner.update(job)
     _, expected = saved(learner, tmp_path / "expected")

@@ -19,7 +19,8 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.runs.versioning import dataset_version, pipeline
 from tests.support.processes import command
-from tests.support.project import Project, until
+from tests.support.project import Project
+from tests.support.waiting import LIMIT, until
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Reproduction:
 def reproduction(tmp_path_factory, prefect_api):
     project = Project.clone(tmp_path_factory.mktemp("dvc"), PREFECT_API_URL=prefect_api)
     repro = project.start("dvc", "repro")
-    until(lambda: to_stay(project.root))
+    until(lambda: to_stay(project.root), repro)
     kill_tree(repro)
     (run,) = (project.root / "runs").iterdir()
     before = to_stay(project.root)
@@ -264,7 +265,7 @@ def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
     let_stages_sleep(root)
     somebody = Project(root).start("dvc", "repro")
     rwlock = root / ".dvc/tmp/rwlock"
-    until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text())
+    until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text(), somebody)
     assert dataset_version("tiny", science(), root) == (
         "none: another DVC command is working on it"
     )
@@ -277,11 +278,11 @@ def test_whoever_is_cancelled_while_dvc_works_ends_it_with_its_stage(root):
     program += "from agentfly_core.runs import versioning\n"
     program += "versioning.dataset_version('tiny', loading.read('tiny').science, Path.cwd())\n"
     cancelled = Project(root).start(sys.executable, "-c", program)
-    until(lambda: any("sleep 600" in command(child) for child in children(cancelled)))
+    until(lambda: any("sleep 600" in command(child) for child in children(cancelled)), cancelled)
     family = children(cancelled)
     cancelled.send_signal(signal.SIGINT)
-    assert "KeyboardInterrupt" in cancelled.communicate(timeout=60)[0]
-    assert psutil.wait_procs(family, timeout=20)[1] == []
+    assert "KeyboardInterrupt" in cancelled.communicate(timeout=LIMIT)[0]
+    assert psutil.wait_procs(family, timeout=LIMIT)[1] == []
 
 
 def let_stages_sleep(root: Path) -> None:

@@ -18,6 +18,7 @@ from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from tests.support.project import ROOT
 from tests.support.servers import free_port
+from tests.support.waiting import LIMIT
 
 BUILT = ("agentfly_core", "flows", "tasks", "requirements")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE")
@@ -65,7 +66,7 @@ def shown(state: Path, summary: dict[str, str]) -> list[str]:
     servers, sign_in = Servers.running(state), SignIn.of(state)
     assert servers
     run, wanted = summary["run"], {"flow_runs": {"name": {"any_": [summary["run"]]}}}
-    with httpx.Client(auth=(sign_in.name, sign_in.password), timeout=30) as http:
+    with httpx.Client(auth=(sign_in.name, sign_in.password), timeout=LIMIT) as http:
         (flow_run,) = http.post(f"{servers.api}/flow_runs/filter", json=wanted).json()
         url, query = f"{servers.mlflow}/api/2.0/mlflow/runs", {"run_id": summary["mlflow_run_id"]}
         found = http.get(f"{url}/get", params=query).json()["run"]

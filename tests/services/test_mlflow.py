@@ -15,8 +15,8 @@ from mlflow import MlflowClient
 from agentfly_core.runs.mlflow_client import Place, Success, Tracker, page
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
-from tests.support.project import until
 from tests.support.servers import free_port
+from tests.support.waiting import LIMIT, until
 
 TIME = 1763740000000
 COMMAND = "agentfly train quickstart"
@@ -192,7 +192,7 @@ def test_four_processes_may_start_on_a_project_without_a_store(tmp_path: Path) -
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(LIMIT)
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
     assert len(MlflowClient(own_store(tmp_path).uri).search_runs(["1"])) == 4
 
@@ -221,8 +221,8 @@ def served(folder: Path, port: int, address: Path) -> Iterator[None]:
         "1",
     ]
     log.unlink(missing_ok=True)
-    with serving(command, address, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
-        until(lambda: started in log.read_text())
+    with serving(command, address, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}) as process:
+        until(lambda: started in log.read_text(), process)
         yield
 
 
@@ -237,7 +237,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     assert tracker.missing(unsent, COMMAND).endswith(f"{COMMAND} sends it.")
     assert tracker.run_id is None
     with served(tmp_path, port, service_address("mlflow")):
-        assert not tracker.flush(60)
+        assert not tracker.flush(LIMIT)
         assert tracker.run_id is not None
         charts = page(place, tracker.run_id, place.uri)
         assert charts.startswith(f"{place.uri}/#/experiments/1/runs/{tracker.run_id}/")

@@ -26,6 +26,7 @@ from agentfly_core.training.job import LearnerLost
 from tests.support.learning import digests, saved, stored
 from tests.support.nodes import HERE, THERE, second_node
 from tests.support.played import crowd
+from tests.support.waiting import LIMIT
 
 TETHERED = """
 import sys
@@ -135,7 +136,7 @@ def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(
             held.stdin.write(remote_watchdog.SIGN)
         if closes:
             held.stdin.close()
-        left = psutil.wait_procs([psutil.Process(held.pid), *family], timeout=30)[1]
+        left = psutil.wait_procs([psutil.Process(held.pid), *family], timeout=LIMIT)[1]
         for process in left:
             process.kill()
     assert left == []
@@ -151,7 +152,7 @@ def test_a_tether_ends_with_what_it_holds() -> None:
         "raise SystemExit(7)",
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as held:
-        assert held.wait(30) == 7
+        assert held.wait(LIMIT) == 7
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +171,7 @@ def two_nodes(
     with supervised("learner", command, env, address, tmp_path / "log", "tests") as service:
         yield service
     left = list(ranks(service))
-    assert psutil.wait_procs(left, timeout=30)[1] == [], "a rank is left on a node"
+    assert psutil.wait_procs(left, timeout=LIMIT)[1] == [], "a rank is left on a node"
 
 
 def ranks(service: Service) -> Iterator[psutil.Process]:
@@ -193,7 +194,7 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     two_nodes: Service, workers: Callable[[int], Service], nano: Path, tmp_path: Path
 ) -> None:
     job = stored(tmp_path, nano, crowd(6, 4))
-    one_machine, learner = DeepSpeedLearner(workers(2)), DeepSpeedLearner(two_nodes, patience=120)
+    one_machine, learner = DeepSpeedLearner(workers(2)), DeepSpeedLearner(two_nodes)
     one_machine.update(job)
     expected = [digests(folder) for folder in saved(one_machine, tmp_path / "one")]
     learner.update(job)
@@ -203,7 +204,7 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     expected_there = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **WAITING, **KEEPING_MEMORY}
     assert {name: far.environ()[name] for name in expected_there} == expected_there
     far.kill()
-    far.wait(30)
+    far.wait(LIMIT)
     with pytest.raises(LearnerLost):
         learner.save_policy(tmp_path)
     learner.update(job)
@@ -212,7 +213,7 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     state, far = State.read(two_nodes.address), second(two_nodes)
     assert state
     psutil.Process(state.keeper).kill()
-    far.wait(30)
+    far.wait(LIMIT)
 
 
 def test_once_the_command_ends_on_a_node_it_is_ended_on_all_and_that_node_is_named(

@@ -18,13 +18,15 @@ from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.context import context_of
-from flows.local.prefect_server import answers, crash_abandoned, use
+from flows.local.prefect_server import answers, crash_abandoned, own_api, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
+from flows.local.sign_in import SignIn
 from flows.local.state_dirs import Place, Places
 from tests.support.held import serving
 from tests.support.processes import command, is_to_end, process_of, processes_of
-from tests.support.project import PROGRAMS, ROOT, Project, until
-from tests.support.servers import client, request
+from tests.support.project import PROGRAMS, ROOT, Project
+from tests.support.servers import client, free_port, request
+from tests.support.waiting import until
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -32,8 +34,9 @@ ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 class Orchestrator:
     """A Prefect server to which the flows of a project are deployed, with a worker at it."""
 
-    def __init__(self, project: Project, api: str) -> None:
+    def __init__(self, project: Project, api: str, worker: int) -> None:
         self.project = project
+        self.worker = worker
         self.http = client(api)
 
     def deployment(self, name: str) -> dict:
@@ -51,7 +54,8 @@ class Orchestrator:
 
     def wait(self, flow_run: str, *names: str) -> None:
         until(
-            lambda: self.state(flow_run)["type"] in ENDED or self.state(flow_run)["name"] in names
+            lambda: self.state(flow_run)["type"] in ENDED or self.state(flow_run)["name"] in names,
+            self.worker,
         )
         state = self.state(flow_run)
         assert state["name"] in names, f"{state['name']}: {state['message']}\n{self.log(flow_run)}"
@@ -92,8 +96,8 @@ def orchestrator(tmp_path_factory, prefect_api, service_address):
     worker = ["env", "-C", str(project.root), PROGRAMS / "agentfly"]
     worker += ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"]
     env = {**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    with serving(worker, service_address("worker"), project.root / "worker.log", env):
-        yield Orchestrator(project, prefect_api)
+    with serving(worker, service_address("worker"), project.root / "worker.log", env) as process:
+        yield Orchestrator(project, prefect_api, process)
 
 
 def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestrator):
@@ -369,16 +373,36 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
     )
     url = done.stdout.strip()
     assert url.startswith("http://127.0.0.1:")
-    until(lambda: not answers(url), 30)
+    until(lambda: not answers(url))
     assert (tmp_path / ".agentfly/prefect/prefect.db").exists()
     assert not (tmp_path / ".prefect").exists()
+
+
+@pytest.mark.service
+def test_a_server_without_up_serves_its_own_page_and_asks_for_the_password(tmp_path, monkeypatch):
+    for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING"):
+        monkeypatch.delenv(name, raising=False)
+    project, port = Project(tmp_path), free_port()
+    words = ["-m", "flows", "prefect", "server", "start", "--port", str(port)]
+    server = project.start(sys.executable, *words, PYTHONPATH=str(ROOT))
+    state, api = tmp_path / ".agentfly", f"http://127.0.0.1:{port}/api"
+    until(lambda: answers(api) and own_api(state), server)
+    assert own_api(state) == {"PREFECT_API_URL": api, **SignIn.of(state).prefect_client}
+    page = httpx.get(f"http://127.0.0.1:{port}/ui-settings").json()
+    assert (page["api_url"], page["auth"]) == (api, "BASIC")
+    assert httpx.post(f"{api}/deployments/filter", json={}).status_code == 401
+    server.kill()
+    server.communicate()
 
 
 @pytest.mark.service
 def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # so that it is restored
     with prefect_api_of(Places(tmp_path, nowhere, Place(nowhere, "PREFECT_API_URL is set"))) as api:
         assert api.service is not None
+        api.wait()
+        assert httpx.post(f"{api.url}/deployments/filter", json={}).status_code == 401
         assert os.environ["PREFECT_API_URL"] == api.url != nowhere
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text

@@ -22,6 +22,7 @@ from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.boxes import IDLE, children, groups, processes, until
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.service
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
@@ -170,7 +171,7 @@ async def test_a_call_that_takes_the_interpreter_with_it_is_told_and_the_next_st
 
 async def test_time_and_computing_are_counted_for_each_call() -> None:
     busy = "import time\nend = time.process_time() + 0.7\nwhile time.process_time() < end: pass"
-    async with asyncio.timeout(60), session(Limits(wall=600, cpu=1)) as it:
+    async with asyncio.timeout(LIMIT), session(Limits(wall=600, cpu=1)) as it:
         assert [(await it.run(busy)).status for _ in range(2)] == [Status.OK, Status.OK]
         assert (await it.run("while True: pass")).status is Status.TIMEOUT
 
@@ -314,7 +315,7 @@ async def test_open_sessions_keep_no_program_waiting() -> None:
             return result
 
     everybody = asyncio.Barrier(40)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         results = await asyncio.gather(*(hold(number, everybody) for number in range(40)))
     assert [result.stdout for result in results] == [
         "42\n",

@@ -9,7 +9,8 @@ import pytest
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.reports.comparing.sweep_record import is_finished, stored_sweep
-from tests.support.project import PROGRAMS, Project, until
+from tests.support.project import PROGRAMS, Project
+from tests.support.waiting import until
 
 SWEEP = (
     str(PROGRAMS / "agentfly"),
@@ -26,12 +27,12 @@ def test_a_killed_sweep_goes_on_with_the_run_that_it_was_at(
     project = Project.clone(tmp_path / "project", AGENTFLY_LOCKS=str(tmp_path), **env)
     store = Store.at(str(project.root), tmp_path / "cache")
     sweep = project.start(*SWEEP)
-    until(lambda: stored_sweep(store, "rates"))
+    until(lambda: stored_sweep(store, "rates"), sweep)
     made = stored_sweep(store, "rates")
     assert made is not None
     first, second = [member.run for member in made.members]
     record = project.root / "runs" / first / "run.json"
-    until(lambda: is_finished(store, first))
+    until(lambda: is_finished(store, first), sweep)
     sweep.kill()
     sweep.wait()
     uid = json.loads(record.read_text())["uid"]

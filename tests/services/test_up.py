@@ -16,8 +16,9 @@ from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
 from flows.up.health import look
 from tests.support.processes import command
-from tests.support.project import PROGRAMS, Project, until
+from tests.support.project import PROGRAMS, Project
 from tests.support.servers import client, free_port
+from tests.support.waiting import LIMIT, until
 
 SMALL = ["data.test=2", "warm_start.episodes=16", "rollout.problems=2", "steps=9"]
 CHOSEN = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_URI")
@@ -85,13 +86,18 @@ def test_nobody_without_the_password_is_answered_and_the_password_is_told_to_no_
         assert {connection.laddr.ip for connection in listens} <= {"127.0.0.1"}
 
 
+def test_the_page_on_another_port_asks_the_server_on_that_port(served: Served) -> None:
+    settings = httpx.get(f"{served.servers.prefect}/ui-settings").json()
+    assert (settings["api_url"], settings["auth"]) == (served.servers.api, "BASIC")
+
+
 def test_a_worker_that_was_killed_is_started_again_and_gives_a_sign_of_life(
     served: Served,
 ) -> None:
     supervisor, worker = served.running("agentfly-up")
     worker.kill()
     killed = datetime.now(UTC)
-    until(lambda: look(served.servers, served.sign_in, since=killed).good)
+    until(lambda: look(served.servers, served.sign_in, since=killed).good, served.servers.owner.pid)
     kept, started = served.running("agentfly-up")
     assert kept == supervisor
     assert started != worker
@@ -106,10 +112,10 @@ def test_what_is_triggered_runs_in_the_project_and_down_ends_all_of_it(served: S
         given = {"parameters": {"overrides": SMALL}}
         triggered = http.post(f"/deployments/{train['id']}/create_flow_run", json=given).json()
         assert triggered["parameters"]["experiment"] == "market"
-        until(lambda: served.running("agentfly_core.training.worker"))
+        until(lambda: served.running("agentfly_core.training.worker"), served.servers.owner.pid)
         assert http.get(f"/flow_runs/{triggered['id']}").json()["state"]["name"] == "Running"
 
     family, (learner, *_) = served.family(), served.running("agentfly_core.training.worker")
     assert not OF_SERVERS & learner.environ().keys()
     assert "Ended." in served.project.run(agentfly, "down")
-    assert psutil.wait_procs(family, timeout=20)[1] == []
+    assert psutil.wait_procs(family, timeout=LIMIT)[1] == []

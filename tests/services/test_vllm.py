@@ -26,6 +26,7 @@ from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.service import supervised
 from agentfly_core.system.supervisor import State
+from tests.support.waiting import LIMIT
 
 SCIENCE = Science.model_validate(
     {
@@ -214,7 +215,7 @@ def test_of_a_prompt_that_was_read_before_fewer_than_32_tokens_are_read_again(
         transport=httpx.HTTPTransport(uds=server.service.address), base_url="http://vllm"
     ) as client:
         first, again = (
-            client.post("/inference/v1/generate", json=body, timeout=60).json() for _ in range(2)
+            client.post("/inference/v1/generate", json=body, timeout=LIMIT).json() for _ in range(2)
         )
     assert [told["usage"]["prompt_tokens_details"]["cached_tokens"] for told in (first, again)] == [
         0,

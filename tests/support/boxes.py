@@ -14,6 +14,7 @@ from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES
 from agentfly_core.sandbox.backends import ForkServer
 from agentfly_core.sandbox.cgroups import PREFIX
 from agentfly_core.sandbox.preflight import chosen
+from tests.support.waiting import LIMIT
 
 IDLE = 4  # a server, its first process, and two executions that wait for their order
 GUARD = INSIDE.format(outside={kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES})
@@ -44,6 +45,6 @@ def children() -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what no event tells."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         while not condition():  # noqa: ASYNC110 - the end of a process is no event of the loop
             await asyncio.sleep(0.01)

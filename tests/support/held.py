@@ -10,6 +10,7 @@ import psutil
 
 from agentfly_core.system.service import supervised
 from agentfly_core.system.supervisor import State
+from tests.support.waiting import LIMIT
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def serving(
     Its output goes to `log`; `address` is where its supervisor keeps its state.
     """
     with supervised("tests'", command, env, address, log, "tests", restarts=0) as service:
-        service.wait(lambda: bool(_children(service.address)), 30)
+        service.wait(lambda: bool(_children(service.address)), LIMIT)
         yield _children(service.address)[0].pid
 
 

@@ -18,6 +18,7 @@ from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.system.service import Service
 from agentfly_core.testing.jobs import update_job
 from agentfly_core.training.client import DeepSpeedLearner
+from tests.support.waiting import LIMIT
 
 DEVICE = os.environ.get("AGENTFLY_DEVICE", "cpu")
 """Where the tests of the learner and of the sampler in the process compute: `cpu` or `cuda`."""
@@ -113,4 +114,4 @@ def kill_worker(service):
         words, variables = (process.info[name] or () for name in ("cmdline", "environ"))
         if service.address in words and "RANK" in variables and variables["RANK"] == "0":
             process.kill()
-            process.wait(30)
+            process.wait(LIMIT)

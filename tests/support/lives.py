@@ -18,6 +18,7 @@ from agentfly_core.artifacts.store import MANIFEST, Store
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.processes import processes_of
 from tests.support.project import ROOT
+from tests.support.waiting import LIMIT
 
 TINY = str(ROOT / "tests/faults/tiny.yaml")
 TRAIN = ("train", TINY, "--run", "demo")
@@ -89,7 +90,7 @@ class Lives:
         """End the program."""
         assert self._program.stdin
         self._program.stdin.close()
-        self._program.wait(60)
+        self._program.wait(LIMIT)
 
 
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:

@@ -6,11 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from agentfly_core.system.supervisor import die_with_parent
+from tests.support.waiting import LIMIT
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
@@ -61,18 +60,6 @@ class Project:
     def run(self, *words: str, **env: str) -> str:
         """What a command prints; fails the test when the command fails."""
         process = self.start(*words, **env)
-        printed, _ = process.communicate(timeout=300)
+        printed, _ = process.communicate(timeout=LIMIT)
         assert process.returncode == 0, f"{' '.join(words)} failed:\n{printed}"
         return printed
-
-
-def until(condition: Callable[[], object], seconds: float = 240) -> None:
-    """Wait for something that another process does; fails the test after `seconds`.
-
-    It is asked ever less often, up to twice a second: what is asked needs the processor, too.
-    """
-    deadline, pause = time.monotonic() + seconds, 0.05
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {condition}"
-        time.sleep(pause)
-        pause = min(1.2 * pause, 0.5)

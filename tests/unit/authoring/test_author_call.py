@@ -37,6 +37,7 @@ from agentfly_core.testing.episodes import (
 )
 from tests.support.rooms import ONE, TWO, Room, broken, lease
 from tests.support.signals import Signal
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("little_grace")
 ADVICE = (
@@ -84,7 +85,7 @@ async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_bla
 
     async def blocks() -> str:
         holding.set()
-        released.wait(30)
+        released.wait(LIMIT)
         return "late"
 
     async def waits() -> None:
@@ -111,7 +112,7 @@ async def test_what_a_call_starts_and_leaves_behind_is_its_own_doing(
     released: threading.Event,
 ) -> None:
     async def blocks() -> None:
-        released.wait(30)
+        released.wait(LIMIT)
 
     async def leaves() -> str:
         asyncio.get_running_loop().call_soon(asyncio.create_task, blocks())
@@ -156,7 +157,7 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(
 
     async def blocks() -> None:
         holding.set()
-        released.wait(30)
+        released.wait(LIMIT)
 
     async def needs_the_loop() -> str:
         begun.set()
@@ -190,7 +191,7 @@ async def main():
 asyncio.run(main())
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True
     )
     assert done.stdout == "{'Overdue'} 3\n"
 
@@ -287,7 +288,7 @@ async def test_a_reward_that_blocks_is_unscored_and_those_behind_it_are_scored(
     @reward(timeout=0.05)
     async def judge(trajectory: Trajectory) -> float:
         if trajectory.chain == 1:
-            released.wait(30)
+            released.wait(LIMIT)
         return 1.0
 
     played, *_ = await play_all(

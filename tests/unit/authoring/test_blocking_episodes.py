@@ -28,6 +28,7 @@ from agentfly_core.testing.episodes import (
 from tests.support.policies import chained
 from tests.support.rooms import ONE, Room, broken, events, lease
 from tests.support.signals import Signal
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("little_grace")
 
@@ -44,10 +45,10 @@ class Slow(Room):
     def __init__(self) -> None:
         super().__init__()
         if len(self.made) == 1:
-            self.released.wait(30)
+            self.released.wait(LIMIT)
 
     def state_key(self) -> str:
-        self.released.wait(30)
+        self.released.wait(LIMIT)
         return "state"
 
 
@@ -57,7 +58,7 @@ async def test_one_episodes_tool_that_blocks_costs_no_episode_that_has_nothing_t
     @tool(timeout=0.05)
     async def search(chain: int) -> str:
         if chain == 3:
-            released.wait(30)
+            released.wait(LIMIT)
         return "found"
 
     sampler = scripted(chained(lambda chain: ("<search chain=3>", "ok") if chain == 3 else ("ok",)))
@@ -84,7 +85,7 @@ async def test_a_call_that_waited_behind_one_that_blocked_is_made_again_where_th
     @tool(timeout=0.05)
     async def search() -> str:
         await begun.wait()
-        released.wait(30)
+        released.wait(LIMIT)
         return "found"
 
     sampler = scripted(chained(lambda chain: (("<read>", "<search>")[chain], "ok")))
@@ -98,7 +99,7 @@ async def test_an_environment_whose_loop_is_given_up_is_lost_with_its_episode_an
 ) -> None:
     @tool(timeout=0.05)
     async def search(*, shop: Shop) -> int:
-        released.wait(30)
+        released.wait(LIMIT)
         return len(shop.made)
 
     rules = rollout_spec(search, limits={Shop: 1})
@@ -136,7 +137,7 @@ async def test_an_agent_that_blocks_fails_at_the_deadline_and_the_next_episode_c
 ) -> None:
     async def blocks(episode: Episode) -> Ending:
         await episode.reply(*episode.opening)
-        released.wait(30)
+        released.wait(LIMIT)
         return Ending.NO_TOOL_CALLS
 
     trajectory = await play(["99"], spec=rollout_spec(agent=blocks, deadline=0.1))
@@ -151,7 +152,7 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
 
     async def blocks(episode: Episode) -> Ending:
         if episode.problem is ADD:
-            released.wait(30)
+            released.wait(LIMIT)
         await episode.reply(*episode.opening)
         return Ending.NO_TOOL_CALLS
 
@@ -169,7 +170,7 @@ async def test_a_reset_that_blocks_is_named_with_what_to_do_instead(
     released: threading.Event,
 ) -> None:
     async def reset(self: Room, problem: Problem) -> None:
-        released.wait(30)
+        released.wait(LIMIT)
 
     sluggish = broken(reset=reset)
     async with ResourceManager({sluggish: 1}) as resources:

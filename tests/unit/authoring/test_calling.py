@@ -15,6 +15,7 @@ from agentfly_core.authoring import calling
 from agentfly_core.authoring.calling import Overdue
 from agentfly_core.authoring.environment import Environment
 from tests.support.signals import Signal
+from tests.support.waiting import LIMIT
 
 
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
@@ -26,7 +27,7 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
 
 async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on() -> None:
     opened = threading.Event()
-    waiting = asyncio.create_task(call(lambda: opened.wait(30), {}, 30))
+    waiting = asyncio.create_task(call(lambda: opened.wait(LIMIT), {}, LIMIT))
 
     async def opens() -> None:
         opened.set()
@@ -36,7 +37,7 @@ async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on
 
 
 async def test_a_hundred_synchronous_functions_wait_at_the_same_time() -> None:
-    everybody = threading.Barrier(100, timeout=30)  # opens only when 100 threads stand at it
+    everybody = threading.Barrier(100, timeout=LIMIT)  # opens only when 100 threads stand at it
     await asyncio.gather(*(call(everybody.wait, {}, 30) for _ in range(100)))
     assert not everybody.broken
 
@@ -67,7 +68,7 @@ async def test_what_would_end_the_program_arrives_as_an_exception() -> None:
 async def test_a_function_that_hangs_is_overdue_and_does_not_keep_the_loop_from_ending() -> None:
     opened = threading.Event()
     with pytest.raises(Overdue, match=r"no result within 0\.01 s"):
-        await call(lambda: opened.wait(30), {}, 0.01)
+        await call(lambda: opened.wait(LIMIT), {}, 0.01)
     opened.set()
 
 
@@ -81,7 +82,7 @@ except Overdue:
     print("overdue")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True
     )
     assert done.stdout == "overdue\n"
 
@@ -91,7 +92,7 @@ async def test_an_environment_in_the_hands_of_an_overdue_function_is_spoilt() ->
     opened = threading.Event()
 
     def hang(place: Environment) -> None:
-        opened.wait(30)
+        opened.wait(LIMIT)
 
     with pytest.raises(Overdue):
         await call(hang, {"place": environment}, 0.01)

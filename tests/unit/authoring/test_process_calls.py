@@ -31,6 +31,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from tests.support.project import ROOT
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ async def test_a_process_whose_parent_hangs_ends_with_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(process_calls, "END_SECONDS", 0.01)
     (process,) = [one for one in process_calls._idle if one._parent.pid == parent.pid]
     assert process.end() == "SIGKILL"
-    asked.wait(30)
+    asked.wait(LIMIT)
     assert not process.alive
 
 
@@ -77,7 +78,7 @@ async def test_a_process_that_died_while_nobody_asked_it_is_replaced() -> None:
     parent = psutil.Process(pid).parent()
     assert parent is not None
     psutil.Process(pid).kill()
-    parent.wait(30)
+    parent.wait(LIMIT)
     assert json.loads((await ask(crunchers.where, what="b")).content)["pid"] != pid
 
 
@@ -226,8 +227,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     command = [sys.executable, "-c", program]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     pid = json.loads(done.stdout)["pid"]
     with suppress(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(60)
+        psutil.Process(pid).wait(LIMIT)

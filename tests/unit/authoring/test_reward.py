@@ -23,6 +23,7 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.waiting import LIMIT
 
 
 def played(
@@ -258,7 +259,7 @@ async def test_a_lost_service_behind_a_reward_of_the_record_is_that_trajectorys_
 
 
 async def test_synchronous_rewards_run_at_the_same_time() -> None:
-    together = threading.Barrier(8, timeout=30)  # opens only when 8 threads stand at it
+    together = threading.Barrier(8, timeout=LIMIT)  # opens only when 8 threads stand at it
 
     @reward
     def meets(trajectory: Trajectory) -> float:

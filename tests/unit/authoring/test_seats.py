@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 from agentfly_core.authoring.author_call import Seats
+from tests.support.waiting import LIMIT
 
 
 async def test_so_many_sit_at_a_time_and_the_longest_waiting_is_next() -> None:
@@ -35,7 +36,7 @@ async def test_who_gives_up_waiting_takes_no_seat_with_it() -> None:
     await asyncio.gather(gone, return_exceptions=True)
     assert not next_one.done()
     await seats.__aexit__(None, None, None)
-    await asyncio.wait_for(next_one, 30)
+    await asyncio.wait_for(next_one, LIMIT)
 
 
 async def test_who_is_cancelled_as_it_gets_a_seat_hands_it_on() -> None:
@@ -46,7 +47,7 @@ async def test_who_is_cancelled_as_it_gets_a_seat_hands_it_on() -> None:
     await seats.__aexit__(None, None, None)  # late has it, and is cancelled before it runs
     late.cancel()
     await asyncio.gather(late, return_exceptions=True)
-    await asyncio.wait_for(next_one, 30)
+    await asyncio.wait_for(next_one, LIMIT)
 
 
 def test_seats_are_shared_by_event_loops() -> None:

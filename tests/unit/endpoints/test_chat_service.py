@@ -18,6 +18,7 @@ from agentfly_core.endpoints.chat import ChatRequest
 from agentfly_core.endpoints.chat_service import ChatService, EndpointLost, EndpointRefused
 from agentfly_core.records.trajectory import Message
 from tests.support.chat_service import Said, Service, said, serving
+from tests.support.waiting import LIMIT
 
 HELLO = ChatRequest((Message("user", "Hello."),))
 
@@ -167,7 +168,7 @@ def test_extra_fields_are_sent_and_null_leaves_one_out(tmp_path: Path) -> None:
 
 def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> None:
     here, most, lock = 0, 0, threading.Lock()
-    barrier = threading.Barrier(2, timeout=30)
+    barrier = threading.Barrier(2, timeout=LIMIT)
 
     def says(_: Any, number: int) -> Said:
         nonlocal here, most

@@ -16,6 +16,7 @@ from agentfly_core.tools.python import LOST, python_session
 from tests.support.boxes import IDLE, children, processes, until
 from tests.support.rooms import lease
 from tests.support.signals import asked
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 PROBLEM = Problem("fibonacci", "What is the tenth Fibonacci number?")
@@ -72,7 +73,7 @@ async def test_no_episode_sees_anything_of_another() -> None:
             (leave, "The program printed nothing."),
             (find, "False [] [] []"),
         ) * 2:
-            async with lease(resources, Interpreter, PROBLEM, timeout=30) as lent:
+            async with lease(resources, Interpreter, PROBLEM, timeout=LIMIT) as lent:
                 assert await ask(code, lent) == Observation("python", printed)
         assert resources.metrics()["resources/Interpreter/started"] == 4
 
@@ -82,7 +83,7 @@ async def test_an_episode_that_is_lost_leaves_no_process() -> None:
     await until(lambda: children() == IDLE)
     async with ResourceManager({Interpreter: 2}) as resources:
         with pytest.raises(ServiceFailure, match="no ending within"):
-            async with lease(resources, Interpreter, PROBLEM, timeout=30, deadline=0.2) as lent:
+            async with lease(resources, Interpreter, PROBLEM, timeout=LIMIT, deadline=0.2) as lent:
                 await ask("import os, threading\nos.fork()\nthreading.Event().wait()", lent)
     await until(lambda: children() == IDLE)
 

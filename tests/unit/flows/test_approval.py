@@ -17,13 +17,13 @@ from agentfly_core.runs.run import opened
 from flows import approval
 from flows.approval import Decision, promote
 from tests.support.experiments import context as context_in
+from tests.support.waiting import LIMIT
 
 NIGHT, THIS = "nightly-2026-11-21", uuid4()
 REIGNING = Champion("run:nightly-2026-11-20@2", Artifact("runs/n20/policy", "aa"))
 JUDGED = Champion(f"run:{NIGHT}@1", Artifact("runs/n21/steps/000001/policy", "bb"))
 OTHER = Champion("run:mine@7", Artifact("runs/mine/policy", "cc"))
 YES = Decision(approve=True, reason="It reads well.")
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_no_answer_is_a_no_however_often_the_server_is_down(
         resumed.set()
 
     def pause(*_: object, **__: object) -> Decision:
-        assert resumed.wait(PATIENCE), "nobody ever answered"
+        assert resumed.wait(LIMIT), "nobody ever answered"
         return Decision.model_validate(given)
 
     monkeypatch.setattr(approval, "resume_flow_run", resume)

@@ -9,6 +9,7 @@ import pytest
 
 from agentfly_core.artifacts.store import Artifact
 from flows.lookahead import Played, ahead
+from tests.support.waiting import LIMIT
 
 POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]
 
@@ -58,7 +59,7 @@ def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:
 
     with ahead(run(1), play) as played_by:
         played_by(1, POLICIES[0])
-        assert begun.wait(30)
+        assert begun.wait(LIMIT)
 
 
 def test_what_a_rollout_raises_reaches_the_step_that_asks_for_it() -> None:

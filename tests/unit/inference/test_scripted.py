@@ -21,6 +21,7 @@ from agentfly_core.testing.episodes import (
 )
 from agentfly_core.testing.letters import STOP, as_letters, encode, loss_mask
 from agentfly_core.tools.calculator import calculator
+from tests.support.waiting import LIMIT
 
 
 def request(max_tokens: int) -> Request:
@@ -148,7 +149,7 @@ async def test_a_policy_that_blocks_is_named_and_the_next_episodes_can_be_played
     released = threading.Event()
 
     async def blocks(conversation: Conversation) -> str:
-        released.wait(30)
+        released.wait(LIMIT)
         return "ok"
 
     try:

@@ -31,6 +31,7 @@ from agentfly_core.pipeline.update import (
 from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import opened
 from tests.support.experiments import context
+from tests.support.waiting import LIMIT
 
 
 @pytest.fixture
@@ -129,7 +130,9 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
 
         def save_state(self, folder):
             waited.clear()
-            return lambda: (folder / "learner.json").write_text("{}") if waited.wait(60) else None
+            return lambda: (
+                (folder / "learner.json").write_text("{}") if waited.wait(LIMIT) else None
+            )
 
     class Monitor(AsyncCheckpointer):
         def wait(self):

@@ -22,6 +22,7 @@ from agentfly_core.system import background_loop
 from agentfly_core.system.service import private_folder
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
+from tests.support.waiting import LIMIT
 
 # Answers what it is asked for: its environment, the process id of a grandchild in a session of its
 # own, nothing, ...
@@ -54,7 +55,7 @@ from agentfly_core.rollout.child_process import Child
 async def main():
     one = Child(sys.executable, "-c", sys.argv[1])
     await one.start()
-    print(one.pid, await one.ask("grandchild", 30), one.folder, flush=True)
+    print(one.pid, await one.ask("grandchild", 3600), one.folder, flush=True)
     signal.pause()
 asyncio.run(main())
 """
@@ -72,13 +73,13 @@ async def running(**env: str) -> AsyncIterator[Child]:
 
 async def test_questions_are_answered_one_at_a_time_each_with_its_own_answer() -> None:
     async with running() as found:
-        answers = await asyncio.gather(*(found.ask({"number": n}, 30) for n in range(5)))
+        answers = await asyncio.gather(*(found.ask({"number": n}, LIMIT) for n in range(5)))
     assert answers == [{"number": n} for n in range(5)]
 
 
 async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
     async with running() as found:
-        lost = await found.ask("grandchild", 30)
+        lost = await found.ask("grandchild", LIMIT)
         assert found.alive and psutil.pid_exists(lost) and found.folder.is_dir()
     assert not found.alive
     assert not _runs(lost)
@@ -101,9 +102,9 @@ async def test_one_that_dies_is_the_services_failure_and_its_last_words_are_told
         with pytest.raises(
             ServiceFailure, match=rf"process {found.pid} of .*python died; it said: out of memory"
         ):
-            await found.ask("die", 30)
+            await found.ask("die", LIMIT)
         with pytest.raises(ServiceFailure, match="died"):
-            await found.ask("anything", 30)
+            await found.ask("anything", LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -111,27 +112,27 @@ async def test_one_that_dies_is_the_services_failure_and_its_last_words_are_told
 )
 async def test_one_that_gives_no_answer_or_nonsense_is_killed(question: str, fault: str) -> None:
     async with running() as found:
-        assert await found.ask("hello", 30) == "hello"
+        assert await found.ask("hello", LIMIT) == "hello"
         with pytest.raises(ServiceFailure, match=fault):
             await found.ask(question, 30 if question == "nonsense" else 0.05)
         with pytest.raises(ServiceFailure, match="died"):
-            await found.ask("hello", 30)
+            await found.ask("hello", LIMIT)
 
 
 async def test_an_answer_that_nobody_waits_for_any_more_is_never_taken_for_another() -> None:
     async with running() as found:
-        asking = asyncio.create_task(found.ask("first", 30))
+        asking = asyncio.create_task(found.ask("first", LIMIT))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         with pytest.raises(ServiceFailure, match="died"):
-            await found.ask("second", 30)
+            await found.ask("second", LIMIT)
 
 
 async def test_it_sees_what_it_is_given_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "planted")
     async with running(BOARD="go") as found:
-        seen = await found.ask("environment", 30)
+        seen = await found.ask("environment", LIMIT)
     assert (seen["BOARD"], seen["TMPDIR"], seen["PATH"]) == (
         "go",
         str(found.folder),
@@ -149,7 +150,7 @@ async def test_a_program_that_is_not_there_leaves_nothing(
         await found.start()
     assert (found.alive, found.pid) == (False, 0)
     with pytest.raises(ServiceFailure, match="no-such-engine was not started"):
-        await found.ask("hello", 30)
+        await found.ask("hello", LIMIT)
     await found.end()
     assert os.listdir(tmp_path) == []
 

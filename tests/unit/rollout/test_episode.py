@@ -36,6 +36,7 @@ from agentfly_core.testing.episodes import (
 )
 from agentfly_core.testing.letters import STOP, Letters, encode
 from tests.support.policies import chained
+from tests.support.waiting import LIMIT
 
 
 class Desk(Environment):
@@ -82,7 +83,7 @@ async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None
 
     @tool
     def wait(chain: int) -> str:
-        assert chain > 0 or others_done.wait(30), "the other episodes were blocked"
+        assert chain > 0 or others_done.wait(LIMIT), "the other episodes were blocked"
         return "ok"
 
     ended: list[int] = []
@@ -199,7 +200,7 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
     @tool(timeout=0.01)
     def hang(*, counter: Counter) -> None:
         users.append(counter)
-        opened.wait(30)
+        opened.wait(LIMIT)
 
     sampler = scripted(saying("<hang>", "ok"))
     rules = rollout_spec(hang, limits={Counter: 1})

@@ -37,6 +37,7 @@ from agentfly_core.testing.episodes import (
     unwatched,
 )
 from tests.support.rooms import ONE, TWO, Room, broken, events, lease
+from tests.support.waiting import LIMIT
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
 
@@ -70,7 +71,7 @@ class Engine(Environment):
         await self.process.start()
 
     async def reset(self, problem: Problem) -> None:
-        await self.process.ask("reset", 30)
+        await self.process.ask("reset", LIMIT)
 
     async def healthy(self) -> bool:
         return self.process.alive
@@ -91,7 +92,7 @@ async def glance(*, room: Fresh) -> int:
 
 @tool
 async def ask(*, engine: Engine) -> int:
-    return int(await engine.process.ask("how many?", 30))
+    return int(await engine.process.ask("how many?", LIMIT))
 
 
 def calling(name: str) -> Scripted:
@@ -99,7 +100,7 @@ def calling(name: str) -> Scripted:
 
 
 async def visit(resources: ResourceManager) -> Room:
-    async with lease(resources, Room, ONE, 30) as room:
+    async with lease(resources, Room, ONE, LIMIT) as room:
         return room
 
 
@@ -130,7 +131,7 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
                 collect(episode_specs(ADD), rules, calling("glance"), unwatched, here.resources)
             )
             assert played.observations[0].content == str(shard)
-            assert all(Fresh.started.acquire(timeout=30) for _ in range(2 if shard == 1 else 1))
+            assert all(Fresh.started.acquire(timeout=LIMIT) for _ in range(2 if shard == 1 else 1))
             assert events() == [["start", "reset add-41-58", "close"]] * shard + [["start"]]
 
 
@@ -178,7 +179,7 @@ def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
     ):
         with environment_loop({Room: 2}) as here:
             here.run(visit(here.resources))
-            here.run((kept := lease(here.resources, Room, TWO, 30)).__aenter__())
+            here.run((kept := lease(here.resources, Room, TWO, LIMIT)).__aenter__())
     assert kept is not None
 
 
@@ -206,7 +207,7 @@ def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_hap
 
     async def stuck(resources: ResourceManager) -> None:
         try:
-            async with lease(resources, Room, ONE, 30):
+            async with lease(resources, Room, ONE, LIMIT):
                 signal.pthread_kill(
                     threading.main_thread().ident or 0, signal.SIGINT
                 )  # as Ctrl-C does
@@ -243,7 +244,7 @@ def test_closing_waits_for_no_start() -> None:
     kind = broken(start=start)
     with environment_loop({kind: 1}) as here:
         here.loop.call_soon_threadsafe(here.resources.warm, [kind], 1, 3600)
-        assert starting.wait(30)
+        assert starting.wait(LIMIT)
     assert events() == [["start", "close"]]
 
 

@@ -18,6 +18,7 @@ from agentfly_core.testing.episodes import (
     scripted,
 )
 from tests.support.rooms import Room, broken, lease
+from tests.support.waiting import LIMIT
 
 SEVEN = Problem("seven", "?")
 
@@ -30,7 +31,7 @@ async def test_a_reset_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     async with ResourceManager({kind: 1}) as resources:
         for _ in range(10):
             with pytest.raises(ServiceFailure, match=r"'prices', at .*_told.py:\d+ in reset"):
-                async with lease(resources, kind, SEVEN, 30):
+                async with lease(resources, kind, SEVEN, LIMIT):
                     pass
     first, tenth = caplog.messages
     assert re.fullmatch(

@@ -12,6 +12,7 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from tests.support.rooms import ONE, TWO, Once, Room, broken, events, lease
 from tests.support.signals import Signal
+from tests.support.waiting import LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +30,12 @@ async def test_a_cancelled_start_frees_its_slot_and_closes_what_it_started() -> 
 
     kind = broken(start=start)
     async with ResourceManager({kind: 1}) as resources:
-        cancelled = asyncio.create_task(lease(resources, kind, ONE, 30).__aenter__())
+        cancelled = asyncio.create_task(lease(resources, kind, ONE, LIMIT).__aenter__())
         await starting.wait()
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
         go_on.set()
-        async with lease(resources, kind, TWO, 30):
+        async with lease(resources, kind, TWO, LIMIT):
             assert events() == [["start", "reset one", "close"], ["start", "reset two"]]
     assert resources.metrics()["resources/Broken/started"] == 2
 
@@ -48,7 +49,7 @@ async def test_closing_waits_for_a_start_that_nobody_waits_for_any_more() -> Non
 
     kind = broken(start=start)
     async with ResourceManager({kind: 1}) as resources:
-        cancelled = asyncio.create_task(lease(resources, kind, ONE, 30).__aenter__())
+        cancelled = asyncio.create_task(lease(resources, kind, ONE, LIMIT).__aenter__())
         await starting.wait()
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
@@ -64,9 +65,9 @@ async def test_a_failed_start_frees_its_slot_and_is_the_services_fault() -> None
     kind = broken(start=start)
     async with ResourceManager({kind: 1}) as resources:
         with pytest.raises(ServiceFailure, match="Broken could not be started: OSError: no port"):
-            async with lease(resources, kind, ONE, 30):
+            async with lease(resources, kind, ONE, LIMIT):
                 pass
-        async with lease(resources, kind, TWO, 30):
+        async with lease(resources, kind, TWO, LIMIT):
             pass
     assert events() == [["close"], ["reset two", "close"]]
 
@@ -79,9 +80,9 @@ async def test_an_instance_whose_reset_fails_is_replaced_and_never_lent() -> Non
 
     kind = broken(reset=reset)
     async with ResourceManager({kind: 1}) as resources:
-        async with lease(resources, kind, ONE, 30):
+        async with lease(resources, kind, ONE, LIMIT):
             pass
-        async with lease(resources, kind, TWO, 30) as room:
+        async with lease(resources, kind, TWO, LIMIT) as room:
             assert room is Room.made[1]
     assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]
     assert resources.metrics()["resources/Broken/resets_failed"] == 1
@@ -104,7 +105,7 @@ async def test_an_environment_without_a_reset_says_what_to_define() -> None:
 
     async with ResourceManager({Bare: 1}) as resources:
         with pytest.raises(ServiceFailure, match=r"Bare must say .* define reset\(\)"):
-            async with lease(resources, Bare, ONE, 30):
+            async with lease(resources, Bare, ONE, LIMIT):
                 pass
 
 
@@ -115,7 +116,7 @@ async def test_a_reset_that_cancels_itself_is_the_services_fault_and_nobodys_can
     kind = broken(reset=reset)
     async with ResourceManager({kind: 1}) as resources:
         with pytest.raises(ServiceFailure, match="cancelled from within"):
-            async with lease(resources, kind, ONE, 30):
+            async with lease(resources, kind, ONE, LIMIT):
                 pass
 
 
@@ -134,16 +135,16 @@ async def test_an_unhealthy_instance_is_closed_and_never_lent_again(
     kind = broken(healthy=healthy)
     async with ResourceManager({kind: 1}) as resources:
         for problem in (ONE, TWO):
-            async with lease(resources, kind, problem, 30):
+            async with lease(resources, kind, problem, LIMIT):
                 pass
     assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]
 
 
 async def test_a_spoilt_instance_is_closed_and_never_lent_again() -> None:
     async with ResourceManager({Room: 1}) as resources:
-        async with lease(resources, Room, ONE, 30) as room:
+        async with lease(resources, Room, ONE, LIMIT) as room:
             room.spoilt = True
-        async with lease(resources, Room, TWO, 30) as other:
+        async with lease(resources, Room, TWO, LIMIT) as other:
             assert other is not room
             assert room.events[-1] == "close"
 
@@ -151,10 +152,10 @@ async def test_a_spoilt_instance_is_closed_and_never_lent_again() -> None:
 async def test_an_episode_that_raises_leaves_its_instance_closed_and_its_slot_free() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(KeyError):
-            async with lease(resources, Room, ONE, 30):
+            async with lease(resources, Room, ONE, LIMIT):
                 raise KeyError
         assert events() == [["start", "reset one", "close"]]
-        async with lease(resources, Room, TWO, 30):
+        async with lease(resources, Room, TWO, LIMIT):
             pass
 
 
@@ -169,7 +170,7 @@ async def test_an_episode_cancelled_while_it_closes_its_instance_still_frees_the
     kind = broken(close=close)
 
     async def visit() -> None:
-        async with lease(resources, kind, ONE, 30):
+        async with lease(resources, kind, ONE, LIMIT):
             raise KeyError
 
     async with ResourceManager({kind: 1}) as resources:
@@ -178,7 +179,7 @@ async def test_an_episode_cancelled_while_it_closes_its_instance_still_frees_the
         visitor.cancel()
         await asyncio.gather(visitor, return_exceptions=True)
         go_on.set()
-        async with lease(resources, kind, TWO, 30):
+        async with lease(resources, kind, TWO, LIMIT):
             assert events() == [["start", "reset one", "close"], ["start", "reset two"]]
 
 
@@ -187,7 +188,7 @@ async def test_a_close_that_raises_harms_nobody_else(caplog: pytest.LogCaptureFi
         raise BrokenPipeError("already dead")
 
     kind = broken(close=close)
-    async with ResourceManager({kind: 1}) as resources, lease(resources, kind, ONE, 30):
+    async with ResourceManager({kind: 1}) as resources, lease(resources, kind, ONE, LIMIT):
         pass
     measured = resources.metrics()
     assert [
@@ -205,8 +206,8 @@ async def test_a_warm_pool_starts_its_environments_together_and_before_the_first
 
     kind = broken(start=start)
     async with ResourceManager({kind: 3}) as resources:
-        resources.warm([kind], 8, 30)
-        async with lease(resources, kind, ONE, 30):
+        resources.warm([kind], 8, LIMIT)
+        async with lease(resources, kind, ONE, LIMIT):
             pass
     assert [room.events[0] for room in Room.made] == ["start"] * 3
     assert events().count(["start", "reset one", "close"]) == 1
@@ -216,8 +217,8 @@ async def test_a_warm_pool_starts_its_environments_together_and_before_the_first
 
 async def test_who_leases_while_others_start_takes_one_of_them() -> None:
     async with ResourceManager({Room: 8}) as resources:
-        resources.warm([Room], 2, 30)
-        async with lease(resources, Room, ONE, 30), lease(resources, Room, TWO, 30):
+        resources.warm([Room], 2, LIMIT)
+        async with lease(resources, Room, ONE, LIMIT), lease(resources, Room, TWO, LIMIT):
             pass
     assert sorted(events()) == [["start", "reset one", "close"], ["start", "reset two", "close"]]
 
@@ -233,7 +234,7 @@ async def test_no_more_are_warmed_than_are_asked_for() -> None:
 
     kind = broken(start=start)
     async with ResourceManager({kind: 8}) as resources:
-        resources.warm([kind], 2, 30)
+        resources.warm([kind], 2, LIMIT)
         await both.wait()
     assert events() == [["start", "close"]] * 2
 
@@ -248,12 +249,12 @@ async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_
 
     kind = broken(healthy=healthy)
     async with ResourceManager({kind: 8}) as resources:
-        resources.warm([kind], 2, 30)
-        async with lease(resources, kind, ONE, 30), lease(resources, kind, TWO, 30):
-            resources.warm([kind], 2, 30)
+        resources.warm([kind], 2, LIMIT)
+        async with lease(resources, kind, ONE, LIMIT), lease(resources, kind, TWO, LIMIT):
+            resources.warm([kind], 2, LIMIT)
         ill.append(Room.made[0])
-        resources.warm([kind], 2, 30)
-        async with lease(resources, kind, TWO, 30), lease(resources, kind, TWO, 30):
+        resources.warm([kind], 2, LIMIT)
+        async with lease(resources, kind, TWO, LIMIT), lease(resources, kind, TWO, LIMIT):
             assert len(Room.made) == 3
     assert [room.events.count("start") for room in Room.made] == [1, 1, 1]
     assert sorted(len(room.events) for room in Room.made) == [3, 3, 4]
@@ -270,7 +271,7 @@ async def test_an_idle_instance_that_has_grown_too_old_is_replaced_before_it_is_
     kind = broken(start=start)
     async with ResourceManager({kind: Limit(1, lifetime=1e-9)}) as resources:
         while len(Room.made) < 2:  # the first has to be idle to be looked at
-            resources.warm([kind], 1, 30)
+            resources.warm([kind], 1, LIMIT)
             await asyncio.sleep(0)
         await started.wait()
         assert events() == [["start", "close"], ["start"]]
@@ -291,8 +292,8 @@ async def test_what_could_not_be_warmed_is_started_by_the_lease_that_needs_it(fa
 
     kind = broken(**{fails: start if fails == "start" else fail_once})
     async with ResourceManager({kind: 1}) as resources:
-        resources.warm([kind], 1, 30)
-        async with lease(resources, kind, ONE, 30) as room:
+        resources.warm([kind], 1, LIMIT)
+        async with lease(resources, kind, ONE, LIMIT) as room:
             assert room is attempts[1]
 
 
@@ -311,7 +312,7 @@ async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(
 ) -> None:
     async with ResourceManager({Room: limit}) as resources:
         for _ in range(3):
-            async with lease(resources, Room, ONE, 30):
+            async with lease(resources, Room, ONE, LIMIT):
                 pass
     assert events() == [["start", *["reset one"] * count, "close"] for count in uses]
 
@@ -319,6 +320,6 @@ async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(
 async def test_a_kind_that_says_so_is_lent_once_whatever_the_experiment_allows() -> None:
     async with ResourceManager({Once: Limit(1, max_uses=100)}) as resources:
         for problem in (ONE, TWO):
-            async with lease(resources, Once, problem, 30):
+            async with lease(resources, Once, problem, LIMIT):
                 pass
     assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]

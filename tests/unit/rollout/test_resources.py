@@ -9,6 +9,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.pool import LeaseTimeout
 from agentfly_core.rollout.resources import LeaseExpired, ResourceManager
 from tests.support.rooms import ONE, TWO, Hall, Once, Room, events, lease
+from tests.support.waiting import LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ async def test_an_environment_is_started_once_reset_before_each_lease_and_closed
 ):
     async with ResourceManager({Room: 1}) as resources:
         for problem in (ONE, TWO):
-            async with lease(resources, Room, problem, 30) as room:
+            async with lease(resources, Room, problem, LIMIT) as room:
                 assert isinstance(room, Room)
     assert events() == [["start", "reset one", "reset two", "close"]]
 
@@ -33,7 +34,7 @@ async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_f
     arrived, leave = [asyncio.Event() for _ in range(5)], [asyncio.Event() for _ in range(5)]
 
     async def visit(number: int) -> None:
-        async with lease(resources, Room, Problem(str(number), "?"), 30):
+        async with lease(resources, Room, Problem(str(number), "?"), LIMIT):
             order.append(number)
             arrived[number].set()
             await leave[number].wait()
@@ -53,8 +54,8 @@ async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_f
 
 
 async def test_a_wait_ends_with_a_typed_error_that_tells_the_queue() -> None:
-    async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, 30):
-        patient = asyncio.create_task(lease(resources, Room, TWO, 30).__aenter__())
+    async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, LIMIT):
+        patient = asyncio.create_task(lease(resources, Room, TWO, LIMIT).__aenter__())
         await asyncio.sleep(0)
         with pytest.raises(
             LeaseTimeout, match=r"Room: none of 1 became free within 0\.01 s, 1 others are waiting"
@@ -67,8 +68,8 @@ async def test_a_wait_ends_with_a_typed_error_that_tells_the_queue() -> None:
 
 async def test_waiting_in_vain_or_being_cancelled_takes_no_slot() -> None:
     async with ResourceManager({Room: 1}) as resources:
-        async with lease(resources, Room, ONE, 30):
-            waiting = asyncio.create_task(lease(resources, Room, TWO, 30).__aenter__())
+        async with lease(resources, Room, ONE, LIMIT):
+            waiting = asyncio.create_task(lease(resources, Room, TWO, LIMIT).__aenter__())
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
@@ -78,7 +79,7 @@ async def test_waiting_in_vain_or_being_cancelled_takes_no_slot() -> None:
 
 async def test_closing_while_something_is_lent_names_the_leak() -> None:
     resources = ResourceManager({Room: 2})
-    held = lease(resources, Room, ONE, 30)
+    held = lease(resources, Room, ONE, LIMIT)
     await held.__aenter__()
     with pytest.raises(
         RuntimeError,
@@ -93,7 +94,10 @@ async def test_closing_while_something_is_lent_names_the_leak() -> None:
 async def test_what_is_measured_is_of_the_time_since_it_was_asked_for_last() -> None:
     async with ResourceManager({Room: 2}) as resources:
         for problem in (ONE, TWO):
-            async with lease(resources, Room, problem, 30), lease(resources, Room, problem, 30):
+            async with (
+                lease(resources, Room, problem, LIMIT),
+                lease(resources, Room, problem, LIMIT),
+            ):
                 pass
             found = resources.metrics()
             assert found["resources/Room/started"] == (2 if problem is ONE else 0)
@@ -104,8 +108,8 @@ async def test_what_is_measured_is_of_the_time_since_it_was_asked_for_last() -> 
 async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
     async with (
         ResourceManager({Room: 1, Hall: 1}) as resources,
-        lease(resources, Room, ONE, 30) as room,
-        lease(resources, Hall, ONE, 30) as hall,
+        lease(resources, Room, ONE, LIMIT) as room,
+        lease(resources, Hall, ONE, LIMIT) as hall,
     ):
         assert (type(room), type(hall)) == (Room, Hall)
 
@@ -113,13 +117,13 @@ async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
 async def test_a_kind_without_a_limit_is_refused() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(ValueError, match="no limit for Hall"):
-            async with lease(resources, Hall, ONE, 30):
+            async with lease(resources, Hall, ONE, LIMIT):
                 pass
 
 
 def test_each_event_loop_may_have_its_own() -> None:
     async def visit() -> None:
-        async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, 30):
+        async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, LIMIT):
             pass
 
     for _ in range(2):
@@ -130,10 +134,10 @@ def test_each_event_loop_may_have_its_own() -> None:
 async def test_at_its_deadline_a_holder_is_cancelled_and_all_that_it_held_is_closed() -> None:
     async with ResourceManager({Room: 1, Hall: 1}) as resources:
         with pytest.raises(LeaseExpired, match=r"no ending within 0\.01 s, the agent's deadline"):
-            async with resources.leases([Room, Hall], ONE, 30, deadline=0.01):
+            async with resources.leases([Room, Hall], ONE, LIMIT, deadline=0.01):
                 await asyncio.Event().wait()
         assert events() == [["start", "reset one", "close"]] * 2
-        async with resources.leases([Room, Hall], TWO, 30, deadline=30):
+        async with resources.leases([Room, Hall], TWO, LIMIT, deadline=LIMIT):
             pass
     found = resources.metrics()
     assert [found[f"resources/{kind}/expired"] for kind in ("Room", "Hall")] == [1, 1]
@@ -144,7 +148,7 @@ async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_
     served = asyncio.Event()
 
     async def deaf() -> str:
-        async with lease(resources, Room, ONE, 30, deadline=0.01) as room:
+        async with lease(resources, Room, ONE, LIMIT, deadline=0.01) as room:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -154,7 +158,7 @@ async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_
     async with ResourceManager({Room: 1}) as resources, asyncio.TaskGroup() as group:
         holder = group.create_task(deaf())
         await asyncio.sleep(0)
-        async with lease(resources, Room, TWO, 30) as other:
+        async with lease(resources, Room, TWO, LIMIT) as other:
             assert [other.events, Room.made[0].events[-1]] == [["start", "reset two"], "close"]
             served.set()
             assert await holder == "close"
@@ -165,7 +169,7 @@ async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_
 async def test_a_timeout_of_the_episodes_own_is_no_expired_lease() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(TimeoutError):
-            async with lease(resources, Room, ONE, 30, deadline=30):
+            async with lease(resources, Room, ONE, LIMIT, deadline=LIMIT):
                 raise TimeoutError
     assert resources.metrics()["resources/Room/expired"] == 0
 
@@ -173,7 +177,7 @@ async def test_a_timeout_of_the_episodes_own_is_no_expired_lease() -> None:
 async def test_episodes_that_need_the_same_kinds_in_any_order_never_wait_for_each_other() -> None:
     async def visit(number: int) -> None:
         kinds = [Room, Hall, Once][:: 1 if number % 2 else -1]
-        async with resources.leases(kinds, Problem(str(number), "?"), 30) as lent:
+        async with resources.leases(kinds, Problem(str(number), "?"), LIMIT) as lent:
             assert {type(env) for env in lent.values()} == {Room, Hall, Once}
             await asyncio.sleep(0)
 
@@ -204,7 +208,7 @@ async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
 
     async def visit(number: int) -> str:
         try:
-            async with lease(resources, Moody, Problem(str(number), "?"), 30, deadline=30):
+            async with lease(resources, Moody, Problem(str(number), "?"), LIMIT, deadline=LIMIT):
                 await asyncio.sleep(0)
                 if number % 11 == 0:
                     raise KeyError(number)
@@ -213,7 +217,7 @@ async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
         return "played"
 
     async with ResourceManager({Moody: 4}) as resources:
-        resources.warm([Moody], 4, 30)
+        resources.warm([Moody], 4, LIMIT)
         visits = [asyncio.create_task(visit(number)) for number in range(100)]
         await asyncio.sleep(0)
         for task in visits[::13]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agentfly_core.runs.outbox import Outbox
+from tests.support.waiting import LIMIT
 
 
 class Office:
@@ -52,7 +53,7 @@ def word(text: str) -> tuple[str, Callable[[Office], None]]:
 def test_everything_arrives_in_the_order_it_was_put(office: Office, outbox: Outbox[Office]) -> None:
     for text in "abcdef":
         outbox.put(*word(text))
-    assert not outbox.flush(deadline=10)
+    assert not outbox.flush(deadline=LIMIT)
     assert office.got == list("abcdef")
 
 
@@ -63,15 +64,15 @@ def test_putting_does_not_wait_for_a_service_that_hangs(
 
     def hang(office: Office) -> None:
         hanging.set()
-        released.wait(30)
+        released.wait(LIMIT)
 
     outbox.put("a call that hangs", hang)
-    assert hanging.wait(10)
+    assert hanging.wait(LIMIT)
     outbox.put(*word("a"))
     unsent = outbox.flush(deadline=0.01)
     released.set()
     assert unsent.waiting == ("a call that hangs", "the word a")
-    assert not outbox.flush(deadline=10)
+    assert not outbox.flush(deadline=LIMIT)
     assert office.got == ["a"]
 
 
@@ -81,10 +82,10 @@ def test_what_is_put_while_the_service_is_away_arrives_once_when_it_is_back(
     office.there = False
     outbox.put(*word("a"))
     outbox.put(*word("b"))
-    assert outbox.flush(deadline=60).waiting == ("the word a", "the word b")
+    assert outbox.flush(deadline=LIMIT).waiting == ("the word a", "the word b")
     assert office.got == []
     office.there = True
-    assert not outbox.flush(deadline=60)
+    assert not outbox.flush(deadline=LIMIT)
     assert office.got == ["a", "b"]
 
 
@@ -94,7 +95,8 @@ def test_the_reason_is_what_lies_at_the_bottom_of_the_error(
     office.there = False
     outbox.put(*word("a"))
     assert (
-        outbox.flush(deadline=60).reason == "ConnectionRefusedError: [Errno 111] Connection refused"
+        outbox.flush(deadline=LIMIT).reason
+        == "ConnectionRefusedError: [Errno 111] Connection refused"
     )
 
 
@@ -103,7 +105,7 @@ def test_a_refused_call_is_named_and_does_not_hold_up_the_others(
 ) -> None:
     for text in ("a", "bad", "b", "bad", "c"):
         outbox.put(*word(text))
-    unsent = outbox.flush(deadline=60)
+    unsent = outbox.flush(deadline=LIMIT)
     assert unsent.waiting == ()
     assert unsent.refused == ("the word bad (ValueError: I do not take bad words.)",) * 2
     assert office.got == ["a", "b", "c"]

@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from agentfly_core.system.background_loop import mailbox, started
+from tests.support.waiting import LIMIT
 
 where: contextvars.ContextVar[str] = contextvars.ContextVar("where", default="nowhere")
 
@@ -43,7 +44,7 @@ def test_all_that_threads_post_runs_once_and_each_threads_in_its_order(
         thread.join()
     over = threading.Event()
     mailbox(loop).post(over.set)
-    assert over.wait(10)
+    assert over.wait(LIMIT)
     for thread in range(4):
         assert [number for who, number in ran if who == thread] == list(range(500))
 
@@ -59,7 +60,7 @@ def test_a_callback_runs_in_the_context_of_who_posted_it_or_in_the_one_given(
     mailbox(loop).post(lambda: seen.append(where.get()), other)
     over = threading.Event()
     mailbox(loop).post(over.set)
-    assert over.wait(10)
+    assert over.wait(LIMIT)
     assert seen == ["here", "elsewhere"]
 
 
@@ -74,7 +75,7 @@ def test_a_callback_that_raises_costs_none_of_the_others(loop: asyncio.AbstractE
 
     mailbox(loop).post(fails)
     mailbox(loop).post(over.set)
-    assert over.wait(10)
+    assert over.wait(LIMIT)
     assert told == [error]
 
 

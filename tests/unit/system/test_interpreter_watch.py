@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import LIMIT
+
 HOLDS = """
 import asyncio, functools, re
 from agentfly_core.authoring import calling
@@ -19,7 +21,7 @@ asyncio.run(calling.call(functools.partial(explode, "a" * 60 + "b"), 0.1, "The t
 @pytest.mark.slow
 def test_code_that_holds_the_interpreter_is_named_and_ends_the_program():
     done = subprocess.run(
-        [sys.executable, "-c", HOLDS], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", HOLDS], capture_output=True, text=True, timeout=LIMIT
     )
     assert done.returncode == 1
     assert "Timeout" in done.stderr and "in explode" in done.stderr
