@@ -163,9 +163,9 @@ class Tracker:
         """
         return self._outbox.flush(deadline or (20.0 if self.place.served else 1800.0))
 
-    def close(self) -> Unsent:
+    def close(self, deadline: float = 0.0) -> Unsent:
         """Flush, and send no more."""
-        unsent = self.flush()
+        unsent = self.flush(deadline)
         self._outbox.close()
         return unsent
 

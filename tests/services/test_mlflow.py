@@ -181,7 +181,7 @@ def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
 def start_run(state: Path, uid: str) -> None:
     tracker = track(Place.choose(state, f"sqlite:///{state}/mlflow.db"), uid)
     tracker.points({"reward": 1.0}, 1, TIME)
-    sys.exit(1 if tracker.close(60) else 0)
+    sys.exit(1 if tracker.close(LIMIT) else 0)
 
 
 @pytest.mark.long
@@ -245,10 +245,10 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     tracker.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
     assert tracker.flush().waiting == ("metrics of step 3",)
     with served(tmp_path, port, service_address("mlflow")):
-        assert not tracker.close(60)
+        assert not tracker.close(LIMIT)
         again = track(place)
         send_a_run(again)
-        assert not again.close(60)
+        assert not again.close(LIMIT)
         twice = seen(place, tracker.run_id)
     assert twice.pop("points") == [*once.pop("points"), (0.3, 3, TIME + 3)]
     assert twice == once

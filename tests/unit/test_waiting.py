@@ -1,10 +1,12 @@
 """Waits of tests end when their process has ended, and not by a clock."""
 
+import ast
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.project import ROOT
 from tests.support.waiting import until
 
 
@@ -26,3 +28,21 @@ def test_what_a_process_did_before_its_end_counts(tmp_path):
     command = [sys.executable, "-S", "-c", f"open({str(file)!r}, 'w')"]
     with subprocess.Popen(command, text=True) as process:
         until(file.exists, process)
+
+
+WAITS = {"until", "wait", "wait_for", "wait_procs", "communicate", "join", "acquire"}
+
+
+def short_waits(file):
+    """The lines of a file that wait for 5 seconds to 30 minutes."""
+    for call in (node for node in ast.walk(ast.parse(file.read_text())) if type(node) is ast.Call):
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        given = [*call.args, *(word.value for word in call.keywords)]
+        numbers = [one.value for one in given if type(one) is ast.Constant]
+        if name in WAITS and any(type(n) in (int, float) and 5 <= n < 1800 for n in numbers):
+            yield f"{file.relative_to(ROOT)}:{call.lineno}"
+
+
+def test_no_test_waits_for_less_than_half_an_hour():
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    assert [line for file in files for line in short_waits(file)] == []

@@ -129,11 +129,11 @@ async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
     monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)
 
     async def hides() -> None:
-        asyncio.get_running_loop().call_soon(released.wait, 30)
+        asyncio.get_running_loop().call_soon(released.wait, LIMIT)
         await asyncio.Event().wait()
 
     with pytest.raises(LoopLost, match="Code that no call stands for held the event loop"):
-        await call(hides, 30, "The tool 'search'")
+        await call(hides, LIMIT, "The tool 'search'")
 
 
 async def test_a_call_that_comes_just_as_its_loop_is_given_up_is_lost() -> None:
@@ -166,7 +166,7 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(
 
     early = asyncio.create_task(call(needs_the_loop, 0.5, "The tool 'read'"))
     await begun.wait()
-    blocking = asyncio.create_task(call(blocks, 30, "The tool 'search'"))
+    blocking = asyncio.create_task(call(blocks, LIMIT, "The tool 'search'"))
     await holding.wait()
     late = asyncio.create_task(call(needs_the_loop, 0.5, "The tool 'read'"))
     assert await asyncio.wait([early, late], timeout=1) == (set(), {early, late})

@@ -32,13 +32,13 @@ async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on
     async def opens() -> None:
         opened.set()
 
-    await call(opens, {}, 30)  # could not run if the first one held the loop
+    await call(opens, {}, LIMIT)  # could not run if the first one held the loop
     assert await waiting is True
 
 
 async def test_a_hundred_synchronous_functions_wait_at_the_same_time() -> None:
     everybody = threading.Barrier(100, timeout=LIMIT)  # opens only when 100 threads stand at it
-    await asyncio.gather(*(call(everybody.wait, {}, 30) for _ in range(100)))
+    await asyncio.gather(*(call(everybody.wait, {}, LIMIT) for _ in range(100)))
     assert not everybody.broken
 
 
@@ -62,7 +62,7 @@ async def test_what_would_end_the_program_arrives_as_an_exception() -> None:
         (interrupts, "KeyboardInterrupt"),
     ):
         with pytest.raises(RuntimeError, match=told):
-            await call(function, {}, 30)
+            await call(function, {}, LIMIT)
 
 
 async def test_a_function_that_hangs_is_overdue_and_does_not_keep_the_loop_from_ending() -> None:
@@ -106,7 +106,7 @@ async def test_a_functions_own_timeout_error_is_not_taken_for_ours() -> None:
         raise TimeoutError("the site did not answer")
 
     with pytest.raises(TimeoutError, match="the site did not answer"):
-        await call(refuses, {}, 30)
+        await call(refuses, {}, LIMIT)
 
 
 @pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyError("x"), RecursionError()])
@@ -121,7 +121,7 @@ async def test_whatever_a_function_raises_arrives_as_an_exception(error: BaseExc
         with pytest.raises(
             Exception, match=r"x|exit|StopIteration|^$"
         ):  # neither a hang nor the end of the program
-            await call(function, {}, 30)
+            await call(function, {}, LIMIT)
 
 
 async def test_a_function_cancelled_from_within_is_an_error_and_not_the_end_of_its_caller() -> None:
@@ -129,7 +129,7 @@ async def test_a_function_cancelled_from_within_is_an_error_and_not_the_end_of_i
         raise asyncio.CancelledError
 
     with pytest.raises(RuntimeError, match="cancelled from within"):
-        await call(cancels, {}, 30)
+        await call(cancels, {}, LIMIT)
 
 
 async def test_a_caller_who_is_cancelled_stays_cancelled() -> None:
@@ -139,7 +139,7 @@ async def test_a_caller_who_is_cancelled_stays_cancelled() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(call(waits, {}, 30))
+    task = asyncio.create_task(call(waits, {}, LIMIT))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -153,10 +153,10 @@ async def test_a_synchronous_function_may_return_a_coroutine_and_sees_the_caller
     async def later() -> str:
         return language.get()
 
-    assert await call(lambda: later(), {}, 30) == "fr"
-    assert await call(language.get, {}, 30) == "fr"
+    assert await call(lambda: later(), {}, LIMIT) == "fr"
+    assert await call(language.get, {}, LIMIT) == "fr"
 
 
 def test_a_new_event_loop_calls_as_well_as_the_first() -> None:
     for _ in range(2):
-        assert asyncio.run(call(sys.getrecursionlimit, {}, 30)) == sys.getrecursionlimit()
+        assert asyncio.run(call(sys.getrecursionlimit, {}, LIMIT)) == sys.getrecursionlimit()

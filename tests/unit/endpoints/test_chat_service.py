@@ -109,7 +109,7 @@ def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
 )
 def test_an_attempt_that_fails_is_repeated(refusal: Said, tmp_path: Path) -> None:
     with serving(first(refusal)) as there:
-        client = service(there.url, tmp_path, max_answer_bytes=2000, timeout=5)
+        client = service(there.url, tmp_path, max_answer_bytes=2000, timeout=LIMIT)
         assert asked(client, 7) == ["at last"]
         assert len(there.asked) == 2
 

@@ -27,6 +27,7 @@ from agentfly_core.system.module_search import (
 from agentfly_core.system.service import State, supervised
 from flows.__main__ import main
 from tests.support.project import PROGRAMS, ROOT
+from tests.support.waiting import LIMIT
 
 BROKEN = "raise RuntimeError('imported in place of ours')\n"
 
@@ -128,7 +129,7 @@ def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_workin
     with supervised("part", command, {}, address, log, "run-importing", restarts=0) as service:
         service.wait(
             lambda: (state := State.read(service.address)) is not None and state.exit is not None,
-            60,
+            LIMIT,
         )
         assert (tmp_path / "found").exists(), log.read_text()
 
