@@ -83,9 +83,9 @@ def read(function: AuthorFunction) -> Signature:
         if kind is inspect.Parameter.empty:
             raise ValueError(
                 f"The parameter {key!r} of {name(function)} has no annotation; write its type: "
-                f"`{key}: str`, or what is lent, such as `{key}: Trajectory` in a reward. (A "
-                "method is made a tool or reward on its instance: "
-                "`tool(notes.write)`.)"
+                f"`{key}: str` in a tool. A reward takes `trajectory: Trajectory` and `problem: "
+                "Problem`, and scores one episode. (A method is made a tool or reward on its "
+                "instance: `tool(notes.write)`.)"
             )
         if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory, Group)):
             lent[key] = kind

@@ -229,7 +229,8 @@ class Science(Section):
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
                 raise ValueError(
                     f"{place or 'evaluate.'}goal: got {goal!r}, expected one of "
-                    f"{', '.join(one.rewards)}"
+                    f"{', '.join(one.rewards)}, or a further reward with weight 0 that combines "
+                    "them"
                 )
         if (
             self.tasks

@@ -83,6 +83,10 @@ def untyped(x) -> str:  # type: ignore[no-untyped-def]
     return str(x)
 
 
+def as_trl(completions, **kwargs):  # type: ignore[no-untyped-def]
+    return [0.0 for _ in completions]
+
+
 def starred(*x: int) -> str:
     return str(x)
 
@@ -111,6 +115,7 @@ def nosy(trajectory: Trajectory) -> str:
         (opaque, "type without a JSON schema"),
         (nosy, "lent to rewards only"),
         (Adder.method.function, "'self' of method has no annotation"),
+        (as_trl, "A reward takes `trajectory: Trajectory` and `problem: Problem`"),
     ],
 )
 def test_a_signature_that_cannot_be_told_is_refused(
