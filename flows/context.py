@@ -36,4 +36,6 @@ def store_at(uri: str) -> Store:
     where = uri or experiments.site("local").store
     if "://" not in where:
         where = str(main_workspace(Path.cwd()) / where)
-    return Store.at(where, settle(Path.cwd()).state / "cache")
+    # a store of its own needs no folder here, so that commands which only read write nothing
+    places = settle(Path.cwd(), make="://" in where)
+    return Store.at(where, places.state / "cache")

@@ -271,10 +271,8 @@ class Store:
     def names(self, uri: str) -> list[str]:
         """The sorted names below `uri`, without those of unfinished work."""
         folder = self.root / uri
-        if self.remote:
-            found = self.remote.names(uri)
-        else:
-            found = os.listdir(folder) if folder.is_dir() else []
+        local = os.listdir(folder) if folder.is_dir() else []
+        found = self.remote.names(uri) if self.remote else local
         return sorted(name for name in found if not name.startswith(".tmp-"))
 
     def remove(self, uri: str) -> None:
@@ -345,7 +343,8 @@ def _unfinished(path: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        yield folder
+        with files.naming(path):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

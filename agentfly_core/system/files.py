@@ -1,16 +1,28 @@
-"""Atomic file writes: write under a temporary name, fsync, rename, fsync the folder."""
+"""Atomic file writes: write under a temporary name, fsync, rename, fsync the folder. Errors of the
+disk have the path and, for a full disk, the free size.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
+import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_IMODE
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+FULL_IN_WORDS = re.compile(r"No space left on device|[Oo]s error 28\b|Errno 28\b")
+"""A full disk as libraries and other processes report it, without an error number."""
 
 
 def sha256(path: Path) -> str:
@@ -74,8 +86,9 @@ def _written_beside(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     name = f".tmp-{threading.get_ident()}-{path.name}-{own_mark()}"
     part = path.with_name(name)
-    part.write_text(text, encoding="utf-8")
-    sync(part)
+    with naming(path):
+        part.write_text(text, encoding="utf-8")
+        sync(part)
     return part
 
 
@@ -87,3 +100,54 @@ def write_json(path: Path, value: JSON) -> None:
 def json_text(value: JSON) -> str:
     """A JSON value as our files hold it; raises ValueError for NaN and infinity."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+class DiskFault(OSError):
+    """A path cannot be written; the message has the path and the reason."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Raise errors of writing within the block again as DiskFault with their path, or `path` where
+    they have none.
+
+    Other errors pass, also those of files elsewhere.
+    """
+    try:
+        yield
+    except DiskFault:
+        raise
+    except Exception as error:
+        if (fault := disk_fault(error, path)) is None:
+            raise
+        raise DiskFault(fault) from error
+
+
+def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
+    """What to tell about an error of the disk at its own path, or at `path`; None for others.
+
+    "/data/runs: No space left on device. 12 MiB are free; free some space and repeat the command."
+    """
+    code = error.errno if isinstance(error, OSError) else None
+    own = error.filename if isinstance(error, OSError) else None
+    where = Path(own) if isinstance(own, str | Path) and own else path
+    if where is None:
+        return None
+    if code in FULL or FULL_IN_WORDS.search(str(error)):
+        return (
+            f"{where}: No space left on device. {_free(where)} are free; free some space and "
+            "repeat the command."
+        )
+    if isinstance(error, OSError) and error.strerror and code in REFUSED and own:
+        return (
+            f"{where}: {error.strerror}. Change the permissions, or give the command in a folder "
+            "that you may write."
+        )
+    if isinstance(error, OSError) and code is not None and not own:
+        return f"{where}: {error.strerror}"
+    return None
+
+
+def _free(path: Path) -> str:
+    folder = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return f"{shutil.disk_usage(folder).free / 2**20:,.0f} MiB"

@@ -11,6 +11,7 @@ from agentfly_core.formats import tracebacks
 from agentfly_core.formats.text import fault, words_of
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
+from agentfly_core.system.files import disk_fault
 from agentfly_core.system.service import ServiceLost
 from flows.local.display import logging_to
 from flows.local.prefect_server import prefect_api
@@ -44,7 +45,8 @@ def message(error: BaseException) -> str:
         return (
             f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
         )
-    words, line = words_of(error).rstrip() or fault(error), tracebacks.own_line(error)
+    words = disk_fault(error) or words_of(error).rstrip() or fault(error)
+    line = tracebacks.own_line(error)
     return words if line is None or line in words else f"{words}\nIt was raised at {line}."
 
 

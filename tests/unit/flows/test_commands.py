@@ -39,6 +39,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("command", [["config", "tiny"], ["list"]], ids=["config", "list"])
+def test_a_command_that_only_reads_writes_nothing(project: Path, command: list[str]) -> None:
+    before = {*project.rglob("*")}
+    assert main(command) == 0
+    assert {*project.rglob("*")} == before
+
+
 def test_config_shows_science_and_site_with_where_each_value_came_from(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
