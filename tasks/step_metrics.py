@@ -16,8 +16,10 @@ from tasks.stage import stage
 logger = logging.getLogger(__name__)
 NOTHING = (
     "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s "
-    "--step %s`; easier or harder problems, a larger rollout.group_size, or a warm_start, or more "
-    "of it, help."
+    "--step %s`; %s."
+)
+SPREAD = (
+    "easier or harder problems, a larger rollout.group_size, or a warm_start, or more of it, help"
 )
 
 
@@ -37,15 +39,16 @@ def log_step(
         "time/score": graded.seconds,
         "time/update": updated.seconds,
     }
-    if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
-        logger.warning(NOTHING, step, run.name, step)
     scores = dict(graded.metrics)
     if not run.resolved.algorithm.needs.compares_group:
         scores.pop(ZERO_SPREAD, None)
     metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
     before = _metrics(run, step - 1) if step > 1 else {}
+    metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.science.health, metrics, before)
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
+    if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
+        logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
 
 
 @stage("look at the health of step {step}")
@@ -60,8 +63,36 @@ def look_at_health(run: Run, step: int) -> None:
     ):
         for warning in mistyped:
             logger.warning("Step %s: %s", step, warning)
-    for warning in stop_conditions.warnings(run.science.health, metrics):
+    rate = _rate_advice(run, step)
+    advice = {"kl": rate, "reward_fall": rate} if rate else {}
+    for warning in stop_conditions.warnings(run.science.health, metrics, advice):
         logger.warning("Step %s: %s.", step, warning)
+
+
+def _rate_advice(run: Run, step: int) -> str | None:
+    """How to train again with a lower learning rate, from before the last updates up to this step
+    that changed the policy too much; None where no update did.
+    """
+    science, updates = run.science, set[int]()
+    for number in range(science.own_steps.start, step + 1):
+        metrics = _metrics(run, number)
+        if metrics.get("health/kl"):
+            updates.add(number)
+        if metrics.get("health/reward_fall"):  # the update that made the policy of this step
+            updates.add(number - 1 - science.rollout.max_staleness)
+    if not updates:
+        return None
+    before = max(updates) - 1
+    while before in updates:
+        before -= 1
+    rate = science.update.learning_rate
+    lower = f"update.learning_rate={rate / 10:g}"
+    command = f"agentfly fork {run.name}@{before} {lower}"
+    if before < max(science.start_step, 1):
+        command = f"agentfly train {run.context.experiment} {lower}"
+    elif not run.store.holds(step_layout(run.store, run.name, before).learner):
+        command += " fork.optimizer_state=fresh"
+    return f"update.learning_rate is {rate:g}, probably too high; lower it: `{command}`"
 
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ import torch
 
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.config.section import Positive
+from agentfly_core.records.speakers import reaches
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -29,7 +30,7 @@ class RFT(SFT):
         """1 for the tokens of a trajectory that is kept, else 0."""
         kept = torch.zeros_like(outcomes.rewards)
         for group in outcomes.groups:
-            good = [i for i in group if outcomes.rewards[i] >= self.threshold]
+            good = [i for i in group if reaches(float(outcomes.rewards[i]), self.threshold)]
             good.sort(key=lambda i: -float(outcomes.rewards[i]))
             episodes = outcomes.episodes[good]
             best = list(dict.fromkeys(episodes.tolist()))[: self.best]

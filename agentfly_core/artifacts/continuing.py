@@ -61,11 +61,20 @@ def refuse_finished(store: Store, name: str, code: Code) -> None:
 def refuse_other_settings(store: Store, name: str, science: Science) -> None:
     """Raise ValueError, key by key, for a run that was started with other settings.
 
-    Those that may change when a run is continued do not count.
+    Those that may change when a run is continued do not count; `steps` may not where the learning
+    rate of a step that is done depends on it.
     """
     if (record := record_of(store, name)) is None:
         return
     changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
+    planned = record.get("planned_steps")
+    if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
+        raise ValueError(
+            f"steps is {science.steps} but the run {name!r} was started with "
+            f"{planned or record['science']['steps']}, and its learning rate "
+            f"({science.update.lr_scheduler_type}) depends on it. To train longer, continue from "
+            f"one of its steps: `agentfly fork {name}@STEP steps={science.steps}`."
+        )
     if fixed := [change for change in changes if not change.resumable]:
         lines = listed(map(str, fixed))
         raise ValueError(

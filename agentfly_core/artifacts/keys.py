@@ -33,18 +33,22 @@ Stage = Literal[
 VERSIONS: Mapping[str, int] = {
     "prepare": 1,
     "model": 1,
-    "demonstrate": 2,
+    "demonstrate": 3,
     "warm_start": 5,
     "rollout": 2,
-    "score": 1,
-    "update": 7,
+    "score": 2,
+    "update": 8,
     "evaluate": 2,
 }
 UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
 _recorded: ContextVar[Mapping[str, int]] = ContextVar("recorded", default=MappingProxyType({}))
 SHARED = "artifacts"
 """The folder of what the runs of a store share."""
-PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
+FINE_TUNING = tuple(
+    f"warm_start.{key}" for key in ("rounds", "epochs_per_round", "batch", "learning_rate")
+)
+"""Settings of the warm start which do not change its demonstrations."""
+PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
 
 @contextmanager
@@ -176,7 +180,7 @@ def rollout(
     `frozen`: see `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "rollout", "night", "code.rollout")
+    reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
     key = _key("rollout", science, reads, inputs, step, shard, *drawn)
     return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
@@ -193,7 +197,7 @@ def evaluation(
     `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "evaluate", "code.rollout")
+    reads = (*PLAY, "rewards", "evaluate", "code.rollout")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
         shard_uri(f"{target.uri}/{split}", shard),
@@ -285,15 +289,38 @@ def _key(
     inputs: Mapping[str, str],
     *place: int | str,
 ) -> str:
-    said = science.identity()
-    found = {name: at_keys(said, name.split(".")) for name in reads}
-    settings = {name: value for name, value in found.items() if value is not None}
-    for section, _, key in (name.partition(".") for name in resumable(Science)):
+    version = _recorded.get().get(stage, VERSIONS[stage])
+    settings = _settings(stage, science, reads)
+    return digest([stage, version, settings, dict(inputs), list(place)])
+
+
+def _settings(stage: Stage, science: Science, reads: Sequence[str]) -> dict[str, JSON]:
+    """Settings read by a stage, without resumable settings and weights of rewards."""
+    identity = science.identity()
+    values = {name: at_keys(identity, name.split(".")) for name in reads}
+    settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
+    unread = [*resumable(Science), *(FINE_TUNING if stage == "demonstrate" else ())]
+    for section, _, key in (name.partition(".") for name in unread):
         if isinstance(part := settings.get(section), dict):
             part.pop(key, None)
+    sections: list[dict[str, JSON]] = [settings]
     if isinstance(tasks := settings.get("tasks"), Mapping):
         for task in tasks.values():
             assert isinstance(task, dict)
             task.pop("data", None)  # what is made of it counts
-    version = _recorded.get().get(stage, VERSIONS[stage])
-    return digest([stage, version, settings, dict(inputs), list(place)])
+            if "rewards" not in reads:
+                task.pop("rewards", None)
+                task.pop("goal", None)
+            sections.append(task)
+    if stage != "score":
+        for each in sections:
+            _remove_weights(each)
+    return settings
+
+
+def _remove_weights(section: dict[str, JSON]) -> None:
+    """Remove the weights of the rewards, which only scores depend on."""
+    if isinstance(rewards := section.get("rewards"), dict):
+        for name, reward in rewards.items():
+            settings = reward if isinstance(reward, dict) else {}
+            rewards[name] = {key: value for key, value in settings.items() if key != "weight"}

@@ -113,6 +113,12 @@ class Update(Section):
     """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    lr_scheduler_type: Annotated[
+        Literal["constant", "linear", "cosine"], Added(before="constant")
+    ] = Field(default="constant", description="the rate over the steps, after the warm-up")
+    warmup_steps: Annotated[int, Field(ge=0), Added(before=0)] = Field(
+        default=0, description="steps over which the rate rises to `learning_rate`"
+    )
     epochs: Positive = 1
     mini_batches: Positive = 1
     betas: tuple[Decay, Decay] = (0.9, 0.95)
@@ -127,6 +133,11 @@ class Update(Section):
     learner_every: Positive = Field(default=1, json_schema_extra=RESUMABLE)
     keep_learner: Positive = Field(default=2, json_schema_extra=RESUMABLE)
     keep_policies: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
+
+    @property
+    def decays(self) -> bool:
+        """Whether the learning rate of a step depends on the number of steps."""
+        return self.lr_scheduler_type != "constant"
 
 
 class Place(Section):

@@ -52,6 +52,8 @@ SIGNS: dict[str, Sign | None] = {
     "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),
     "skipped_steps": Sign(metric="train/skipped_steps", above=0.0),
     "not_finite": Sign(metric="train/not_finite_share", above=0.0),
+    "kl": Sign(metric="train/kl", above=0.5),
+    "reward_fall": Sign(metric="agent/rollout/reward_fall", above=0.3),
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
 FIRST = {

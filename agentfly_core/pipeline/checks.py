@@ -77,6 +77,11 @@ def check_beginning(science: Science) -> None:
             "(rollout.problems x rollout.group_size) to divide into them: set it to "
             f"{episodes} or less."
         )
+    if update.decays and update.warmup_steps >= science.steps:
+        raise ValueError(
+            f"update.warmup_steps is {update.warmup_steps} but steps is {science.steps}; lower "
+            "warmup_steps."
+        )
     check_inputs(science)
 
 

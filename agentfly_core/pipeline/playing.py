@@ -212,13 +212,12 @@ def shown(
 
 
 def _boundless(spec: RolloutSpec) -> RolloutSpec:
-    """The same rules for tokens that are bytes, without limits of length and without rewards."""
+    """The same rules for tokens that are bytes, without limits of length."""
     return replace(
         spec,
         max_tokens=sys.maxsize,
         max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
         max_model_len=sys.maxsize,
-        rewards=(),
         tasks={name: _boundless(task) for name, task in spec.tasks.items()},
     )
 

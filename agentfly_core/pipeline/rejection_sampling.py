@@ -23,7 +23,7 @@ from agentfly_core.records.parquet import (
     read_trajectories,
     write_trajectories,
 )
-from agentfly_core.records.speakers import by_episode, episode_reward
+from agentfly_core.records.speakers import by_episode, episode_reward, reaches
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 Sampled = tuple[tuple[int, ...], ...]
@@ -51,7 +51,7 @@ class RejectionSampling:
             if trajectory.role == "train"
             and not trajectory.policy
             and not isinstance(score.reward, Unscored)
-            and score.reward >= self.threshold
+            and reaches(score.reward, self.threshold)
         ]
         episodes = by_episode([trajectory for trajectory, _ in good])
         episodes.reverse()  # of equal ones the sort keeps the order

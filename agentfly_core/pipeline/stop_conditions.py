@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from agentfly_core.config.health_signs import SIGNS, Sign, Signs
 from agentfly_core.formats.text import did_you_mean, sentence
@@ -118,13 +119,31 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
     }
 
 
-def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """What to tell of a step, whose `metrics` say how long each sign has lasted, and again when it
-    has lasted twice as long; raises GateClosed to stop the run.
+def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """By how much the mean reward fell from one step to the next: 0.64 from 0.64 to 0, of a reward
+    beyond 1 its share. Empty where one of them has none.
+    """
+    name = "agent/rollout/reward"
+    if name not in metrics or name not in before:
+        return {}
+    fall = (before[name] - metrics[name]) / max(1.0, abs(before[name]))
+    return {f"{name}_fall": max(0.0, fall)}
+
+
+def warnings(
+    signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Warnings of a step, whose `metrics` hold how long each sign has lasted, and again when it has
+    lasted twice as long; raises GateClosed to stop the run.
+
+    `advice` is added to the signs of these names.
     """
     raised = due(signs, metrics)
     told = {
-        name: sign.told(metrics, int(metrics[f"health/{name}"])) for name, sign in raised.items()
+        name: "; ".join(
+            filter(None, (sign.told(metrics, int(metrics[f"health/{name}"])), advice.get(name)))
+        )
+        for name, sign in raised.items()
     }
     if fatal := [f"{text} (health.{name})" for name, text in told.items() if raised[name].stop]:
         raise GateClosed(

@@ -24,6 +24,7 @@ from agentfly_core.runs.run import Run
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.job import UpdateJob
+from agentfly_core.training.learning_rate import learning_rate
 
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
 Watch = Callable[[int, int], None]
@@ -60,7 +61,9 @@ def step_job(
             name: tuple(reward.name for reward in task.rewards)
             for name, task in run.resolved.tasks.items()
         },
-        update=science.update,
+        update=science.update.model_copy(
+            update={"learning_rate": learning_rate(science.update, step, science.steps)}
+        ),
         batch=None,
         temperature=science.rollout.temperature,
         dtype=science.dtype,

@@ -9,6 +9,8 @@ from statistics import fmean
 
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
+ABSOLUTE, RELATIVE = 1e-6, 1e-10
+"""Rewards that differ by less are equal: float32 near 1, or float64 of any size, rounds so far."""
 Earned = Mapping[str, float]
 """What each speaker of an episode earned: `{"planner": 0.5, "searcher": 1.0}`."""
 
@@ -106,8 +108,18 @@ def any_spread(episodes: Iterable[Earned]) -> bool:
 
     Where none did, an algorithm that compares the episodes learns nothing from them.
     """
-    rewards: defaultdict[str, set[float]] = defaultdict(set)
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for speaker, reward in episode.items():
-            rewards[speaker].add(reward)
-    return any(len(values) > 1 for values in rewards.values())
+            rewards[speaker].append(reward)
+    return any(differ(min(values), max(values)) for values in rewards.values())
+
+
+def reaches(reward: float, bound: float) -> bool:
+    """Whether a reward is at least `bound`, but for rounding: 10 x 0.1 reaches 1."""
+    return reward >= bound or not differ(reward, bound)
+
+
+def differ(least: float, greatest: float) -> bool:
+    """Whether values between these differ by more than rounding: 0.3 and 0.1 + 0.2 do not."""
+    return greatest - least > max(ABSOLUTE, RELATIVE * abs(least), RELATIVE * abs(greatest))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from agentfly_core.records.speakers import differ
 from agentfly_core.rl.batch import RolloutBatch
 
 
@@ -71,10 +72,15 @@ def last_of_turns(turns: Tensor) -> Tensor:
     return (turns >= 0) & (turns != after)
 
 
+def varies(values: Tensor) -> bool:
+    """Whether these values [n] differ by more than rounding; false for none, and for nan."""
+    return bool(len(values)) and differ(float(values.min()), float(values.max()))
+
+
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
     """Mean 0, variance 1 over all sampled tokens, float32 [rows, T]; all 0 where all are equal."""
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
-    if len(of_tokens) < 2 or bool((of_tokens == of_tokens[0]).all()):
+    if not varies(of_tokens):
         return nothing
     scaled = (of_tokens - of_tokens.mean()) / (of_tokens.std() + 1e-8)
     return nothing.masked_scatter(batch.sampled, scaled.float())
@@ -109,7 +115,7 @@ def within_groups(
     results = torch.zeros_like(values[0])
     for group in map(list, groups):
         of_group = [value[group] for value in values]
-        if bool((of_group[0] != of_group[0][:1]).any()):
+        if varies(of_group[0]):
             results[group] = how(*of_group)
     return results
 

@@ -69,9 +69,9 @@ Aggregation = Annotated[
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """The sampled tokens in each row's trajectory [rows, 1], and the trajectories, counted."""
-    known, index = torch.unique(batch.trajectory, return_inverse=True)
-    tokens = torch.zeros(len(known), dtype=torch.int64).index_add(
+    """Sampled tokens of each row's trajectory [rows, 1]; number of trajectories with any."""
+    numbers, index = torch.unique(batch.trajectory, return_inverse=True)
+    tokens = torch.zeros(len(numbers), dtype=torch.int64).index_add(
         0, index, batch.sampled.sum(dim=1)
     )
-    return tokens[index].unsqueeze(1), max(len(known), 1)
+    return tokens[index].unsqueeze(1), max(int(tokens.count_nonzero()), 1)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from agentfly_core.records.trajectory import Given, Sampled, Trajectory
+from agentfly_core.records.trajectory import Ending, Given, Sampled, Trajectory
 
 Spans = list[tuple[int, Given | Sampled]]
+LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class RolloutBatch:
         sampled           [[F, F, F, T, T, T], [F, F, F, T, T, F]]             bool [rows, T]
         rollout_logprobs  [[0, 0, 0, -.1, -.7, -.01], [0, 0, 0, -.1, -2., 0]]  float32 [rows, T]
         trajectory        [0, 1]                                               int64 [rows]
+        cut               [F, T]                                               bool [rows]
         turn              [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]             int64 [rows, T]
         temperature       [[1, 1, 1, .7, .7, .7], [1, 1, 1, .7, .7, 1]]        float32 [rows, T]
         old_logprobs, reference_logprobs, old_values, returns,
         advantages, weight                                                     float32 [rows, T]
 
     `rollout_logprobs` are as the sampler said, `trajectory` is the row's and `turn` the token's;
+    `cut` are the rows of trajectories that ended at a limit of their length or of their turns;
     `temperature` is that at which the token was sampled, 1 where none was.
     The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its
     optimizer step, `returns` are the critic's value targets. A batch fresh from `pack` knows the
@@ -45,6 +48,7 @@ class RolloutBatch:
     sampled: Tensor
     rollout_logprobs: Tensor
     trajectory: Tensor
+    cut: Tensor
     turn: Tensor
     temperature: Tensor
     old_logprobs: Tensor
@@ -101,6 +105,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         sampled=sampled,
         rollout_logprobs=logprobs,
         trajectory=torch.tensor([i for i, _ in rows], dtype=torch.int64),
+        cut=torch.tensor([is_cut(trajectories[i]) for i, _ in rows], dtype=torch.bool),
         turn=turn,
         temperature=torch.from_numpy(of_tokens),
         old_logprobs=logprobs,
@@ -110,6 +115,12 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         advantages=nothing,
         weight=nothing,
     )
+
+
+def is_cut(trajectory: Trajectory) -> bool:
+    """Whether the last reply, the turns or the context ended at their limit."""
+    finishes = [span.finish for turn in trajectory.turns[-1:] for span in turn.sampled[-1:]]
+    return "length" in finishes or trajectory.ending in LIMITS
 
 
 def _contexts(trajectory: Trajectory) -> list[Spans]:

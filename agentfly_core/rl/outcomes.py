@@ -12,11 +12,9 @@ from torch import Tensor
 
 from agentfly_core.formats import hashing
 from agentfly_core.records.speakers import episode_numbers, own_reward
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored, task_of
-from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, task_of
+from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
-
-LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,6 @@ class Outcomes:
                                                      problem
         episodes      tensor([0, 1])                 int64 [n], the number of each one's episode
         states        (("4f2a..", "9b01.."), ("4f2a..",))  what each turn was a reply to
-        cut           tensor([False, True])          whether the reply, the turns or the context
-                                                     were at their limit
         baselines     tensor([0.0, 0.0])             float64 [n], what the greedy episode earned;
                                                      nan without one
         tasks         {"": (0, 1)}                   indices of trajectories by their task; without
@@ -51,7 +47,6 @@ class Outcomes:
     groups: tuple[tuple[int, ...], ...]
     episodes: Tensor
     states: tuple[tuple[str, ...], ...]
-    cut: Tensor
     baselines: Tensor
     tasks: Mapping[str, tuple[int, ...]]
 
@@ -76,7 +71,7 @@ class Outcomes:
             ]
             unknown = means[0].isnan()
             assert bool(unknown.all() == unknown.any()), "a group has a reward or has it not"
-            if bool((means[0] != means[0][:1]).any()) and not unknown.any():
+            if varies(means[0]):
                 results[group] = how(values[0][group], *means)
         return results
 
@@ -98,7 +93,6 @@ def outcomes(
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     members: defaultdict[str, list[int]] = defaultdict(list)
     states: list[tuple[str, ...]] = []
-    cut: list[bool] = []
     of_tasks: defaultdict[str, list[int]] = defaultdict(list)
     for index, trajectory in enumerate(trajectories):
         members[trajectory.group].append(index)
@@ -106,9 +100,6 @@ def outcomes(
         turns = trajectory.turns
         # what the environment calls its state, or else what the model newly read
         states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
-        finishes = [span.finish for turn in turns[-1:] for span in turn.sampled[-1:]]
-        at_limit = trajectory.ending in LIMITS
-        cut.append("length" in finishes or at_limit)
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
@@ -128,7 +119,6 @@ def outcomes(
         groups=tuple(map(tuple, members.values())),
         episodes=torch.tensor(episode_numbers(trajectories), dtype=torch.int64),
         states=tuple(states),
-        cut=torch.tensor(cut, dtype=torch.bool),
         baselines=torch.tensor(
             [greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64
         ),

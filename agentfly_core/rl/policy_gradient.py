@@ -28,7 +28,7 @@ class PolicyGradient(ABC):
       aggregation: token_mean
       correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
-      skip_cut: true                                  # no advantage for what a limit of length cut
+      skip_cut: true                                  # leave out episodes cut by a limit
     """
 
     refills: ClassVar[int] = 0
@@ -74,11 +74,16 @@ class PolicyGradient(ABC):
         found = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         if not self.skip_cut:
             return found
-        cut = outcomes.cut[batch.trajectory, None]
+        cut = batch.cut.unsqueeze(1)
         return replace(found, advantages=found.advantages.masked_fill(cut, 0.0))
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Each sampled token's share in the optimizer step's loss."""
+        """Each sampled token's share in the optimizer step's loss.
+
+        With `skip_cut` it is 0 in cut trajectories, which no denominator counts.
+        """
+        if self.skip_cut:
+            batch = replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
         return self.aggregation.weights(batch)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:

@@ -69,8 +69,10 @@ async def play(
             for kind, environment in lent.items():
                 episode.lent[kind] = environment
             seen, *others = _record(episode_spec, spec, episode, *await _ending(spec, episode))
+            # rewards are not in the key of demonstrations
+            rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
-                observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
+                observed = {one.name: await one.score(seen, episode.lent) for one in rewards}
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
         if where := tracebacks.own_line(failure.__cause__ or failure):

@@ -188,15 +188,15 @@ def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
     played = [science.template.use, science.agent.use]
     for one in resolved.each.values():
         played += [*(tool.use for tool in one.science.tools), *one.science.environments]
-    # a reward that asks for an environment is played, too
-    played += [path for path, reward in _rewards(resolved) if reward.needs]
+    # a reward that asks for an environment runs in the rollout
+    during = [path for path, reward in _rewards(resolved) if reward.needs]
     further = (*science.evaluate.datasets.values(), *science.promotion.datasets.values())
     shown = (science.warm_start, *(task.warm_start for task in science.tasks.values()))
     demonstrated = [one.demonstrations for one in shown if one]
     paths = {
         "prepare": [p for data in (science.data, *further) for p in datasets(data.model_dump())],
         "demonstrate": [*played, *(path for path in demonstrated if not step_named(path))],
-        "rollout": played,
+        "rollout": [*played, *during],
         "score": [path for path, reward in _rewards(resolved) if not reward.needs],
         "update": [science.algorithm.use],
     }

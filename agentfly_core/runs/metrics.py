@@ -16,6 +16,7 @@ from agentfly_core.records.speakers import (
     any_spread,
     by_episode,
     earned_by_speaker,
+    reaches,
 )
 from agentfly_core.records.timing import Doing, Timing, union
 from agentfly_core.records.trajectory import (
@@ -73,7 +74,7 @@ def solved(scored: Scored, goal: str) -> bool | None:
     """
     if isinstance(scored.reward, Unscored):
         return None
-    return scored.rewards[goal] >= 1.0
+    return reaches(scored.rewards[goal], 1.0)
 
 
 def solved_by_problem(

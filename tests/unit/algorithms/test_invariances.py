@@ -12,12 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfly_core import algorithms
+from agentfly_core.algorithms.gdpo import GDPO
 from agentfly_core.algorithms.gigpo import GiGPO
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.algorithms.ppo import PPO
+from agentfly_core.algorithms.reinforce_pp import ReinforcePP
 from agentfly_core.algorithms.rft import RFT
+from agentfly_core.algorithms.rloo import RLOO
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.config.import_path import algorithm_path, load
+from agentfly_core.records.trajectory import Ending
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
@@ -222,8 +226,41 @@ def test_a_penalty_is_felt_where_the_policy_has_moved_away(penalty):
     assert (far > 0, near <= 0) == (True, True)
 
 
-def test_what_is_cut_teaches_nothing_if_so_wished_and_stays_in_the_mean():
+def test_skip_cut_keeps_a_cut_episode_in_the_group_mean():
+    whole, cut = (trajectory(turn([1], {3: -1.0})) for _ in range(2))
+    group = [whole, replace(cut, ending=Ending.MAX_TURNS)]
+    found = GRPO(skip_cut=True).estimate_advantages(earned(group, [1.0, 0.0]), pack(group))
+    assert found.advantages[:, 1].tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "weight"),
+    [
+        (TokenMean(), 1 / 20),
+        (SeqMeanTokenMean(), 1 / 2 / 10),
+        (SeqMeanTokenSum(), 1 / 2),
+        (SeqSumNorm(horizon=10), 1 / 2 / 10),
+    ],
+    ids=lambda value: getattr(value, "use", ""),
+)
+def test_skip_cut_leaves_cut_episodes_out_of_denominators(aggregation, weight):
+    whole = trajectory(turn([1], dict.fromkeys(range(2, 12), -1.0)))
+    cut = replace(trajectory(turn([1], dict.fromkeys(range(90), -1.0))), ending=Ending.MAX_TURNS)
+    weights = GRPO(skip_cut=True, aggregation=aggregation).weights(pack([whole, cut, whole]))
+    assert weights[0, 1:11].tolist() == [pytest.approx(weight)] * 10
+    assert weights[1].tolist() == [0.0] * 91
+
+
+def test_rewards_that_differ_by_rounding_have_no_advantage():
+    group = [trajectory(turn([1], {3: -1.0})) for _ in range(3)]
+    parts = [{"exact": reward} for reward in (0.3, 0.1 + 0.2, 0.30000001192092896)]
+    outcomes = earned(group, [part["exact"] for part in parts], parts=parts, weights={"exact": 1.0})
+    for algorithm in (GRPO(), GDPO(), RLOO(), ReinforcePP()):
+        found = algorithm.estimate_advantages(outcomes, pack(group)).advantages
+        assert not found.any(), algorithm
+
+
+def test_an_advantage_of_a_hundred_thousandth_is_no_rounding():
     group = [trajectory(turn([1], {3: -1.0})) for _ in range(2)]
-    outcomes = replace(earned(group, [1.0, 0.0]), cut=torch.tensor([False, True]))
-    found = GRPO(skip_cut=True).estimate_advantages(outcomes, pack(group)).advantages[:, 1]
-    assert found.tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]
+    found = RLOO().estimate_advantages(earned(group, [0.3, 0.30001]), pack(group)).advantages
+    assert found[:, 1].tolist() == pytest.approx([-1e-5, 1e-5])

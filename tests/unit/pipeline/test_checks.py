@@ -73,6 +73,10 @@ def science(**settings: Any) -> Science:
             "update.mini_batches is 9, and a step has 8 episodes (rollout.problems x "
             "rollout.group_size) to divide into them: set it to 8 or less.",
         ),
+        (
+            {"steps": 2, "update": {"lr_scheduler_type": "cosine", "warmup_steps": 2}},
+            "update.warmup_steps is 2 but steps is 2; lower warmup_steps.",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit_each_other_are_refused(settings: Any, told: str) -> None:

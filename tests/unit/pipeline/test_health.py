@@ -9,7 +9,13 @@ from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS, Sign
-from agentfly_core.pipeline.stop_conditions import GateClosed, lasting, unmeasured, warnings
+from agentfly_core.pipeline.stop_conditions import (
+    GateClosed,
+    lasting,
+    reward_fall,
+    unmeasured,
+    warnings,
+)
 from agentfly_core.runs.run import opened
 from tasks.step_metrics import log_step, look_at_health
 from tests.support.experiments import context
@@ -115,6 +121,58 @@ def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
     assert told.startswith(
         "Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --"
     )
+
+
+REWARD = "agent/rollout/reward"
+
+
+def test_a_fall_of_the_reward_names_the_learning_rate_and_a_fork(tmp_path, caplog):
+    update = {"learning_rate": 0.01}
+    learned = {"train/optimizer_steps": 1.0, "train/kl": 0.01}
+    rewards = [{**learned, REWARD: reward} for reward in (0.60, 0.64, 0.65, 0.10)]
+    found = logged(tmp_path, "ppo", rewards, update=update)
+    assert found[3]["agent/rollout/reward_fall"] == pytest.approx(0.55)
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning == (
+        "Step 4: agent/rollout/reward_fall is 0.55, above 0.3; update.learning_rate is 0.01, "
+        "probably too high; lower it: `agentfly fork demo@2 update.learning_rate=0.001 "
+        "fork.optimizer_state=fresh`."
+    )
+
+
+def test_a_high_kl_names_the_learning_rate_and_the_start(tmp_path, caplog):
+    logged(tmp_path, "ppo", [{"train/optimizer_steps": 8.0, "train/kl": 4.39}])
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning == (
+        "Step 1: train/kl is 4.39, above 0.5; update.learning_rate is 1e-06, probably too high; "
+        "lower it: `agentfly train tiny update.learning_rate=1e-07`."
+    )
+
+
+def test_what_a_too_high_rate_ruined_is_no_matter_of_problems(tmp_path, caplog):
+    ruined = [
+        {"train/optimizer_steps": 8.0, "train/kl": 4.39, REWARD: 0.644},
+        {"train/optimizer_steps": 0.0, REWARD: 0.0},
+        {"train/optimizer_steps": 0.0, REWARD: 0.0},
+    ]
+    logged(tmp_path, "rft", ruined, update={"learning_rate": 0.01})
+    nothing = [r.getMessage() for r in caplog.records if "taught nothing" in r.getMessage()]
+    assert len(nothing) == 2
+    for warning in nothing:
+        assert "problems" not in warning
+        assert "`agentfly train tiny update.learning_rate=0.001`" in warning
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "fall"), [(0.5, 0.4, 0.1), (0.4, 0.5, 0.0), (20.0, 15.0, 0.25)]
+)
+def test_the_fall_of_a_large_reward_is_its_share(before, now, fall):
+    found = reward_fall({REWARD: now}, {REWARD: before})
+    assert found == {f"{REWARD}_fall": pytest.approx(fall)}
+
+
+def test_a_reward_that_is_missing_has_not_fallen():
+    assert reward_fall({}, {REWARD: 0.5}) == {}
 
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():

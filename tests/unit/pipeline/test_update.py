@@ -333,6 +333,22 @@ def test_the_first_step_has_fresh_moments_where_the_settings_do_not_say_otherwis
     assert (job.learner, job.before) == (None, {})
 
 
+def test_each_step_has_the_learning_rate_of_its_schedule(tmp_path, parent):
+    settings = {"learning_rate": 4e-4, "lr_scheduler_type": "linear"}
+    here = context(tmp_path, model="run:base@1", steps=4, update=settings)
+    with opened(here, "demo") as run:
+        run.remember_start(policy := run.parent.policy)
+        rates = []
+        for step in (1, 2, 3, 4):
+            scored = published(run.store, f"runs/demo/steps/{step:06d}/scored")
+            target = keys.policy(run.science, "demo", policy, scored, step)
+            rates.append(step_job(run, policy, scored, target, step).update.learning_rate)
+            with run.store.publish(target) as folder, measuring(folder):
+                pass
+            policy = run.store.artifact(target.uri)
+    assert rates == pytest.approx([4e-4, 3e-4, 2e-4, 1e-4])
+
+
 def test_moments_of_a_parent_that_did_not_keep_them_are_refused(tmp_path, parent):
     context(tmp_path).store.remove(keys.learner(parent).uri)
     with pytest.raises(ValueError, match="got parent, and beside runs/base/steps/000001/policy"):

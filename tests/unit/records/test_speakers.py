@@ -78,6 +78,10 @@ def test_who_is_not_trained_earns_nothing_unless_nobody_is():
         ([{"planner": 1.0, "searcher": 0.0}, {"planner": 1.0, "searcher": 0.0}], False),
         ([{"planner": 1.0, "searcher": 0.0}, {"planner": 1.0, "searcher": 1.0}], True),
         ([{"planner": 1.0}, {"planner": 1.0, "searcher": 0.0}], False),
+        ([{"planner": 0.3}, {"planner": 0.1 + 0.2}], False),
+        ([{"planner": 1.0}, {"planner": 0.99999994}], False),
+        ([{"planner": 1e12}, {"planner": 1e12 + 0.001}], False),
+        ([{"planner": 0.3}, {"planner": 0.30001}], True),
         ([], False),
     ],
 )

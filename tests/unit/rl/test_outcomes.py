@@ -85,7 +85,7 @@ def test_what_stopped_at_a_limit_is_cut():
         played(limited, ASKS),
         *(replace(played(ASKS), ending=e) for e in endings),
     ]
-    assert earned(episodes, [0.0] * 6).cut.tolist() == [False, True, False, True, True, False]
+    assert pack(episodes).cut.tolist() == [False, True, False, True, True, False]
 
 
 def test_a_state_is_what_the_environment_calls_it_or_else_what_was_read():

@@ -24,6 +24,7 @@ from agentfly_core.runs.metrics import (
     outcomes_by_problem,
     point,
     rollout_metrics,
+    solved,
     solved_by_problem,
 )
 from agentfly_core.testing import trajectories
@@ -160,6 +161,11 @@ def test_nothing_scored_gives_no_reward_rather_than_zero() -> None:
 
 def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
     assert solved_by_problem(SHARD, SCORES, "exact") == {"g": 0.5, "h": 0.0}
+
+
+def test_a_reward_of_ten_times_a_tenth_solves_the_problem() -> None:
+    assert solved(Scored("t0", {"exact": sum([0.1] * 10)}, (), 1.0), "exact") is True
+    assert solved(Scored("t0", {"exact": 0.99999}, (), 1.0), "exact") is False
 
 
 def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:

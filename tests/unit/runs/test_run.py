@@ -206,6 +206,22 @@ def test_a_run_is_not_wound_back(tmp_path):
         pass
 
 
+def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
+    def here(steps):
+        return context(tmp_path, steps=steps, update={"lr_scheduler_type": "linear"})
+
+    with opened(here(3), "demo") as run:
+        run.ending_at(2)
+    for steps in (2, 3):
+        with opened(here(steps), "demo"):
+            pass
+    with (
+        pytest.raises(ValueError, match=r"steps is 4 but .* with 3, .*agentfly fork demo@STEP"),
+        opened(here(4), "demo"),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
 def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
