@@ -19,12 +19,12 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
+from agentfly_core.rl.learning_rate import learning_rate
 from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.run import Run
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.job import UpdateJob
-from agentfly_core.training.learning_rate import learning_rate
 
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
 Watch = Callable[[int, int], None]
