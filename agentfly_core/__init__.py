@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
+        Examples,
         Group,
         Message,
         Observation,
@@ -43,6 +44,7 @@ _HOMES = {
     "Ending": _RECORDS,
     "Environment": "agentfly_core.authoring.environment",
     "Episode": "agentfly_core.rollout.episode",
+    "Examples": _RECORDS,
     "Group": _RECORDS,
     "Message": _RECORDS,
     "Observation": _RECORDS,
@@ -72,6 +74,7 @@ __all__ = [
     "Ending",
     "Environment",
     "Episode",
+    "Examples",
     "Group",
     "Message",
     "Observation",

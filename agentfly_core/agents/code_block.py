@@ -24,7 +24,7 @@ async def code_block(episode: Episode) -> Ending:
         ```
 
     reads what the program printed, and then says `509`: the last line of a reply without a Python
-    block is the episode's answer.
+    block is the episode's answer, unless the token limit cut the reply.
 
     The experiment lists `"\\n```\\n"` in `agent.stop`, so that the model cannot make up what is
     printed, a tool named python, such as `agentfly_core.tools.python:python`, and sets
@@ -38,9 +38,10 @@ async def code_block(episode: Episode) -> Ending:
         )
     read: Sequence[Message | Observation] = episode.opening
     while True:
-        said = (await episode.reply(*read, stop=[STOP])).content
-        block = _BLOCK.search(said)
+        reply = await episode.reply(*read, stop=[STOP])
+        block = _BLOCK.search(reply.content)
         if block is None:
-            episode.answer(said.strip().rpartition("\n")[2].strip())
+            if not reply.cut:
+                episode.answer(reply.content.strip().rpartition("\n")[2].strip())
             return Ending.NO_TOOL_CALLS
         read = await episode.call(ToolCall("python", {"code": block[1]}))

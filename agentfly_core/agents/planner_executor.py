@@ -17,7 +17,8 @@ class PlannerExecutor:
         Multiply 17 by 5.
 
     which is all that the executor reads before it calls its tools and says what came of it, `85`.
-    That the planner reads, and so on, until it says `Answer: 97`, which is the episode's answer.
+    That the planner reads, and so on, until it says `Answer: 97`, which is the episode's answer,
+    unless the token limit cut the reply.
     For each step the executor begins a fresh context. Both are trained, by the episode's reward.
 
     `planner` and `executor` are their system messages. `agent.max_turns` holds for each of them.
@@ -32,10 +33,12 @@ class PlannerExecutor:
         executor = episode.speaker("executor", system=self.executor, tools=episode.rules.tools)
         read = Message("user", episode.problem.prompt)
         while True:
-            said = (await planner.reply(read)).content.strip()
+            reply = await planner.reply(read)
+            said = reply.content.strip()
             _, found, answer = said.partition(ANSWER)
             if found:
-                planner.answer(answer.strip())
+                if not reply.cut:
+                    planner.answer(answer.strip())
                 return Ending.NO_TOOL_CALLS
             read = Message("user", await self.carried_out(executor, said))
 

@@ -40,7 +40,8 @@ class React:
         Action Input: 41+58
         Observation:
 
-    reads the tool's answer, and says `Final Answer: 99`, which is the episode's answer. A reply
+    reads the tool's answer, and says `Final Answer: 99`, which is the episode's answer, unless the
+    token limit cut the reply. A reply
     with neither an action that can be read nor an answer is answered with an error.
 
     The experiment lists `Observation:` in `agent.stop`, so that the model cannot make up what a
@@ -59,10 +60,12 @@ class React:
             told = "\n\n".join(filter(None, [episode.rules.system, instructions(schemas)]))
             read = (Message("system", told), episode.opening[-1])
         while True:
-            said = (await episode.reply(*read, stop=[STOP])).content
+            reply = await episode.reply(*read, stop=[STOP])
+            said = reply.content
             _, found, answer = said.partition(ANSWER)
             if found:
-                episode.answer(answer.strip())
+                if not reply.cut:
+                    episode.answer(answer.strip())
                 return Ending.NO_TOOL_CALLS
             read = await episode.call(action(said, schemas))
 

@@ -164,6 +164,5 @@ def harmless(error: BaseException) -> Exception:
     """What was raised, as an Exception: an author's code cannot end the program (`sys.exit`)."""
     if isinstance(error, Exception):
         return error
-    return RuntimeError(
-        f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
-    )
+    text = f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
+    return RuntimeError(text).with_traceback(error.__traceback__)

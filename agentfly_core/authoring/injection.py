@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import types
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol, Union
 
 from agentfly_core.authoring.environment import Environment, in_order
-from agentfly_core.records.trajectory import Group, Problem, Trajectory
+from agentfly_core.records.trajectory import Group, Problem, Score, Trajectory
 
 Lent = Environment | Problem | Trajectory | Group
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -131,3 +133,52 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
                 f"{what} is a cached `async def`: its coroutine can be awaited only once, so the "
                 "second call fails. Cache the values inside of the function."
             )
+
+
+def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
+    """Raise ValueError for a function annotated to return no score, or no list of scores if it
+    `compares`.
+    """
+    annotation = inspect.signature(function, eval_str=True).return_annotation
+    if not (_is_list(annotation) if compares else _is_score(annotation)):
+        expected = "a list of numbers or Scores" if compares else "a number or a Score"
+        raise ValueError(
+            f"{what} is annotated to return {_written(annotation)}, expected {expected}: return "
+            "one, and annotate it, such as `-> float`."
+        )
+
+
+def _is_score(annotation: Any) -> bool:
+    """Whether a value of this type can be a score; True for types that cannot be judged."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return any(map(_is_score, arguments))
+    if origin is Annotated:
+        return _is_score(arguments[0])
+    if origin is Literal:
+        return all(hasattr(value, "__float__") for value in arguments)
+    if _is_awaitable(origin):
+        return _is_score(arguments[-1])
+    kind = type(None) if annotation is None else origin or annotation
+    if not isinstance(kind, type) or kind in (Any, object, inspect.Signature.empty):
+        return True
+    return issubclass(kind, Score) or hasattr(kind, "__float__")
+
+
+def _is_list(annotation: Any) -> bool:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if _is_awaitable(origin):
+        return _is_list(arguments[-1])
+    kind = type(None) if annotation is None else origin or annotation
+    if not isinstance(kind, type) or kind in (Any, object, inspect.Signature.empty):
+        return True
+    iterates = issubclass(kind, Iterable) and not issubclass(kind, str | bytes | Mapping)
+    return iterates and all(one is ... or _is_score(one) for one in arguments[:1])
+
+
+def _is_awaitable(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Awaitable)
+
+
+def _written(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

@@ -19,12 +19,14 @@ from agentfly_core.authoring.author_call import Overdue, Seats
 from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
+from agentfly_core.formats import tracebacks
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
 from agentfly_core.records.trajectory import (
     USABLE,
     Ending,
+    Examples,
     Group,
     Problem,
     Score,
@@ -47,13 +49,15 @@ class Reward(calling.Part):
 
     See `calling.Part` for what it shares with tools. Each of the `retries` comes after a wait of
     `backoff` seconds that doubles up to LONGEST_WAIT; at most `concurrency` calls of it are made at
-    a time, None: as many as there are.
+    a time, None: as many as there are. `examples` returns the Examples of a problem, which
+    `agentfly prepare` scores; it raises ValueError for a problem that no answer solves.
     """
 
     kind: ClassVar[str] = "reward"
 
     backoff: float
     concurrency: int | None
+    examples: Callable[[Problem], Examples] | None = None
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Environment]]:
@@ -151,7 +155,8 @@ class Reward(calling.Part):
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:  # one reward's mistake ends no other episode
-            return _all_unscored(fault(error), group)
+            place = tracebacks.own_line(error)
+            return _all_unscored(fault(error) + (f", at {place}" if place else ""), group)
 
     @functools.cached_property
     def _seats(self) -> Seats | None:
@@ -171,8 +176,9 @@ class Reward(calling.Part):
 
     def check(self, found: Signature) -> None:
         """Raise ValueError for a reward that asks for anything but what is lent to it, or for a
-        single episode beside a group.
+        single episode beside a group, and as `injection.refuse_no_score`.
         """
+        injection.refuse_no_score(self.what, self.function, Group in found.lent.values())
         if found.asked:
             raise ValueError(
                 f"{self.what} asks for {', '.join(found.asked)}; a reward is lent "
@@ -199,6 +205,7 @@ def reward(
     concurrency: int | None = None,
     ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
+    examples: Callable[[Problem], Examples] | None = None,
 ) -> Callable[[AuthorFunction], Reward]: ...
 def reward(
     function: AuthorFunction | None = None,
@@ -211,6 +218,7 @@ def reward(
     concurrency: int | None = None,
     ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
+    examples: Callable[[Problem], Examples] | None = None,
 ) -> Reward | Callable[[AuthorFunction], Reward]:
     """Make a reward of a function, synchronous or not, that returns a number or a Score, or of a
     class of such objects; see Reward.
@@ -231,6 +239,7 @@ def reward(
             concurrency=concurrency,
             ready=ready,
             process=process,
+            examples=examples,
         )
 
     return make if function is None else make(function)

@@ -76,8 +76,8 @@ def reply_of(answer: JSON) -> ChatReply:
         raise Unreadable("it has no readable choices[0].message") from error
     if not isinstance(content, str):
         raise Unreadable("the content of its message is no text")
-    finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
-    return ChatReply(Message("assistant", content, found), finish)
+    cut = choice.get("finish_reason") == "length"
+    return ChatReply(Message("assistant", content, found, cut), "length" if cut else "stop")
 
 
 def tokens_of(answer: JSON) -> int | None:

@@ -254,7 +254,8 @@ def _item_row(item: Message | Observation) -> dict[str, Any]:
         else {"name": call.name, "arguments": dict(call.arguments)}
         for call in item.calls
     ]
-    return {"role": item.role, "content": item.content, "calls": calls}
+    row = {"role": item.role, "content": item.content, "calls": calls}
+    return {**row, "cut": True} if item.cut else row
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
@@ -322,4 +323,4 @@ def _message(item: Mapping[str, Any]) -> Message | Observation:
     if "tool" in item:
         return Observation(**item)
     calls = tuple(ToolCall(**c) if "name" in c else BadCall(**c) for c in item["calls"])
-    return Message(item["role"], item["content"], calls)
+    return Message(item["role"], item["content"], calls, cut=item.get("cut", False))

@@ -40,11 +40,15 @@ class BadCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls."""
+    """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls.
+
+    `cut`: the token limit ended the reply, so its text may be incomplete.
+    """
 
     role: Literal["system", "user", "assistant"]
     content: str
     calls: tuple[ToolCall | BadCall, ...] = ()
+    cut: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,11 @@ class Turn:
     reward: float | None = None
     pictures: tuple[str, ...] = ()
 
+    @property
+    def cut(self) -> bool:
+        """Whether the token limit ended the reply."""
+        return self.reply.cut or any(span.finish == "length" for span in self.sampled[-1:])
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -195,6 +204,16 @@ class Score:
     by_speaker: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Answers to a problem that earn a reward's maximum, and answers that earn less:
+    `Examples(right=("99",), wrong=("", "98"))`.
+    """
+
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
 def is_usable(value: float) -> bool:
     """Whether an author's number may be a reward: it is finite, and LARGEST at most."""
     try:
@@ -255,14 +274,14 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """What the agent said it is, else the output of the tool that ended the episode, else the
-        last reply without calls, else None.
+        """The answer that the agent set, else the output of the tool that ended the episode, else
+        the last reply if it has no calls and the token limit did not cut it, else None.
         """
         if self.answered is not None:
             return self.answered
         if self.ending is Ending.TERMINAL and self.closing:
             return self.closing[-1].content
-        if self.ending is Ending.NO_TOOL_CALLS and self.turns:
+        if self.ending is Ending.NO_TOOL_CALLS and self.turns and not self.turns[-1].cut:
             return self.turns[-1].reply.content
         return None
 

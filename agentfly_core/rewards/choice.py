@@ -3,22 +3,74 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.records.trajectory import Examples, Problem, Trajectory
+from agentfly_core.rewards.gold import NO_ANSWER, option_texts, right_answers
+
+_BEFORE = r"(?<!\w)(?<!\w[-'’])(?<!\d[.,/:])"
+_AROUND = " \n\t()[]*.:'\""
+_SPACES = r"\s+"
+_AFTER = r"(?![\w+#%]|[-'’]\w|[.,/:]\d)"
+"""An option is a whole word or number: `C` is not in `C++`, `1` not in `1.5`, `-1` or `1/2`."""
 
 
-@reward
+def _examples(problem: Problem) -> Examples:
+    right = _right_options(problem)
+    wrong = [option for option in option_texts(problem) if option not in right]
+    return Examples(tuple(right), (*NO_ANSWER, *wrong))
+
+
+@reward(examples=_examples)
 async def choice(trajectory: Trajectory) -> float:
     """1 when the answer names `problem.facts["answer"]` and no other one of
-    `problem.facts["options"]`; else, or without one, 0.
+    `problem.facts["options"]`; else, or without an answer, 0.
 
-    "A horse, of course." names the horse, in whatever case; "horses" and "horseshoe" do not.
+    "A horse, of course." names the horse, in whatever case; "horses" and "horseshoe" do not. Where
+    options overlap the longest one is named: "a horse race" does not name the horse. The case of
+    an option of one letter counts within a sentence, since "a" is an article.
     """
-    said, facts = trajectory.answer or "", trajectory.problem.facts
-    named = [
-        option
-        for option in map(str, facts["options"])
-        if re.search(rf"(?<!\w){re.escape(option)}(?!\w)", said, re.IGNORECASE)
-    ]
-    return float(named == [str(facts["answer"])])
+    problem = trajectory.problem
+    options, right = option_texts(problem), _right_options(problem)
+    named = _named(trajectory.answer or "", options)
+    return float(len(named) == 1 and named[0] in right)
+
+
+def _right_options(problem: Problem) -> list[str]:
+    """The options that the fact `answer` gives; raises ValueError where it gives none of them."""
+    options, answers = option_texts(problem), right_answers(problem)
+    alike = {" ".join(_key(option).casefold().split()): option for option in options}
+    keys = [" ".join(_key(one).casefold().split()) for one in answers]
+    right = list(dict.fromkeys(alike[key] for key in keys if key in alike))
+    if not right:
+        answer = problem.facts["answer"]
+        hint = "give the text of an option"
+        if isinstance(answer, int) and 0 <= answer < len(options):
+            hint += f", such as {options[answer]!r}, which has this index when counted from 0"
+        raise ValueError(f"facts['answer'] is {answer!r:.80}, and no option is: {hint}")
+    return right
+
+
+def _named(answer: str, options: Sequence[str]) -> list[str]:
+    """The options that an answer names, from left to right, the longest one at each place."""
+    letter = answer.strip(_AROUND).casefold()
+    if len(letter) == 1:
+        return [option for option in options if option.casefold() == letter]
+    by_key = {_key(option): option for option in options}
+    pattern = "|".join(map(_pattern, sorted(by_key, key=len, reverse=True)))
+    found = re.finditer(pattern, answer.replace("\u2212", "-"), re.IGNORECASE)
+    named = [by_key.get(_key(match[0])) for match in found]
+    return list(dict.fromkeys(option for option in named if option is not None))
+
+
+def _pattern(option: str) -> str:
+    """An option as a whole word or number, however it is spaced; a sign makes another number."""
+    before = _BEFORE + (r"(?<![-+])" if option[:1].isdecimal() else "")
+    return f"{before}{_SPACES.join(map(re.escape, option.split()))}{_AFTER}"
+
+
+def _key(text: str) -> str:
+    """A text as options are compared: without regard to case and spaces, but for single letters."""
+    plain = text.replace("\u2212", "-")
+    return plain if len(plain) == 1 else " ".join(plain.casefold().split())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.rewards.gold import examples, right_answers
 
 
-@reward
+@reward(examples=examples(lambda right: [f"{right}7"]))
 async def exact(trajectory: Trajectory) -> float:
-    """1 when the episode's answer is `problem.facts["answer"]`, but for spaces around it; else, or
-    without one, 0.
+    """1 when the episode's answer is a right one, but for spaces around it; else, or without an
+    answer, 0. See `gold.right_answers` for the shapes of `problem.facts["answer"]`.
     """
-    right = str(trajectory.problem.facts["answer"]).strip()
-    return float(trajectory.answer is not None and trajectory.answer.strip() == right)
+    right, answer = right_answers(trajectory.problem), trajectory.answer
+    return float(answer is not None and answer.strip() in right)

@@ -14,8 +14,10 @@ from functools import partial
 from typing import Any
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
+from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, Trajectory
+from agentfly_core.rewards.gold import NO_ANSWER, right_answers
 from agentfly_core.rewards.limited import limited
+from agentfly_core.rewards.quantities import decimal, in_base, plain, without_unit
 
 LONGEST = 1000
 WRONG_WITH_TOOL = 0.1
@@ -28,7 +30,8 @@ _INTEGER = re.compile(r"[-+]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?(?:\\%)?", re.AS
 _NUMBER = re.compile(
     r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)?\.?\d*|\\frac\{-?\d+\}\{\d+\})(?:\\%)?", re.ASCII
 )
-_WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*([A-Za-z][A-Za-z' -]{2,}?)\s*\}?")
+_TERM = re.compile(r"[-+]?[\d.]+([A-Za-z])")
+_WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*((?i:no)|[A-Za-z][A-Za-z' -]{2,}?)\s*\}?")
 
 # It warns that its own alarms are off; the limits of the kernel stand in their place.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
@@ -43,15 +46,20 @@ def installed() -> None:
         )
 
 
-@reward(process=True, timeout=300.0, ready=installed)
+def _examples(problem: Problem) -> Examples:
+    right = right_answers(problem)
+    return Examples(tuple(right), (*NO_ANSWER, *(f"7{stated(one)}" for one in right)))
+
+
+@reward(process=True, timeout=300.0, ready=installed, examples=_examples)
 def math(trajectory: Trajectory) -> float:
     """1 when what the answer states equals what `problem.facts["answer"]` states, else 0.
 
     See `stated` for what a text states. A number is the answer to a number, worked out: 99, 99.0
-    and 1,234, a fraction or a decimal (to PLACES digits) where the right one is no integer. Words
-    are compared letter by letter. All else is compared by value, but for what stands in the prompt
-    as it is. Units are not compared. An answer that cannot be compared in 5 s of computing is
-    wrong.
+    and 1,234, a fraction, a mixed number or a decimal (to PLACES digits) where the right one is no
+    integer. Words are compared without case. Numbers with a base, 1010_2, have to be the same in
+    the same base. All else is compared by value, but for what stands in the prompt as it is. Units
+    are not compared. An answer that cannot be compared in 5 s of computing is wrong.
     """
     return _judged(trajectory)
 
@@ -104,33 +112,51 @@ def _closing(text: str, start: int) -> int:
 
 
 def _judged(trajectory: Trajectory) -> float:
-    problem = trajectory.problem
-    fact = problem.facts["answer"]
-    right, answer = stated(str(fact)), stated(trajectory.answer or "")
-    if fact is None or not right:
-        raise ValueError(f"facts['answer'] is {fact!r}, expected a text or number that states one")
+    rights = [(fact, stated(fact)) for fact in right_answers(trajectory.problem)]
+    for fact, right in rights:
+        if not right:
+            raise ValueError(f"facts['answer'] states no answer: {fact!r:.80}")
+    answer = stated(trajectory.answer or "")
+    prompt = trajectory.problem.prompt
+    return float(any(_is_right(answer, right, prompt) for _, right in rights))
+
+
+def _is_right(answer: str, right: str, prompt: str) -> bool:
     if not _EQUALS.search(right):
         answer = _NAMED.sub("", answer).strip()
     if _squeezed(answer) == _squeezed(right):
-        return 1.0
-    if len(answer) > max(LONGEST, 2 * len(right)) or _is_excluded(answer, right, problem):
-        return 0.0
-    expected = _read(right)
-    return limited(partial(_equal, expected, answer)) or 0.0
-
-
-def _is_excluded(answer: str, right: str, problem: Problem) -> bool:
-    """Whether an answer of other letters than the right one is wrong whatever its value is: empty,
-    spilling out of its braces, an equation where none is asked for, a copy, or other words.
-    """
+        return True
+    if len(answer) > max(LONGEST, 2 * len(right)):
+        return False
+    answer, right = without_unit(answer), without_unit(right)
+    if in_base(answer) or in_base(right):
+        with_base = (in_base(text) or in_base(f"{text}_10") for text in (answer, right))
+        return len({*with_base}) == 1
     if words := _WORDS.fullmatch(right):
-        told = _WORDS.fullmatch(answer)
-        return told is None or told[1].casefold() != words[1].casefold()
+        other = _WORDS.fullmatch(answer)
+        return other is not None and _in_words(other) == _in_words(words)
+    if _is_excluded(answer, right, prompt):
+        return False
+    # math-verify takes the s of the term 4s for a unit
+    if (term := _TERM.fullmatch(right)) and term[1] not in answer:
+        return False
+    expected = _read(decimal(right))
+    return bool(limited(partial(_equal, expected, decimal(answer))))
+
+
+def _in_words(found: re.Match[str]) -> str:
+    return " ".join(found[1].casefold().split())
+
+
+def _is_excluded(answer: str, right: str, prompt: str) -> bool:
+    """Whether an answer is wrong whatever its value is: empty, spilling out of its braces, an
+    equation where none is asked for, or a copy.
+    """
     return (
         not answer
         or _closing(f"{answer}}}", 0) != len(answer)
         or bool(_EQUALS.search(answer) and not _EQUALS.search(right))
-        or (not _NUMBER.fullmatch(answer) and _squeezed(answer) in _squeezed(problem.prompt))
+        or (not _NUMBER.fullmatch(answer) and _squeezed(answer) in _squeezed(plain(prompt)))
     )
 
 
@@ -168,4 +194,5 @@ def _text(found: list[Any]) -> str:
 
 
 def _squeezed(text: str) -> str:
-    return re.sub(r"[\s$]", "", text)
+    """A text without spaces and dollar signs, but for those between digits: 1 1/2 is not 11/2."""
+    return re.sub(r"(?<!\d)[\s$]+|[\s$]+(?!\d|\s)", "", text)

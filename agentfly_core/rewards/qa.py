@@ -7,24 +7,27 @@ import string
 from collections import Counter
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.records.trajectory import Problem, Trajectory
+from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.rewards.gold import examples, right_answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = re.compile(rf"((?<!\S)-(?=\.?\d)|\.(?=\d))|[{re.escape(string.punctuation)}]")
+"""The group keeps the sign and the point of a number, which SQuAD removes: 1.5 is not 15."""
+_EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 
 
-@reward
+@reward(examples=_EXAMPLES)
 async def qa_em(trajectory: Trajectory) -> float:
     """1 when the answer is one of the right ones, but for case, articles, punctuation and spaces
     (arXiv 1606.05250, section 6.1); else, or without one, 0.
 
-    `problem.facts["answer"]` is the right answer, or a list of those that are right.
+    See `gold.right_answers` for the shapes of `problem.facts["answer"]`.
     """
     said = normalised(trajectory.answer or "")
     return float(said != "" and said in map(normalised, right_answers(trajectory.problem)))
 
 
-@reward
+@reward(examples=_EXAMPLES)
 async def qa_f1(trajectory: Trajectory) -> float:
     """The F1 of the words that the answer has in common with a right one, the best of these; words
     are compared as `qa_em` compares answers.
@@ -44,17 +47,10 @@ async def qa_f1(trajectory: Trajectory) -> float:
 def normalised(text: str) -> str:
     """`normalised("The  River-Bank!")` is "riverbank": in lower case, without ASCII punctuation
     and articles, with one space between words.
-    """
-    bare = text.lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
 
-
-def right_answers(problem: Problem) -> list[str]:
-    """The fact `answer` as a list of texts; raises KeyError without it, ValueError where it lists
-    none.
+    A number keeps its sign and its point. A text that consists of articles keeps them, one that
+    consists of punctuation keeps that: `normalised("A.")` is "a".
     """
-    right = problem.facts["answer"]
-    found = [str(one) for one in (right if isinstance(right, list | tuple) else [right])]
-    if not found:
-        raise ValueError("the fact 'answer' is an empty list, expected a right answer or more")
-    return found
+    lower = " ".join(text.lower().replace("\u2212", "-").split())
+    bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())
+    return " ".join(_ARTICLES.sub(" ", bare).split()) or bare or lower

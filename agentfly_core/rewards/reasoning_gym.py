@@ -16,7 +16,8 @@ from agentfly_core.authoring.reward import reward
 from agentfly_core.code import parsing
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, fault, sentence
-from agentfly_core.records.trajectory import Score, Trajectory
+from agentfly_core.records.trajectory import Examples, Problem, Score, Trajectory
+from agentfly_core.rewards.gold import NO_ANSWER
 from agentfly_core.rewards.limited import limited
 
 LONGEST = 100_000
@@ -50,7 +51,14 @@ def installed() -> None:
         )
 
 
-@reward(process=True, timeout=300.0, ready=installed)
+def _examples(problem: Problem) -> Examples:
+    """The entry's answer, which is missing where many answers are right."""
+    answer = ast.literal_eval(problem.facts["entry"]).get("answer")
+    right = (answer,) if isinstance(answer, str) and answer.strip() else ()
+    return Examples(right, tuple(text for text in NO_ANSWER if text not in right))
+
+
+@reward(process=True, timeout=300.0, ready=installed, examples=_examples)
 def reasoning_gym(trajectory: Trajectory) -> Score:
     """1 where the scorer of `problem.facts["dataset"]` gives the answer 1, else 0.
 
@@ -59,7 +67,7 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
     takes it more than 5 s of computing, is wrong.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
-    if len(answer) > LONGEST or runs_code(facts["dataset"], answer):
+    if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
         return Score(0.0, parts={"partial": 0.0})
     scorer = _scorer(facts["dataset"], json.dumps(facts["config"]))
     entry = ast.literal_eval(facts["entry"])

@@ -217,7 +217,8 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     """
     if not isinstance(ending, Ending):
         raise TypeError(f"{agent} returned {ending!r}, expected an Ending.")
-    answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
+    cut = [one.name for one in episode.speakers if any(turn.cut for turn in one.turns[-1:])]
+    answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns or cut}
     if not answered.get(ending, True) and episode.answered[1] is None:
         raise ValueError(f"{agent} returned {ending!r} before there was any answer.")
 

@@ -255,7 +255,7 @@ class Speaker:
             before=before,
             read=read,
             given=given,
-            said=template.parse(sampled.tokens, *stop),
+            said=replace(template.parse(sampled.tokens, *stop), cut=sampled.finish == "length"),
             sampled=(sampled,),
             temperature=temperature,
             state=state,

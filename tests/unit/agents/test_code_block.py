@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agentfly_core import tool
@@ -30,8 +32,8 @@ async def echo(code: str) -> str:
     return f"ran {code!r}"
 
 
-async def played(*replies: str, by: Tool = echo) -> Trajectory:
-    return await play(replies, spec=rollout_spec(by, agent=code_block, stop=(STOP,)))
+async def played(*replies: str, by: Tool = echo, **rules: Any) -> Trajectory:
+    return await play(replies, spec=rollout_spec(by, agent=code_block, stop=(STOP,), **rules))
 
 
 @pytest.mark.parametrize("fence", ["```python", "```py", "```python "])
@@ -72,3 +74,8 @@ async def test_demonstrations_run_programs_in_the_sandbox(spoilt: float, score: 
         assert await exact.score(trajectory, {}) == Score(score)
         assert not any(one.error for one in trajectory.observations)
     assert {one.tool for t in episodes for one in t.observations} == {"python"}
+
+
+async def test_the_last_line_of_a_cut_reply_is_no_answer() -> None:
+    cut = await played("It is\n123", max_tokens=len("It is\n12"))
+    assert (cut.answer, cut.ending) == (None, Ending.NO_TOOL_CALLS)

@@ -40,10 +40,12 @@ def speaking(said: dict[str, list[str]]):
     return policy
 
 
-async def played(said: dict[str, list[str]], max_turns: int = 4) -> dict[str, Trajectory]:
+async def played(
+    said: dict[str, list[str]], max_turns: int = 4, max_tokens: int = 100
+) -> dict[str, Trajectory]:
     """The trajectories by who spoke, the one that answered first."""
     agent = PlannerExecutor("Plan.", "Work.")
-    spec = rollout_spec(calculator, agent=agent, max_turns=max_turns)
+    spec = rollout_spec(calculator, agent=agent, max_turns=max_turns, max_tokens=max_tokens)
     found, *_ = await play_all(episode_specs(SUM), spec, scripted(speaking(said)))
     return {one.agent: one for one in found if one.turns}
 
@@ -78,3 +80,8 @@ async def test_each_of_them_has_so_many_turns(talker: str) -> None:
     found = await played(endless)
     assert len(found[talker].turns) == 4
     assert found[talker].ending is Ending.MAX_TURNS
+
+
+async def test_an_answer_of_the_planner_that_was_cut_is_none() -> None:
+    found = await played({"planner": ["Answer: 123"]}, max_tokens=len("Answer: 12"))
+    assert (found["planner"].answered, found["planner"].ending) == (None, Ending.NO_TOOL_CALLS)

@@ -153,3 +153,9 @@ async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form() -
         assert await exact.score(trajectory, {}) == Score(0.0)
         assert trajectory.answer is not None
         assert not any(one.error for one in trajectory.observations)
+
+
+async def test_a_final_answer_that_the_token_limit_cut_is_none() -> None:
+    whole = await played("Final Answer: 99", max_tokens=100)
+    cut = await played("Final Answer: 99", max_tokens=len("Final Answer: 9"))
+    assert (whole.answer, cut.answer, cut.ending) == ("99", None, Ending.NO_TOOL_CALLS)

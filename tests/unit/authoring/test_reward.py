@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import Reward, combined, reward, score
 from agentfly_core.records.trajectory import (
     Ending,
+    Group,
     Problem,
     Score,
     Scored,
@@ -139,7 +141,9 @@ class Mute(Exception):
 async def test_a_reward_that_raises_leaves_its_trajectory_unscored(
     error: BaseException, reason: str
 ) -> None:
-    assert await raising(error).score(played(), {}) == Unscored(reason)
+    found = await raising(error).score(played(), {})
+    assert isinstance(found, Unscored)
+    assert found.reason.startswith(f"{reason}, at {__file__}:") and found.reason[-7:] == " raises"
 
 
 async def test_a_reward_that_hangs_leaves_its_trajectory_unscored() -> None:
@@ -230,7 +234,9 @@ async def test_one_failing_reward_leaves_all_other_trajectories_scored() -> None
 
     scores = await score([played("t1"), played("t2"), played("t3")], {exact: 1.0, picky: 1.0})
     assert [s.trajectory_id for s in scores] == ["t1", "t2", "t3"]
-    assert [s.reward for s in scores] == [2.0, Unscored("picky: RuntimeError: no judge"), 2.0]
+    first, failed, last = (s.reward for s in scores)
+    assert (first, last) == (2.0, 2.0)
+    assert isinstance(failed, Unscored) and "picky: RuntimeError: no judge, at " in failed.reason
     assert scores[1].rewards == {"exact": 1.0}
 
 
@@ -329,8 +335,8 @@ async def test_a_mistake_of_a_reward_and_one_that_is_late_are_not_asked_again() 
 
     (found,) = await score([played()], {late: 1.0, wrong: 1.0})
     assert isinstance(found.reward, Unscored)
-    assert found.reward.reason == (
-        "late: Overdue: no result within 0.01 s; wrong: KeyError: 'answer'"
+    assert found.reward.reason.startswith(
+        "late: Overdue: no result within 0.01 s; wrong: KeyError: 'answer', at "
     )
     assert calls == ["late", "wrong"]
 
@@ -368,3 +374,82 @@ async def test_no_more_calls_of_a_reward_are_made_at_a_time_than_it_says(
     episodes = [played(f"t{number}") for number in range(80)]
     assert {one.reward for one in await score(episodes, {judge: 1.0})} == {1.0}
     assert most == [expected]
+
+
+def weighed(factor: float, trajectory: Trajectory, *, most: float = 1.0) -> float:
+    return min(most, factor * float(trajectory.answer or "0"))
+
+
+async def test_a_partial_is_a_reward_named_after_its_function() -> None:
+    part = reward(functools.partial(weighed, 0.5, most=20.0))
+    assert (part.name, await part.score(played(), {})) == ("weighed", Score(20.0))
+
+
+def in_turn(trajectory: Trajectory) -> Iterator[float]:
+    yield 1.0
+
+
+async def later(trajectory: Trajectory) -> AsyncIterator[float]:
+    yield 1.0
+
+
+class Yields:
+    def __call__(self, trajectory: Trajectory) -> Iterator[float]:
+        yield 1.0
+
+
+@pytest.mark.parametrize(
+    "function", [in_turn, later, Yields(), Yields, functools.partial(in_turn)], ids=range(5)
+)
+def test_a_generator_is_no_reward(function: Any) -> None:
+    with pytest.raises(ValueError, match="is a generator function: it contains `yield`"):
+        _ = reward(function).signature
+
+
+def returning(annotation: Any, kind: Any = Trajectory) -> Reward:
+    def graded(episode: Any) -> Any:
+        return 1.0
+
+    graded.__annotations__ = {"episode": kind, "return": annotation}
+    return reward(graded)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [str, None, list[float], dict[str, float], str | None, "str", bytes, Literal["yes"]],
+    ids=str,
+)
+def test_a_return_type_that_is_no_score_is_refused(annotation: Any) -> None:
+    with pytest.raises(ValueError, match=r"'graded' is annotated to return .*, expected a number"):
+        _ = returning(annotation).signature
+
+
+@pytest.mark.parametrize("annotation", [float, str, list[str], dict[str, float]], ids=str)
+def test_a_reward_that_compares_returns_a_list_of_scores(annotation: Any) -> None:
+    with pytest.raises(ValueError, match="expected a list of numbers or Scores"):
+        _ = returning(annotation, Group).signature
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        *[(one, Trajectory) for one in (float, int, bool, Score, "float", Score | float, Any)],
+        *[(one, Trajectory) for one in (np.float32, Fraction, Literal[0, 1], Awaitable[float])],
+        *[(one, Group) for one in (list[float], Sequence[Score], np.ndarray, list, Any)],
+        (tuple[float, ...], Group),
+    ],
+    ids=str,
+)
+def test_every_return_type_of_scores_is_accepted(annotation: Any, kind: Any) -> None:
+    assert returning(annotation, kind).signature.lent == {"episode": kind}
+
+
+async def test_a_rewards_error_carries_file_and_line() -> None:
+    @reward
+    def broken(trajectory: Trajectory) -> float:
+        return float(trajectory.problem.facts["missing"])
+
+    line = broken.function.__code__.co_firstlineno + 2
+    assert await broken.score(played(), {}) == Unscored(
+        f"broken: KeyError: 'missing', at {__file__}:{line} in broken"
+    )

@@ -70,7 +70,7 @@ def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
     reply = reply_of(answer("", ("calculator", '{"expression": "41+58"}')))
     assert (reply.message, reply.finish) == (Message("assistant", "", (SUM,)), "stop")
     cut = reply_of(answer("It is 9", finish_reason="length"))
-    assert (cut.message.content, cut.finish) == ("It is 9", "length")
+    assert (cut.message.content, cut.finish, cut.message.cut) == ("It is 9", "length", True)
     assert tokens_of(answer("99")) == 10
 
 

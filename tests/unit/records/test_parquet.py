@@ -47,6 +47,15 @@ def test_every_field_of_a_turn_is_read_back(tmp_path):
     assert (read.speaker, read.answer) == ("searcher", "99")
 
 
+def test_a_cut_reply_without_tokens_is_read_back_as_cut(tmp_path):
+    said = dataclasses.replace(FIRST.reply, calls=(), cut=True)
+    turn = dataclasses.replace(FIRST, reply=said, sampled=())
+    written = trajectory(turns=(turn,))
+    parquet.write_trajectories(tmp_path / "t.parquet", [written])
+    (read,) = parquet.read_trajectories(tmp_path / "t.parquet")
+    assert (read.turns[0].cut, read.answer) == (True, None)
+
+
 def test_turns_are_stored_context_by_context_and_read_in_the_order_of_time(tmp_path):
     path = tmp_path / "t.parquet"
     written = trajectory(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.records.trajectory import Problem, Score, ToolCall
+from agentfly_core.records.trajectory import Problem, Score, ToolCall, Unscored
 from agentfly_core.rewards.choice import choice
 from agentfly_core.testing.episodes import play
 from agentfly_core.tools.answer import answer
@@ -35,7 +35,60 @@ async def test_the_right_option_and_no_other_has_to_be_named(said: str, value: f
     assert await choice.score(trajectory, {}) == Score(value)
 
 
+async def scored(said: str, options: object, right: object) -> Score | Unscored:
+    problem = Problem("c", "Which?", {"answer": right, "options": options})
+    trajectory = await play([ToolCall("answer", {"answer": said})], answer, problem=problem)
+    return await choice.score(trajectory, {})
+
+
 async def test_an_option_may_be_of_several_words_and_signs() -> None:
-    problem = Problem("c", "Which?", {"answer": "C++ (2023)", "options": ["C", "C++ (2023)"]})
-    trajectory = await play([ToolCall("answer", {"answer": "C"})], answer, problem=problem)
-    assert await choice.score(trajectory, {}) == Score(0.0)
+    assert await scored("C", ["C", "C++ (2023)"], "C++ (2023)") == Score(0.0)
+
+
+OVERLAPPING = [
+    ["horse", "horse race", "race"],
+    ["C", "C#", "C++", "Objective-C"],
+    ["1", "1.5", "-1", "1/2", "15"],
+    [1, 1.5, 2],
+    ["A", "B", "C"],
+    ["New York", "York", "New York City"],
+]
+
+
+@pytest.mark.parametrize("options", OVERLAPPING, ids=range(len(OVERLAPPING)))
+async def test_of_overlapping_options_each_can_be_earned(options: list[str | float]) -> None:
+    for right in options:
+        for said in options:
+            for text in (f"{said}", f"It is {said}."):
+                assert await scored(text, options, right) == Score(float(said == right)), text
+
+
+@pytest.mark.parametrize(
+    ("said", "options"),
+    [("-1", ["1", "2"]), ("1.5", ["1", "2"]), ("1/2", ["1", "3"]), ("C++", ["C", "Java"])],
+)
+async def test_a_part_of_a_number_or_name_is_no_option(said: str, options: list[str]) -> None:
+    assert await scored(said, options, options[0]) == Score(0.0)
+
+
+async def test_the_article_a_does_not_name_the_option_a() -> None:
+    assert await scored("It is a tiger", ["A", "B"], "A") == Score(0.0)
+    assert await scored("(a)", ["A", "B"], "A") == Score(1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "right", "reason"),
+    [
+        (["saw", "horse"], 1, "no option is: give the text of an option, such as 'horse'"),
+        (["saw", "horse"], "cow", "no option is"),
+        (["saw", "Saw ", "cow"], "cow", "facts['options'][0] and [1] are both 'Saw'"),
+        (["saw", ""], "saw", "facts['options'][1] is empty"),
+        (["saw", None], "saw", "facts['options'][1] is null"),
+        ("saw", "saw", "expected a list of texts"),
+    ],
+)
+async def test_options_without_one_right_answer_are_unscored(
+    options: object, right: object, reason: str
+) -> None:
+    found = await scored("saw", options, right)
+    assert isinstance(found, Unscored) and reason in found.reason

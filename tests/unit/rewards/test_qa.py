@@ -82,19 +82,35 @@ async def test_any_of_several_right_answers_counts_and_the_best_of_them() -> Non
     assert await scored(qa_em, "quiet harbour", 1931) == 0.0
 
 
-async def test_no_answer_earns_nothing_even_where_the_right_one_has_no_words() -> None:
+@pytest.mark.parametrize("reward", [qa_em, qa_f1])
+async def test_an_episode_without_an_answer_earns_nothing(reward: Reward) -> None:
     problem = Problem("book", PROMPT, {"answer": "The"})
+    trajectory = await play(["<answer", "<answer"], answer, problem=problem)
+    assert await reward.score(trajectory, {}) == Score(0.0)
+
+
+@pytest.mark.parametrize(
+    ("right", "same", "other"),
+    [("A", "a.", "An"), ("The", "the", "A"), ("-", " - ", "+"), ("The A", "the a", "the")],
+)
+async def test_articles_or_punctuation_alone_can_be_right(
+    right: str, same: str, other: str
+) -> None:
     for reward in (qa_em, qa_f1):
-        for trajectory in (
-            await play(["<answer answer=the>"], answer, problem=problem),
-            await play(["<answer", "<answer"], answer, problem=problem),
-        ):
-            assert await reward.score(trajectory, {}) == Score(0.0)
+        assert await scored(reward, same, right) == 1.0
+        assert await scored(reward, other, right) < 1.0
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("1.5", "15"), ("-5", "5"), (".5", "5"), (1.5, "15")])
+async def test_a_number_keeps_its_sign_and_its_point(right: object, wrong: str) -> None:
+    for reward in (qa_em, qa_f1):
+        assert await scored(reward, str(right).replace("-", "\u2212"), right) == 1.0
+        assert await scored(reward, wrong, right) == 0.0
 
 
 @pytest.mark.parametrize("reward", [qa_em, qa_f1])
 async def test_a_problem_without_a_right_answer_is_unscored_and_not_wrong(reward: Reward) -> None:
     trajectory = await play(["Lyon"], answer, problem=Problem("p", "?"))
-    assert await reward.score(trajectory, {}) == Unscored(f"{reward.name}: KeyError: 'answer'")
+    assert isinstance(await reward.score(trajectory, {}), Unscored)
     trajectory = await play(["Lyon"], answer, problem=Problem("p", "?", {"answer": []}))
     assert isinstance(await reward.score(trajectory, {}), Unscored)

@@ -160,7 +160,8 @@ async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each
     assert (len(lost.turns), lost.observed) == (1, {})
     assert {t.ending for t in trajectories} == {Ending.NO_TOOL_CALLS}
     unscored = trajectories.pop(2)
-    assert unscored.observed == {"counted": Unscored("counted: RuntimeError: no judge")}
+    found = unscored.observed["counted"]
+    assert isinstance(found, Unscored) and "counted: RuntimeError: no judge, at " in found.reason
     assert [t.observed for t in trajectories] == [{"counted": Score(2.0)}] * 6
 
 

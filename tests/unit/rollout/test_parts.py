@@ -72,7 +72,8 @@ async def test_a_reward_in_a_process_of_its_own_keeps_its_settings_and_name() ->
     assert await long.score(episode, {}) == Score(1.0)
     assert await long.score(await play(["1"]), {}) == Score(0.0)
     (wrong,) = resolved(rewards={"wrong": {"use": f"{HERE}:LongerThan", "than": -1}}).rewards
-    assert await wrong.score(episode, {}) == Unscored("wrong: ValueError: than is -1")
+    found = await wrong.score(episode, {})
+    assert isinstance(found, Unscored) and "wrong: ValueError: than is -1, at " in found.reason
 
 
 def test_an_experiment_sets_limits_of_a_reward_and_leaves_the_others() -> None:

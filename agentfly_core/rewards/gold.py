@@ -1,0 +1,128 @@
+"""Right answers of a problem, read from its fact `answer`, and examples to check a reward with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from typing_extensions import TypeIs
+
+from agentfly_core.formats.text import clip
+from agentfly_core.records.trajectory import Examples, Problem
+
+NO_ANSWER = ("", "I do not know.")
+"""Wrong answers to every problem."""
+_EXPECTED = (
+    "a text, a number, a list of these, SQuAD's {'text': [...]} or TriviaQA's "
+    "{'value': ..., 'aliases': [...]}"
+)
+
+
+def right_answers(problem: Problem) -> list[str]:
+    """Texts of the right answers, each of which counts: `["Lima", "City of Lima"]`.
+
+    Accepts a text, a number and a list of these, SQuAD's `{"text": [...], "answer_start": [...]}`
+    and TriviaQA's `{"value": "Lima", "aliases": [...]}`. A number without a fraction is also
+    written as an integer: 72.0 gives `["72", "72.0"]`. Raises ValueError for anything else, and
+    for an empty list or text.
+    """
+    facts = problem.facts
+    if "answer" not in facts:
+        names = ", ".join(map(repr, facts)) or "none"
+        raise ValueError(
+            f"facts['answer'] is missing, the problem has {names}: rename the column in "
+            "data.columns, or add the fact"
+        )
+    texts = [text for value in _values(facts["answer"]) for text in _texts(value, facts)]
+    if not texts:
+        raise _refused(facts, "no answer")
+    return list(dict.fromkeys(texts))
+
+
+def option_texts(problem: Problem) -> list[str]:
+    """The fact `options` as texts; raises ValueError unless it lists texts or numbers, no two of
+    which are the same but for case and spaces.
+    """
+    options = problem.facts.get("options")
+    if not isinstance(options, list | tuple) or not options:
+        raise ValueError(f"facts['options'] is {_written(options)}, expected a list of texts")
+    texts = []
+    for number, option in enumerate(options):
+        if not _is_text_or_number(option):
+            raise ValueError(
+                f"facts['options'][{number}] is {_written(option)}, expected a text or a number"
+            )
+        texts.append(number_text(option) if not isinstance(option, str) else option.strip())
+    alike = [" ".join(text.casefold().split()) for text in texts]
+    for number, text in enumerate(alike):
+        if (first := alike.index(text)) < number:
+            raise ValueError(
+                f"facts['options'][{first}] and [{number}] are both {texts[number]!r}: remove one"
+            )
+        if not text:
+            raise ValueError(f"facts['options'][{number}] is empty, expected a text")
+    return texts
+
+
+def number_text(number: float) -> str:
+    """A number without exponent and without a zero fraction: "72" of 72.0, "0.00001" of 1e-05."""
+    if isinstance(number, int):
+        return str(number)
+    return str(int(number)) if number.is_integer() else format(Decimal(repr(number)), "f")
+
+
+def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Examples]:
+    """Make the `examples` of a reward: each right answer, NO_ANSWER, and what `mistaken` makes of a
+    right answer.
+    """
+
+    def of_problem(problem: Problem) -> Examples:
+        right = right_answers(problem)
+        wrong = [*NO_ANSWER, *(text for one in right for text in mistaken(one))]
+        return Examples(tuple(right), tuple(text for text in wrong if text not in right))
+
+    return of_problem
+
+
+def _values(answer: Any) -> list[Any]:
+    """The values in one of the published shapes."""
+    if isinstance(answer, Mapping):
+        if isinstance(answer.get("text"), list | tuple):
+            return [*answer["text"]]
+        if "value" in answer:
+            aliases = answer.get("aliases")
+            return [answer["value"], *(aliases if isinstance(aliases, list | tuple) else ())]
+    return [*answer] if isinstance(answer, list | tuple) else [answer]
+
+
+def _texts(value: Any, facts: Mapping[str, Any]) -> list[str]:
+    if not _is_text_or_number(value):
+        raise _refused(facts, "")
+    if not isinstance(value, str):
+        return [number_text(value), str(value)]
+    if not value.strip():
+        raise _refused(facts, "an empty text, which an empty reply would match")
+    return [value.strip()]
+
+
+def _is_text_or_number(value: object) -> TypeIs[str | int | float]:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _refused(facts: Mapping[str, Any], why: str) -> ValueError:
+    answer = _written(facts["answer"])
+    return ValueError(
+        f"facts['answer'] is {answer}{f', {why}' if why else ''}, expected {_EXPECTED}"
+    )
+
+
+def _written(value: object) -> str:
+    try:
+        return clip(json.dumps(value, ensure_ascii=False), 80)
+    except (TypeError, ValueError):
+        return clip(repr(value), 80)

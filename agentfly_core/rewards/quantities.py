@@ -1,0 +1,107 @@
+"""Numbers as people write them: with units, currencies, bases, mixed and in scientific notation."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+LARGEST_EXPONENT = 300
+_SIGNS = str.maketrans(
+    {
+        "\u2212": "-",
+        "\u00d7": r"\times ",
+        "\u00b7": r"\cdot ",
+        "\u00b0": r"^\circ ",
+        "\u00a0": " ",
+        "\u2009": " ",
+        "\u202f": " ",
+    }
+)
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_RAISED_NUMBER = re.compile("⁻?[⁰¹²³⁴-⁹]+")
+_TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
+_SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+_FRACTION = r"\\[dt]?frac\s*(?:\{\d+\}\s*\{\d+\}|\d\d)"
+_TIMES_TEN = r"\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{[-+]?\d+\}|[-+]?\d+)"
+_NUMBER = (
+    rf"[-+]?(?:{_DIGITS}\s*(?:{_FRACTION}|\s\d+\s*/\s*\d+)|\d+\s*/\s*\d+|{_FRACTION}"
+    rf"|(?:{_DIGITS}(?:\.\d*)?|\.\d+)(?:{_TIMES_TEN}|[eE][-+]?\d+)?)"
+)
+_CURRENCY = r"(?:\\?\$|[\u20ac\u00a3\u00a5\u20b9])"
+_DEGREES = r"(?:\^\s*\{?\s*\\circ\s*\}?\s*[CF]?)"
+_JOINED = r"(?:[cmk]m|k?g|mg|m[lL]|ft|in|lbs?|oz|hrs?|min|sec|mph|degrees?)"
+_POWER = r"(?:\s*\^\s*\{?-?\d\}?)?"
+_UNIT_WORD = rf"(?:[A-Za-z]{{2,}}|[ACFJKLNVWghlmst](?![A-Za-z])){_POWER}"
+_UNIT = rf"{_UNIT_WORD}(?:\s*(?:/|\\cdot|-)\s*{_UNIT_WORD})*"
+_QUANTITY = re.compile(
+    rf"(?P<sign>[-+]?)\s*{_CURRENCY}?\s*(?P<number>{_NUMBER})"
+    rf"(?:\s*{_DEGREES}|\s*{_CURRENCY}|\s*(?P<joined>{_JOINED}){_POWER}"
+    rf"|\s+(?P<words>{_UNIT}(?:\s+{_UNIT}){{0,3}}))?\s*\.?",
+    re.ASCII,
+)
+_NO_UNITS = re.compile(
+    r"\b(?:about|am|and|approximately|billion|cos|cubed|dozen|exp|factorial|five|four|half|halves"
+    r"|hundred|if|is|less|ln|log|maybe|million|minus|mod|more|not|of|one|or|over|pi|plus|pm|quarters?|sin"
+    r"|sqrt|squared|tan|tenths|than|think|thirds?|thousand|three|times|to|trillion|two)\b",
+    re.IGNORECASE,
+)
+"""Words behind a number that change it, or make no unit."""
+_MIXED = re.compile(
+    rf"([-+]?)({_DIGITS})\s*(?:\s(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{{(\d+)\}}\s*\{{(\d+)\}}"
+    r"|\\[dt]?frac\s*(\d)(\d))",
+    re.ASCII,
+)
+_SCIENTIFIC = re.compile(
+    r"([-+]?[1-9](?:\.\d+)?)(?:\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*\{?([-+]?\d+)\}?|[eE]([-+]?\d+))",
+    re.ASCII,
+)
+_BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII)
+
+
+def plain(text: str) -> str:
+    """A text with ASCII or LaTeX for the minus, times and degree signs and for raised digits."""
+    raised = _RAISED_NUMBER.sub(lambda found: f"^{{{found[0].translate(_RAISED)}}}", text)
+    return raised.translate(_SIGNS)
+
+
+def without_unit(text: str) -> str:
+    """The number of a quantity: "5" of "5 cm^2", of "\\$5" and of "5 clips"; "5\\%" of "5 percent".
+
+    Any other text comes back with signs as `plain` writes them. A unit is a degree sign, a
+    currency, or up to four words behind a space, of which none changes the number, as "million"
+    does. A single letter is a unit where it is one of SI's, behind a space: `4s` is a term.
+    """
+    signs = plain(text)
+    spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
+    if percent := re.fullmatch(rf"({_NUMBER})\s*percent", spelled, re.ASCII):
+        return rf"{percent[1]}\%"
+    found = _QUANTITY.fullmatch(spelled)
+    if found is None or (found["sign"] and found["number"][:1] in "+-"):
+        return signs
+    changed = _NO_UNITS.search(found["words"] or "")
+    return signs if changed else found["sign"] + found["number"]
+
+
+def decimal(text: str) -> str:
+    """A mixed number as a fraction and scientific notation, 1.5 \\times 10^7, as a decimal; any
+    other text as it is.
+    """
+    if mixed := _MIXED.fullmatch(text):
+        sign, whole, *rest = mixed.groups()
+        over, under = (int(digits) for digits in rest if digits is not None)
+        if 0 < over < under:
+            return rf"{sign}\frac{{{int(whole.replace(',', '')) * under + over}}}{{{under}}}"
+    if scientific := _SCIENTIFIC.fullmatch(text):
+        exponent = int(scientific[2] or scientific[3])
+        if abs(exponent) <= LARGEST_EXPONENT:
+            return format(Decimal(f"{scientific[1]}e{exponent}"), "f")
+    return text
+
+
+def in_base(text: str) -> tuple[str, int] | None:
+    """The digits and the base of a number with one: `in_base("0101_2")` is `("101", 2)`."""
+    found = _BASE.fullmatch(re.sub(r"[\s$]", "", text))
+    if found is None or not 2 <= int(found[2]) <= 16:
+        return None
+    return found[1].lstrip("0").upper() or "0", int(found[2])
