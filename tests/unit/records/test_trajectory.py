@@ -1,5 +1,7 @@
 """The record: tokens enter once, the mask is the type of the span."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentfly_core.records.trajectory import (
@@ -7,7 +9,7 @@ from agentfly_core.records.trajectory import (
     Observation,
     Sampled,
 )
-from tests.support.recorded import trajectory
+from tests.support.recorded import FIRST, SECOND, trajectory
 
 
 def test_tokens_without_their_log_probabilities_are_refused():
@@ -16,9 +18,16 @@ def test_tokens_without_their_log_probabilities_are_refused():
 
 
 def test_the_answer_is_what_ended_the_episode():
-    assert trajectory().answer == "99"
+    whole = replace(SECOND, sampled=SECOND.sampled[:1])
+    assert trajectory(turns=(FIRST, whole)).answer == "99"
     ended = trajectory(ending=Ending.TERMINAL, closing=(Observation("answer", "98"),))
     assert ended.answer == "98"
     assert trajectory(ending=Ending.MAX_TURNS).answer is None
     assert [o.content for o in ended.observations] == ["99", "98"]
     assert ended.sampled_tokens == 5
+
+
+def test_a_cut_reply_is_the_answer_only_where_the_agent_sets_it():
+    assert SECOND.sampled[-1].finish == "length"
+    assert trajectory().answer is None
+    assert replace(trajectory(), answered="99").answer == "99"
