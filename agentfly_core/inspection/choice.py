@@ -129,7 +129,7 @@ def by_episode(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 
 def reward_of_episode(episode: Sequence[Pair]) -> float | None:
-    """The mean of what its speakers earned; None where a score is missing."""
+    """The mean reward of its speakers; None if a score is missing."""
     scores = {trajectory.id: scored for trajectory, scored in episode if scored}
     if len(scores) < len(episode):
         return None

@@ -320,7 +320,7 @@ def port(number: int, use: str) -> Finding:
                 f"port {number}",
                 False,
                 f"for {use}: {error.strerror}",
-                f"if it is not {use}, start that with --port",
+                "another one: agentfly up --prefect-port N or --mlflow-port N",
                 needed=False,
             )
     return Finding(f"port {number}", True, f"free for {use}", needed=False)

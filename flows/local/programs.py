@@ -30,7 +30,7 @@ class Program:
 
 
 def prefect_server(url: str, state: Path, sign_in: SignIn) -> Program:
-    """Prefect's server and its UI, whose page sends its requests to this very server."""
+    """Prefect's server and its UI at a URL; the page sends requests to that URL."""
     command = [sys.executable, "-m", "prefect", "server", "start", *_at(url)]
     env = {**QUIET, PAGE_API: f"{url}/api", **mark("prefect", state), **sign_in.prefect_server}
     return Program("prefect", command, env)

@@ -63,7 +63,7 @@ with socket.socket() as server:
 
 @contextmanager
 def listener(env: Mapping[str, str] = MappingProxyType({})) -> Iterator[int]:
-    """The port on which another process listens, whose environment has these variables."""
+    """Yield the port of another process with these environment variables."""
     command = [sys.executable, "-S", "-c", LISTENS]
     pipe, environment = subprocess.PIPE, {**os.environ, **env}
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as process:

@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread does, however busy the machine is."""
+"""Waits for other processes and threads that no busy machine exceeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def until(
 
 
 def _end(process: subprocess.Popen[str] | int | None) -> str:
-    """How a process ended, with what it printed; empty while it runs."""
+    """The exit code and output of an ended process; empty while it runs."""
     if isinstance(process, subprocess.Popen):
         if process.poll() is None:
             return ""

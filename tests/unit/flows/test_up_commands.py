@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.system.process import Owner
+from flows import deploy
 from flows.__main__ import main
+from flows.local.ports import mark
+from flows.local.prefect_server import GUARD
 from flows.local.servers import Servers
 from flows.local.state_dirs import ELSEWHERE
-from tests.support.servers import free_port
+from tests.support.servers import free_port, listener, receiver
 
 
 @pytest.fixture
@@ -64,6 +67,27 @@ def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
     told = capsys.readouterr().err
     assert "Prefect is elsewhere: Prefect: https://prefect.example/api" in told
     assert "python -m flows.deploy" in told
+
+
+def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> None:
+    with (
+        listener({**mark("prefect", project / "other" / ".agentfly"), GUARD: "someone:secret"}),
+        pytest.raises(SystemExit, match="No Prefect server of this project runs"),
+    ):
+        deploy.main()
+
+
+def test_status_does_not_send_the_password_to_another_server_on_the_port(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["down"])
+    with receiver() as stranger:
+        Servers(stranger.url, "sqlite:///", "0.1.0", Owner.current(), ready=True).write(
+            project / ".agentfly"
+        )
+        assert main(["up", "--status"]) == 1
+    assert stranger.calls == []
+    assert "Prefect DOES NOT WORK, MLflow works" in capsys.readouterr().out
 
 
 def test_what_others_could_enter_before_is_closed(

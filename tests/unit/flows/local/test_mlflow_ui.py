@@ -15,7 +15,7 @@ from tests.support.servers import free_port, listener
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """The store of a project whose MLflow shows every run."""
+    """A project's store in which MLflow finds every run."""
     monkeypatch.setattr(mlflow_ui, "page", lambda place, run_id, server: f"{server}/#/{run_id}")
     return Place(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, "the project's own store")
 

@@ -1,4 +1,4 @@
-"""The Prefect server of a project: who reaches it, and which server it is."""
+"""A project's own Prefect server and its password."""
 
 import os
 from dataclasses import replace
