@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from flows.local.prefect_server import POOL
+from flows.local.prefect_server import PATIENCE, POOL
 from flows.local.programs import WORKER
 from flows.local.servers import Servers
 from flows.local.sign_in import SignIn
@@ -35,8 +35,10 @@ class Health:
 def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> Health:
     """Ask the servers; a worker counts that has given a sign of life after `since`, or lately."""
     mlflow = mlflow_answers(servers)
-    known = (sign_in.name, sign_in.password)
-    with httpx.Client(base_url=servers.api, auth=known, timeout=10, verify=trusted()) as client:
+    auth = (sign_in.name, sign_in.password)
+    with httpx.Client(
+        base_url=servers.api, auth=auth, timeout=PATIENCE, verify=trusted()
+    ) as client:
         if not _answers(f"{servers.api}/health"):
             return Health(False, mlflow, False, ())
         workers = _asked(client, f"/work_pools/{POOL}/workers/filter")
@@ -70,6 +72,6 @@ def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=5, verify=trusted()).is_success
+        return httpx.get(url, timeout=PATIENCE, verify=trusted()).is_success
     except httpx.TransportError:
         return False
