@@ -10,6 +10,8 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.models.adapter_artifact import config_of
+from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
@@ -23,9 +25,13 @@ from tasks.stage import Made, reused, stage
 
 @stage("look whether prompts fit")
 def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
-    """Raise ValueError for problems of these splits whose prompts leave no room for a reply, and
-    for those without the fact by which an evaluation or a curriculum tells them apart.
+    """Raise ValueError for a model with fewer positions than `agent.max_model_len`, for problems of
+    these splits whose prompts leave no room for a reply, and for those without the fact by which an
+    evaluation or a curriculum tells them apart.
     """
+    if config := config_of(context.store, model):
+        limit = context.science.agent.max_model_len
+        require_positions(config, limit, context.science.model)
     problems = {name: split(context.store.open(data), name) for name in names}
     everything = [problem for some in problems.values() for problem in some]
     playing.require_room(context.resolved, tokenizer_of(context, model), everything)

@@ -11,6 +11,8 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.code.modules import Code
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
+from agentfly_core.formats.hashing import digest
+from agentfly_core.records.run_record import RunRecord
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
@@ -59,13 +61,15 @@ def refuse_finished(store: Store, name: str, code: Code) -> None:
 
 
 def refuse_other_settings(store: Store, name: str, science: Science) -> None:
-    """Raise ValueError, key by key, for a run that was started with other settings.
+    """Raise ValueError, key by key, for a run that was started with other settings, or with other
+    files in its model folder.
 
     Those that may change when a run is continued do not count; `steps` may not where the learning
     rate of a step that is done depends on it.
     """
     if (record := record_of(store, name)) is None:
         return
+    _refuse_other_model(name, record, science)
     changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
     planned = record.get("planned_steps")
     if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
@@ -80,4 +84,20 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
         raise ValueError(
             f"The run {name!r} was started with other settings:\n{lines}\nGive this one another "
             "name with --run, or set them back."
+        )
+
+
+def model_digest(science: Science) -> str:
+    """The digest of the files of the model folder that a run starts from; empty without one."""
+    files = {} if science.fork else keys.model_files(science)
+    return digest(files) if files else ""
+
+
+def _refuse_other_model(name: str, record: RunRecord, science: Science) -> None:
+    before, now = record.get("model_digest"), model_digest(science)
+    if before and now and before != now:
+        raise ValueError(
+            f"model: the run {name!r} was started with other files in {science.model} "
+            f"({before[:12]}, now {now[:12]}). Restore them, or give the run on the new files "
+            "another name with --run or --new."
         )

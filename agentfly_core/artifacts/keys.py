@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -104,11 +105,14 @@ def data_files(science: Science) -> dict[str, Path]:
 
 def model(science: Science) -> ArtifactKey:
     """The materialised base model; a local one counts by the content of its files."""
+    return _shared("model", science, ("model", "dtype"), model_files(science))
+
+
+def model_files(science: Science) -> dict[str, str]:
+    """The sha256 of each file of a model folder; empty for a model that is no folder."""
     inside = Path(science.model).rglob("*") if os.path.isdir(science.model) else ()
     files = sorted(path for path in inside if path.is_file())
-    return _shared(
-        "model", science, ("model", "dtype"), {str(path): sha256(path) for path in files}
-    )
+    return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
 
 
 def own_nano(science: Science, train: str) -> ArtifactKey:
@@ -260,6 +264,17 @@ def ledger(run: str, policy: Artifact) -> ArtifactKey:
     """The whole run's ledger, derived from its steps'."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+@cache
+def _unchanged_sha256(path: Path, size: int, changed_ns: int) -> str:
+    """The sha256 of a large file, which a process reads once as long as it is not written."""
+    return sha256(path)
 
 
 def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from transformers import DynamicCache, PreTrainedModel
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
 from agentfly_core.models import lora
+from agentfly_core.models.probe import Probe, of_model
 from agentfly_core.records.trajectory import Finish, Sampled
 
 
@@ -41,8 +42,9 @@ class TransformersSampler:
         self._tokenizer: Tokenizer | None = None
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory; raises ValueError when some are missing or too
-        many there.
+        """Take the weights of a policy directory, and check them by its probe.
+
+        Raises ValueError when weights are missing or surplus, and WrongWeights.
         """
         if self._loaded != (policy, version):
             self._model = self._loaded = None  # there may be room for one only
@@ -84,6 +86,7 @@ class TransformersSampler:
         model = lora.load(policy, base, self._dtype)
         model.to(self._device)  # type: ignore[arg-type]  # which its decorator hides
         model.eval()
+        Probe.of(policy).require(of_model(model), self._dtype, "transformers", policy)
         return model
 
 

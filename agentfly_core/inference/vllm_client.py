@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
 import aiohttp
 import httpx
@@ -26,17 +25,9 @@ from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Finish, Sampled
 from agentfly_core.system.service import Service, ServiceLost
 
-TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
-"""Mean distance from a probe. With the right weights it was at most 2e-5 and 0.16 (SmolLM2-135M on
-CPU, 13 probes). Weights each off by 1e-6, 1e-5, 1e-3 make 1.5e-4, 1.5e-3, 0.14: bfloat16 hides
-small steps, never another model."""
 LOADING, ADAPTER = "loading", "adapter"
 PATIENCE = 1800.0
 NO_LOGPROB = -9999.0
-
-
-class WrongWeights(RuntimeError):
-    """vLLM's log-probabilities differ from those of the learner that wrote the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +109,11 @@ class VLLM:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
         body = {"model": model, "token_ids": probe.tokens, "sampling_params": sampling}
         places = server.post("/inference/v1/generate", json=body).json()["prompt_logprobs"][1:]
-        probed = zip(probe.tokens[1:], probe.logprobs, places, strict=True)
-        distance = fmean(
-            abs(place[str(token)]["logprob"] - logprob) for token, logprob, place in probed
-        )
-        if not distance <= TOLERANCE[self.dtype]:
-            raise WrongWeights(
-                f"vLLM loaded {policy}, but its log-probabilities are {distance:.2g} from those "
-                f"of probe.json on average, expected at most {TOLERANCE[self.dtype]:g} in "
-                f"{self.dtype}. It serves other weights: it started on another architecture or "
-                "dtype, or the policy and its probe are not of one update."
-            )
+        found = [
+            place[str(token)]["logprob"]
+            for token, place in zip(probe.tokens[1:], places, strict=True)
+        ]
+        probe.require(found, self.dtype, "vLLM", policy)
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:

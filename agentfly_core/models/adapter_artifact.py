@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import safe_open
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.models import model_config
 from agentfly_core.system.files import write_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 FILE = "adapter.json"
 
@@ -51,6 +56,13 @@ def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:
             f"{policy.uri} is an adapter on the model {base.uri} with digest {base.digest[:12]}, "
             f"and on other weights it would be another policy. {damage}"
         ) from damage
+
+
+def config_of(store: Store, policy: Artifact) -> PreTrainedConfig | None:
+    """The config of a policy, of an adapter that of its model; None for a chat service."""
+    folder, base = folders(store, policy)
+    whole = base or folder
+    return model_config.of_folder(whole) if (whole / "config.json").is_file() else None
 
 
 def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) -> None:

@@ -23,6 +23,8 @@ FILES = {
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
 """What a model's folder must hold, by the names of its files."""
+MOST_NAMED = 8
+"""How many folders beside a mistyped one an error names."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values of vLLM's `max_lora_rank`: it takes adapters up to such a rank."""
 
@@ -51,6 +53,13 @@ def require(reference: str) -> None:
                     f"{patterns[0]}, {what}. Save it with transformers' `save_pretrained`, model "
                     "and tokenizer."
                 )
+    elif HUB.fullmatch(reference) and (folders := _beside(reference)):
+        listed = ", ".join(folders[:MOST_NAMED])
+        raise ValueError(
+            f"The folder {reference} does not exist (folders beside it: {listed})."
+            f"{nearest(reference, folders)} For a model of this name on the Hugging Face hub, add "
+            f"a revision: {reference}@main."
+        )
     elif BARE.fullmatch(reference) and (hint := nearest(reference, [OWN_MODEL])):
         raise ValueError(f"There is no model {reference!r}.{hint}")
     elif not (HUB.fullmatch(reference) or RUN.fullmatch(reference)):
@@ -59,6 +68,20 @@ def require(reference: str) -> None:
             "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
             "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
         )
+
+
+def _beside(reference: str) -> list[str]:
+    """The folders that make a mistyped folder likelier than a hub id: those in the same folder, or
+    for a bare name the similar ones that hold a model.
+    """
+    parent = Path(reference).parent
+    if "@" in reference or not parent.is_dir():
+        return []
+    folders = sorted(str(path) for path in parent.iterdir() if path.is_dir())
+    if "/" in reference:
+        return folders or [f"none in {parent}"]
+    models = [folder for folder in folders if (Path(folder) / "config.json").is_file()]
+    return models if nearest(reference, models) else []
 
 
 def require_package(name: str) -> None:

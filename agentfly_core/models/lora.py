@@ -4,18 +4,15 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import logging
-from transformers.utils.loading_report import LoadStateDictInfo
+from transformers import PreTrainedModel
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.text import did_you_mean
+from agentfly_core.models import pretrained
 from agentfly_core.models.known import is_adapter
 
 
@@ -34,15 +31,9 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     whole = base if adapted and base else folder
     if not (whole / "config.json").is_file():
         raise FileNotFoundError(f"{whole} holds no model: it has no config.json.")
-    logging.disable_progress_bar()
-    loaded: Any = AutoModelForCausalLM.from_pretrained(  # a pair, of which its types do not know
-        whole, dtype=getattr(torch, dtype), output_loading_info=True, trust_remote_code=False
-    )
-    model, report = loaded
-    _require_all(report, whole)
-    assert isinstance(model, PreTrainedModel)
+    model = pretrained.load({"pretrained_model_name_or_path": str(whole)}, dtype)
     if adapted:
-        _require_all(model.load_adapter(str(folder), is_trainable=True), folder)
+        pretrained.require_complete(model.load_adapter(str(folder), is_trainable=True), folder)
         _forget_where_it_came_from(model)
     return model
 
@@ -70,12 +61,6 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
             LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=targets)
         )
     _forget_where_it_came_from(model)
-
-
-def _require_all(report: Mapping[str, Collection[str]] | LoadStateDictInfo, folder: Path) -> None:
-    found = report if isinstance(report, Mapping) else vars(report)
-    if wrong := {key: sorted(map(str, names)) for key, names in found.items() if names}:
-        raise ValueError(f"The policy {folder} does not fit its config.json: {wrong}.")
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:

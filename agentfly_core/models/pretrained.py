@@ -1,55 +1,87 @@
-"""Models from a local directory or from the Hugging Face hub."""
+"""Models from a local directory, from the Hugging Face hub, or from a Python package with a GGUF
+file, for machines with a package index alone.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging
+from transformers.utils.loading_report import LoadStateDictInfo
 
-from agentfly_core.formats.text import sentence
-from agentfly_core.models import probe
-from agentfly_core.models.known import refuse_adapter
+from agentfly_core.formats.text import fault, sentence
+from agentfly_core.models import model_config, probe
+from agentfly_core.models.known import PACKAGES, refuse_adapter, require_package
+
+LoadingReport = Mapping[str, Collection[Any]] | LoadStateDictInfo
+WRAPPERS = {
+    "_orig_mod.": "torch.compile",
+    "base_model.model.": "peft",
+    "module.": "DistributedDataParallel",
+    "_fsdp_wrapped_module.": "FSDP",
+}
+"""Programs that put their prefix before the names of a model's weights."""
+PROBLEMS = {
+    "missing_keys": "missing",
+    "unexpected_keys": "not part of the model",
+    "mismatched_keys": "of another shape",
+    "error_msgs": "not readable",
+    "conversion_errors": "not convertible",
+}
+"""Fields of transformers' loading report."""
+SHOWN = 3
+"""How many weights of each problem an error names."""
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:
     """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into
     `folder`.
 
-    Raises ValueError when there is no such model, its safetensors are missing or damaged, or it
-    is an adapter.
+    Raises ValueError when there is no such model, its safetensors are missing or damaged, its
+    weights do not fit its config.json or are not finite, or it is an adapter.
     """
-    found, source = tokenizer(reference), _source(reference)
+    words, source = tokenizer(reference), _source(reference)
+    config = model_config.of_reference(reference)
+    if config is not None:
+        model_config.require_loadable(config, reference)
+    _require_generation_config(Path(reference))
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
-        )
+        model = load(source, dtype)
     except SafetensorError as error:
-        # which file of a model from the hub it is, only the hub's cache knows
-        unreadable = []
-        for path in sorted(Path(source["pretrained_model_name_or_path"]).glob("*.safetensors")):
-            try:
-                with safe_open(path, "np"):
-                    pass
-            except SafetensorError:
-                unreadable.append(str(path))
-        told = (
-            f"Cannot load the model {reference!r}: {', '.join(unreadable) or 'one of its files'} "
-            f"is no whole safetensors file ({error}). Download or copy it again; one from the hub "
-            "lies in its cache, see `hf cache`"
-        )
-        raise ValueError(sentence(told)) from error
-    except (OSError, ValueError) as error:
+        raise ValueError(_damaged(reference, source, error)) from error
+    except WrongFiles:
+        raise
+    except Exception as error:  # damaged files raise errors of many types
         raise ValueError(_not_there(reference, error)) from error
-    write(model, found, folder)
+    model_config.require_loadable(model.config, reference)
+    _repair_generation_config(model)
+    write(model, words, folder)
+
+
+def make_packaged(name: str, folder: Path, dtype: str) -> None:
+    """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or
+    not installed.
+    """
+    path, file = _packaged(name)
+    model: Any = load({"pretrained_model_name_or_path": str(path), "gguf_file": file}, dtype)
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    write(model, packaged_tokenizer(name), folder)
 
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
@@ -64,6 +96,131 @@ def tokenizer(reference: str) -> PreTrainedTokenizerBase:
     return found
 
 
+def packaged_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of the package `name`; raises ValueError as `make_packaged`."""
+    path, file = _packaged(name)
+    loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        path, gguf_file=file, trust_remote_code=False
+    )
+    return loaded
+
+
+class WrongFiles(ValueError):
+    """A model's weights do not fit its config.json, or are not finite."""
+
+
+def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
+    """Load a causal language model by `from_pretrained` arguments; raises WrongFiles, with names,
+    when weights are missing, surplus or of another shape.
+    """
+    with _quiet():
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            **source,
+            dtype=getattr(torch, dtype),
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # the report lists them all
+            use_safetensors=True,
+            trust_remote_code=False,
+        )
+    model, report = loaded
+    assert isinstance(model, PreTrainedModel)
+    require_complete(report, source["pretrained_model_name_or_path"])
+    return model
+
+
+def require_complete(report: LoadingReport, where: str | Path) -> None:
+    """Raise WrongFiles unless a loading report is free of problems."""
+    fields = report if isinstance(report, Mapping) else vars(report)
+    problems = {
+        what: sorted(map(_named, fields[key])) for key, what in PROBLEMS.items() if fields.get(key)
+    }
+    if not problems:
+        return
+    wrappers = (
+        f" The prefix {prefix} comes from {program}: save the model inside it."
+        for prefix, program in WRAPPERS.items()
+        for name in problems.get("not part of the model", ())
+        if name.startswith(prefix)
+    )
+    raise WrongFiles(
+        f"The weights in {where} do not fit its config.json: "
+        f"{'; '.join(f'{len(names)} {what} ({_some(names)})' for what, names in problems.items())}."
+        f"{next(wrappers, '')} Save the whole model again with `save_pretrained`."
+    )
+
+
+def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Save a model as one safetensors file with its tokenizer and its probe; raises WrongFiles for
+    weights that are not finite.
+    """
+    _require_finite(model)
+    logging.disable_progress_bar()
+    model.save_pretrained(folder, max_shard_size="1TB")
+    tokenizer.save_pretrained(folder)
+    model.eval()
+    probe.write(folder, model.config.vocab_size, probe.of_model(model))
+
+
+def _require_finite(model: PreTrainedModel) -> None:
+    wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    if wrong:
+        raise WrongFiles(
+            f"The model {model.config.name_or_path} has NaN or infinite numbers in "
+            f"{len(wrong)} weights ({_some(wrong)}). Take an earlier checkpoint."
+        )
+
+
+def _require_generation_config(folder: Path) -> None:
+    """Raise WrongFiles for a generation_config.json that transformers would ignore or refuse."""
+    path = folder / "generation_config.json"
+    if not path.is_file():
+        return
+    try:
+        GenerationConfig(**json.loads(path.read_bytes()))
+    except Exception as error:  # damaged files raise errors of many types
+        raise WrongFiles(
+            f"{path} cannot be read: {sentence(fault(error))} Correct or remove it."
+        ) from None
+
+
+def _repair_generation_config(model: PreTrainedModel) -> None:
+    """Set `do_sample` where sampling settings need it: transformers saves no others."""
+    settings = model.generation_config
+    assert settings is not None, "every causal language model has one"
+    try:
+        settings.validate(strict=True)
+    except ValueError:
+        settings.do_sample = True
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from logging the report that `require_complete` raises."""
+    logging.disable_progress_bar()
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _damaged(reference: str, source: Mapping[str, str], error: SafetensorError) -> str:
+    # only the hub's cache has the file names of a hub model
+    unreadable = []
+    for path in sorted(Path(source["pretrained_model_name_or_path"]).glob("*.safetensors")):
+        try:
+            with safe_open(path, "np"):
+                pass
+        except SafetensorError:
+            unreadable.append(str(path))
+    return sentence(
+        f"Cannot load the model {reference!r}: {', '.join(unreadable) or 'one of its files'} "
+        f"is no whole safetensors file ({error}). Download or copy it again; one from the hub "
+        "lies in its cache, see `hf cache`"
+    )
+
+
 def _source(reference: str) -> dict[str, str]:
     name, _, revision = (
         (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
@@ -71,18 +228,32 @@ def _source(reference: str) -> dict[str, str]:
     return {"pretrained_model_name_or_path": name, "revision": revision or "main"}
 
 
+def _packaged(name: str) -> tuple[Path, str]:
+    require_package(name)
+    package, file = PACKAGES[name]
+    spec = importlib.util.find_spec(package)
+    assert spec and spec.origin
+    return Path(spec.origin).parent, file
+
+
 def _not_there(reference: str, error: Exception) -> str:
+    told = str(error) if isinstance(error, OSError | ValueError) else fault(error)
     return (
-        f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, "
+        f"Cannot load the model {reference!r}: {sentence(told)} Expected nano:<recipe>, "
         "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
         "Hugging Face id."
     )
 
 
-def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model as one safetensors file with its tokenizer and its probe."""
-    logging.disable_progress_bar()
-    model.save_pretrained(folder, max_shard_size="1TB")
-    tokenizer.save_pretrained(folder)
-    model.eval()
-    probe.write(folder, model.config.vocab_size, probe.of_model(model))
+def _named(problem: object) -> str:
+    """A report's entry: a name, or a name with the shape in the file and the model's."""
+    if not isinstance(problem, tuple):
+        return str(problem)
+    name, *shapes = problem
+    return " ".join([str(name), *(str(list(shape)) for shape in shapes)])
+
+
+def _some(names: Collection[str]) -> str:
+    shown = ", ".join(list(names)[:SHOWN])
+    further = len(names) - SHOWN
+    return f"{shown} and {further} more" if further > 0 else shown

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TOKENS = 32
+TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
+"""Largest mean distance of a sampler's log-probabilities from a probe."""
+
+
+class WrongWeights(RuntimeError):
+    """A sampler's log-probabilities differ from the probe that was stored with the policy."""
 
 
 def tokens(vocabulary: int) -> list[int]:
@@ -57,3 +64,18 @@ class Probe:
         content = (policy / "probe.json").read_bytes()
         found, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
         return cls(tuple(found["tokens"]), tuple(found["logprobs"]), digest)
+
+    def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
+        """Raise WrongWeights where a sampler that loaded the policy computes other
+        log-probabilities of the probe's tokens.
+        """
+        distance = fmean(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
+        if not distance <= TOLERANCE[dtype]:
+            raise WrongWeights(
+                f"{sampler} loaded {policy}, but its log-probabilities are {distance:.2g} from "
+                f"those of probe.json on average, expected at most {TOLERANCE[dtype]:g} in "
+                f"{dtype}. Either it has other weights (another model or dtype, or a probe of "
+                "another update), or the weights are so large that rounding makes the "
+                f"difference: the probe's log-probabilities are {fmean(self.logprobs):.3g} on "
+                "average. Lower update.learning_rate if they have grown in training."
+            )

@@ -23,9 +23,9 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
 
         nano.make(name, folder, dtype)
     elif kind == "package":
-        from agentfly_core.models import packaged
+        from agentfly_core.models import pretrained
 
-        packaged.make(name, folder, dtype)
+        pretrained.make_packaged(name, folder, dtype)
     else:
         from agentfly_core.models import pretrained
 
@@ -40,9 +40,9 @@ def tokenizer(reference: str) -> PreTrainedTokenizerBase:
 
         return nano.tokenizer(name)
     if kind == "package":
-        from agentfly_core.models import packaged
+        from agentfly_core.models import pretrained
 
-        return packaged.tokenizer(name)
+        return pretrained.packaged_tokenizer(name)
     from agentfly_core.models import pretrained
 
     return pretrained.tokenizer(reference)

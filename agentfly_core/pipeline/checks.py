@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.authoring import injection
@@ -17,12 +18,16 @@ from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields
 from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.inference.policy_path import check_policy
+from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import block_of
 from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 
 def check(science: Science) -> Resolved:
@@ -83,6 +88,14 @@ def check_beginning(science: Science) -> None:
             "warmup_steps."
         )
     check_inputs(science)
+    check_trainable(science)
+
+
+def check_trainable(science: Science) -> None:
+    """Raise ValueError for a model that can be sampled and not trained, as far as it is at hand."""
+    if (config := _config_at_hand(science)) is not None:
+        with at("model"):
+            model_config.require_trainable(config, science.update.share_prefixes)
 
 
 def check_inputs(science: Science) -> None:
@@ -91,6 +104,9 @@ def check_inputs(science: Science) -> None:
     """
     with at("model"):
         require(science.model)
+        if (config := _config_at_hand(science)) is not None:
+            model_config.require_loadable(config, science.model)
+            model_config.require_positions(config, science.agent.max_model_len, science.model)
         if science.model != OWN_MODEL and ":" not in science.model:
             _require_template(science)
     further = (
@@ -110,8 +126,19 @@ def remarks(resolved: Resolved) -> list[str]:
     """Likely mistakes that are no errors, a sentence each:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
-    if resolved.tasks:
-        return [told for task in resolved.tasks.values() for told in remarks(task)]
+    of_tasks = (remark for one in resolved.each.values() for remark in _task_remarks(one))
+    return [*_model_remarks(resolved.science), *of_tasks]
+
+
+def _model_remarks(science: Science) -> list[str]:
+    name = science.model
+    is_here = name == OWN_MODEL or ":" in name or _config_at_hand(science) is not None
+    if is_here:
+        return []
+    return [f"model: {name!r} is not a folder; it is fetched from the Hugging Face hub."]
+
+
+def _task_remarks(resolved: Resolved) -> list[str]:
     found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
     found += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
     data = resolved.science.data
@@ -238,6 +265,13 @@ def _require_mixable(science: Science) -> None:
                 f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
                 f"{longest} or less, agent.max_model_len, for which the model is made: raise that."
             )
+
+
+def _config_at_hand(science: Science) -> PreTrainedConfig | None:
+    """The config of a model in a folder, or of a hub model that was fetched before."""
+    if science.model == OWN_MODEL or ":" in science.model:
+        return None
+    return model_config.of_reference(science.model)
 
 
 def _require_template(science: Science) -> None:

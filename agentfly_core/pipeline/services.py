@@ -17,6 +17,7 @@ from agentfly_core.config.parts import ENDPOINT
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
+from agentfly_core.models.model_config import require_trainable
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
 from agentfly_core.rollout.parts import template_of
@@ -78,7 +79,7 @@ def training_services(
     """What training needs, starting; `owner` is the uid of the run that the services belong to."""
     with (
         rollout_services(context, model, owner, logs) as playing,
-        learner_service(context, owner, logs) as learner,
+        learner_service(context, model, owner, logs) as learner,
     ):
         yield TrainingServices(
             playing.sampler, playing.environments, playing.tokenizer, playing.frozen, learner
@@ -109,7 +110,7 @@ def demonstration_services(
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
     with (
         environments_service(context) as environments,
-        learner_service(context, owner, logs) as learner,
+        learner_service(context, model, owner, logs) as learner,
     ):
         tokenizer = tokenizer_of(context, model)
         frozen = frozen_speakers(context, tokenizer, chat_services(context))
@@ -168,11 +169,13 @@ def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop
 
 @contextmanager
 def learner_service(
-    context: ExperimentContext, owner: str, logs: Path
+    context: ExperimentContext, model: Artifact, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
     """The learner, its workers starting; at the end of the block what is being saved of it is
-    waited for.
+    waited for. Raises ValueError for a `model` that cannot be trained.
     """
+    if config := adapter_artifact.config_of(context.store, model):
+        require_trainable(config, context.science.update.share_prefixes)
     address = new_address("learner")
     command, environment = client.launch(str(address), divided(context))
     with supervised(

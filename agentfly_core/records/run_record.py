@@ -56,7 +56,8 @@ class RunRecord(TypedDict):
     `science` is the identity of the experiment and `site` where it last continued, both as their
     models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
     role; `code` is what it works under, and `earlier_code` what it did before other code was
-    accepted; `planned_steps` were asked for in a run that ended before, as its time was over.
+    accepted; `model_digest` is that of the files of a model folder; `planned_steps` were asked for
+    in a run that ended before, as its time was over.
     """
 
     uid: str
@@ -77,6 +78,7 @@ class RunRecord(TypedDict):
     science: Mapping[str, JSON]
     science_digest: NotRequired[str]
     site: SiteRecord
+    model_digest: NotRequired[str]
     dataset_digest: NotRequired[str]
     dataset_version: NotRequired[str]
     sandbox: NotRequired[str]

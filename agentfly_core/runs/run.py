@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.artifacts import keys, run_code
-from agentfly_core.artifacts.continuing import require_continuable
+from agentfly_core.artifacts.continuing import model_digest, require_continuable
 from agentfly_core.artifacts.lease import only_writer, refuse_if_leased
 from agentfly_core.artifacts.lock import refuse_if_held
 from agentfly_core.artifacts.run_layout import RunLayout, record_of, step_layout
@@ -390,6 +390,8 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
         "science": context.science.identity(),
         "site": site,
     }
+    if files := model_digest(context.science):
+        found["model_digest"] = files
     if frozen := context.frozen:
         found["frozen"] = dict(frozen)
     return found

@@ -27,7 +27,6 @@ PIECES = {"cpu": 256, "cuda": 1024}
 """How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the
 whole vocabulary.
 """
-CHANGES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 class Policy(nn.Module):
@@ -39,13 +38,6 @@ class Policy(nn.Module):
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
         super().__init__()
-        for name in CHANGES_LOGITS:
-            value = getattr(model.config, name, None)
-            if value not in (None, 1.0):
-                raise ValueError(
-                    f"{model.config.model_type} changes its logits after the projection "
-                    f"({name}: {value}), which the learner does not: choose a model that does not."
-                )
         self.model = model
         self.projection = Projection(model.get_output_embeddings())
         self.critic: nn.ModuleDict | None = None

@@ -11,14 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
 
 SMALL = 2048
 """Up to this many tokens the attention between rows, computed only to be masked, costs little."""
@@ -127,17 +123,3 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
         ends[number, branch] = branch[-1] + 1
         places[row, : len(branch)] = branch + number * width
     return PrefixTrees(*map(torch.from_numpy, (merged, depths, ends, places)))
-
-
-def require_masks(config: PreTrainedConfig) -> None:
-    """Raise ValueError for a model whose attention ignores a mask of trees, by its transformers
-    config.
-    """
-    kinds = set(getattr(config, "layer_types", None) or ())
-    window = None if kinds else getattr(config, "sliding_window", None)
-    if kinds - {"full_attention"} or window or config._attn_implementation not in ("sdpa", "eager"):
-        attention = ", ".join(sorted(kinds)) or f"a window of {window}"
-        raise ValueError(
-            f"update.share_prefixes needs full attention by sdpa or eager; {config.model_type} "
-            f"has {attention} by {config._attn_implementation}. Set update.share_prefixes=false."
-        )

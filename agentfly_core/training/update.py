@@ -18,6 +18,7 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from torch import Tensor
 
+from agentfly_core.models.model_config import require_trainable
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
@@ -26,7 +27,7 @@ from agentfly_core.training.data import UpdateData, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import SKIPPED_IN_A_ROW, Progress, UpdateJob
 from agentfly_core.training.policy import Policy
-from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten, require_masks
+from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
 
 @dataclass
@@ -62,8 +63,7 @@ class Update:
     ) -> dict[str, float]:
         """Take the optimizer steps, reporting how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
-        if self.job.update.share_prefixes:
-            require_masks(self.engine.module.model.config)
+        require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)
         # divided by one number the logits have the bits that they always had
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
@@ -88,8 +88,7 @@ class Update:
         forward pass.
         """
         if reference is not None:
-            if self.job.update.share_prefixes:
-                require_masks(reference.model.config)
+            require_trainable(reference.model.config, self.job.update.share_prefixes)
             batch = replace(
                 batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0]
             )

@@ -111,7 +111,7 @@ def _only_json(wanted: bool) -> Iterator[None]:
 
 def warm_start(arguments: Namespace) -> None:
     """Make the policy that training starts from."""
-    experiment_context(arguments)
+    checks.check_trainable(experiment_context(arguments).science)
     with orchestrated("warm-start", lambda: arguments.typed):
         from flows.warm_start import warm_start_only as flow
 

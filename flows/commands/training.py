@@ -207,9 +207,11 @@ def _ended(context: ExperimentContext, name: str) -> Summary | None:
 
 def _finished(context: ExperimentContext, name: str) -> Summary | None:
     """The summary of one that has done so on the data that there are now."""
-    summary = _ended(context, name)
-    held = summary and context.store.holds(keys.prepare(context.science).uri)
-    return summary if held else None
+    if (summary := _ended(context, name)) is None:
+        return None
+    data = context.store.find(keys.prepare(context.science))
+    before = known_run(context.store, name).get("dataset_digest")
+    return summary if data and before in (None, data.digest) else None
 
 
 def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:

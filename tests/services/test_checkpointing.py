@@ -8,6 +8,7 @@ import pytest
 
 from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.inputs import base_model
 from agentfly_core.pipeline.services import learner_service
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
@@ -78,7 +79,7 @@ def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
     place = context(tmp_path)
     with (
         pytest.raises(KeyError, match="a bug"),
-        learner_service(place, "tests", tmp_path) as states,
+        learner_service(place, base_model(place)[0], "tests", tmp_path) as states,
     ):
         states.learner.update(job)
         states.begin(place.store.publish(SLOT), lambda: None)

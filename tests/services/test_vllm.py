@@ -20,9 +20,10 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Adapter, Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
-from agentfly_core.inference.vllm_client import VLLM, WrongWeights
+from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import BATCHED_TOKENS, launch
 from agentfly_core.models import lora
+from agentfly_core.models.probe import WrongWeights
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.service import supervised
 from agentfly_core.system.supervisor import State

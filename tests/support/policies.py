@@ -1,9 +1,11 @@
 """Policies whose replies a test gives."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.scripted import Policy
+from agentfly_core.models import lora, probe
 
 
 def chained(replies: Callable[[int], Sequence[str]]) -> Policy:
@@ -18,3 +20,10 @@ def chained(replies: Callable[[int], Sequence[str]]) -> Policy:
 async def numbered(conversation: Conversation) -> str:
     """The policy whose reply number 3 is `r3`."""
     return f"r{conversation.turn}"
+
+
+def probed(policy: Path, base: Path | None = None) -> Path:
+    """The folder of a policy whose weights a test has changed, with a probe of these."""
+    model = lora.load(policy, base, "float32").eval()
+    probe.write(policy, model.config.vocab_size, probe.of_model(model))
+    return policy

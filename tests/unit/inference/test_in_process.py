@@ -19,9 +19,11 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.models import lora
+from agentfly_core.models.probe import Probe, WrongWeights
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
 from tests.support.learning import DEVICE
+from tests.support.policies import probed
 
 STOPS = tuple(range(2, 60))  # an untrained model stops soon, each row at another length
 
@@ -148,7 +150,7 @@ async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_pat
         parameter.data += 0.05 * parameter.requires_grad
     model.save_pretrained(tmp_path)
     sampler = TransformersSampler(DEVICE)
-    sampler.load(tmp_path, 1, nano)
+    sampler.load(probed(tmp_path, nano), 1, nano)
     replies = await played(sampler, requests())
     assert largest_deviation(tmp_path, requests(), replies, nano) < 1e-4
     assert largest_deviation(nano, requests(), replies) > 0.1
@@ -233,6 +235,21 @@ def test_a_policy_with_weights_missing_is_refused(nano: Path, tmp_path: Path) ->
         TransformersSampler(DEVICE).load(broken, 0)
 
 
+def test_a_policy_that_differs_from_its_probe_is_refused(nano: Path, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(nano, tmp_path / "changed"))
+    weights = load_file(changed / "model.safetensors")
+    weights["lm_head.weight"] *= 1.01
+    save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(WrongWeights, match=r"transformers loaded .* expected at most 0.0001"):
+        TransformersSampler(DEVICE).load(changed, 0)
+
+
+def test_wrong_weights_name_the_learning_rate_too(tmp_path: Path) -> None:
+    (tmp_path / "probe.json").write_text('{"tokens": [7, 8, 9], "logprobs": [-700.0, -900.0]}')
+    with pytest.raises(WrongWeights, match=r"other weights .* are -800 .* update.learning_rate"):
+        Probe.of(tmp_path).require((-700.0, -900.1), "float32", "vLLM", tmp_path)
+
+
 async def test_new_weights_answer_differently_and_carry_their_version(
     sampler: TransformersSampler, nano: Path, tmp_path: Path
 ) -> None:
@@ -242,7 +259,7 @@ async def test_new_weights_answer_differently_and_carry_their_version(
         name: weight * 1.5 for name, weight in load_file(changed / "model.safetensors").items()
     }
     save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
-    sampler.load(changed, 4)
+    sampler.load(probed(changed), 4)
     after = await played(sampler, requests())
     assert {span.policy_version for span in after} == {4}
     assert largest_deviation(changed, requests(), after) < 1e-4

@@ -97,6 +97,30 @@ def test_a_mistyped_nano_is_refused_before_the_hub_is_asked() -> None:
     require("gpt2")  # an id of the hub
 
 
+def test_a_mistyped_model_folder_is_no_hub_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models/mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"models/mien does not exist .* Did you mean 'models/mine'"
+    ):
+        require("models/mien")
+    require("models/mien@main")
+    require("Qwen/Qwen2.5-3B")
+
+
+def test_a_mistyped_bare_folder_is_no_hub_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"mien does not exist .* Did you mean 'mine'"):
+        require("mien")
+    require("gpt2")
+
+
 def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     shutil.copytree(nano, cut)

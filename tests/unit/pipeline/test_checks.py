@@ -13,9 +13,10 @@ import pytest
 from agentfly_core import Problem, Trajectory, reward, tool
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.models import known, nano, packaged
+from agentfly_core.models import known, nano, pretrained
 from agentfly_core.pipeline import checks
 from agentfly_core.runs.context import resolve
+from tests.support.experiments import context
 
 FILES = "agentfly_core.datasets.files:files"
 HERE = "tests.unit.pipeline.test_checks"
@@ -154,7 +155,7 @@ def test_atoms_that_match_nothing_or_no_text_are_refused(atom: str, told: str) -
 
 def test_the_names_of_models_are_those_that_can_be_made() -> None:
     assert {*known.NANO} == nano.RECIPES.keys()
-    assert packaged.PACKAGES is known.PACKAGES
+    assert pretrained.PACKAGES is known.PACKAGES
 
 
 def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> None:
@@ -163,6 +164,7 @@ def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> 
         with pytest.raises(ValueError, match=rf"model: The folder .* it has {lacks}"):
             checks.check_inputs(science(model=str(tmp_path)))
         (tmp_path / (file or "tokenizer.json")).touch()
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ValueError, match=r"model: The tokenizer in .* cannot be loaded: "):
         checks.check_inputs(science(model=str(tmp_path)))
 
@@ -199,6 +201,12 @@ def test_a_model_of_the_hub_that_was_fetched_before_is_looked_at_too(
     checks.check_inputs(science(model="someone/unknown"))
     with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
         checks.check_inputs(science(model="someone/small"))
+
+
+def test_a_model_of_the_hub_is_a_remark_until_it_is_fetched(tmp_path: Path) -> None:
+    [remark] = checks.remarks(context(tmp_path, model="models/nosuch").resolved)
+    assert remark.startswith("model: 'models/nosuch' is not a folder")
+    assert checks.remarks(context(tmp_path).resolved) == []
 
 
 def of_file(path: Path, **settings: Any) -> Science:

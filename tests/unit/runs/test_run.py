@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from agentfly_core.artifacts.continuing import refuse_other_settings
 from agentfly_core.artifacts.lock import Locked, local_lock
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.formats.checksummed_json import Damaged
@@ -237,6 +238,32 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
             match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd",
         ):
             run.remember_data(Artifact("artifacts/prepare/13f9", "cd" * 32), "none")
+
+
+def test_a_run_is_refused_after_its_model_folder_changed(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "model.safetensors").write_text("weights")
+    here = context(tmp_path, model=str(folder))
+    for _ in range(2):
+        with opened(here, "demo"):
+            pass
+    (folder / "model.safetensors").write_text("others")
+    with pytest.raises(ValueError, match=r"model: .* other files in .*mine .* --run or --new"):
+        refuse_other_settings(here.store, "demo", here.science)
+    with pytest.raises(ValueError, match="was started with other files"), opened(here, "demo"):
+        pass
+
+
+def test_a_finished_run_outlives_its_model_folder(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "model.safetensors").write_text("weights")
+    here = context(tmp_path, model=str(folder))
+    with opened(here, "demo"):
+        pass
+    (folder / "model.safetensors").unlink()
+    refuse_other_settings(here.store, "demo", here.science)
 
 
 def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):

@@ -1,0 +1,196 @@
+"""Checks of a model's config.json, before any weights are read: whether the model loads, how many
+positions it has, and whether the learner can train it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentfly_core.formats.text import fault, sentence
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+CHANGES_LOGITS = (
+    "final_logit_softcapping",
+    "logits_soft_cap",
+    "output_logit_soft_cap",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "logits_mup_width_multiplier",
+)
+"""Settings by which transformers changes logits after, or hidden states before, the projection."""
+OWN_HEADS = ("cpmant", "modernbert-decoder", "xlnet")
+"""Model types whose output layer is more than one projection of the last hidden states."""
+EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
+FULL = {"full_attention", "mlp", "moe", "dense", "sparse"}
+"""Layer types that follow any attention mask, as that of shared prefixes."""
+UNMASKED = ("bloom", "ctrl", "mpt", "openai-gpt", "recurrent_gemma", "rwkv", "trocr", "xlstm")
+"""Model types without `layer_types` in which a token sees more than its mask, or whose positions
+come from its place in the row.
+"""
+STRETCHED = ("linear", "dynamic", "yarn")
+"""RoPE types whose factor is not contained in `max_position_embeddings`."""
+
+
+def of_reference(reference: str) -> PreTrainedConfig | None:
+    """Return the config of a folder, or of a hub model that was fetched before, else None.
+
+    Raises ValueError for a config.json that transformers cannot read.
+    """
+    from transformers import AutoConfig  # takes seconds
+
+    is_folder = os.path.isdir(reference)
+    name, _, revision = (reference, "", "") if is_folder else reference.partition("@")
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(
+            name, revision=revision or "main", local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # damaged files raise errors of many types
+        if not is_folder:
+            return None
+        raise ValueError(
+            f"The config.json in {reference} cannot be read: {sentence(fault(error))}"
+        ) from None
+    return config
+
+
+def of_folder(folder: Path) -> PreTrainedConfig:
+    """Return the config of a model's folder."""
+    config = of_reference(str(folder))
+    assert config is not None, "only a hub model can be missing"
+    return config
+
+
+def require_loadable(config: PreTrainedConfig, where: str) -> None:
+    """Raise ValueError for a model that can neither be sampled nor trained."""
+    if faults := list(_load_faults(config)):
+        raise ValueError(f"The model {where} cannot be loaded: {faults[0]}")
+
+
+def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
+    """Raise ValueError for a model that the learner would read otherwise than the sampler."""
+    if reasons := untrainable(config, shares_prefixes):
+        raise ValueError(f"A {config.model_type} model cannot be trained: {' '.join(reasons)}")
+
+
+def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
+    """Raise ValueError where an episode may be longer than the model has positions."""
+    limit = positions(config)
+    if limit is not None and max_model_len > limit:
+        raise ValueError(
+            f"agent.max_model_len is {max_model_len}, and the model {where} has {limit} positions "
+            f"(config.json): set agent.max_model_len={limit} or less."
+        )
+
+
+def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
+    """Return the reasons why the learner cannot train a model, a sentence each."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    text = config.get_text_config(decoder=True)
+    reasons = [
+        f"It changes its logits after the projection ({name}: {value}), which the learner does "
+        "not compute."
+        for name in CHANGES_LOGITS
+        if (value := getattr(text, name, None)) not in (None, 1.0)
+    ]
+    if (cap := getattr(text, "attn_logit_softcapping", None)) is not None:
+        reasons.append(
+            f"It soft-caps its attention (attn_logit_softcapping: {cap}), which sdpa ignores."
+        )
+    if text.model_type in (*OWN_HEADS, *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+        reasons.append("Its output layer is more than one projection.")
+    if experts := _experts(text):
+        reasons.append(
+            f"It is a mixture of experts ({experts}), and the learner does not replay routers yet. "
+            "It can be sampled and evaluated: agentfly evaluate EXPERIMENT --policy base."
+        )
+    if shares_prefixes and (attention := _limited_attention(text)):
+        reasons.append(
+            "update.share_prefixes needs full attention by sdpa or eager, and it has "
+            f"{attention}: set update.share_prefixes=false."
+        )
+    return reasons
+
+
+def positions(config: PreTrainedConfig) -> int | None:
+    """Return the number of tokens that a model's positions allow; None without a limit."""
+    text = config.get_text_config(decoder=True)
+    limit = getattr(text, "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit <= 0:
+        return None
+    rope = getattr(text, "rope_parameters", None) or {}
+    if rope.get("rope_type") not in STRETCHED:
+        return limit
+    original = rope.get("original_max_position_embeddings") or limit
+    return max(limit, int(original * (rope.get("factor") or 1.0)))
+
+
+def _load_faults(config: PreTrainedConfig) -> Iterator[str]:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+
+    if config.model_type not in CAUSAL:
+        yield f"model_type is {config.model_type}, expected a causal language model."
+    classes = getattr(config, "architectures", None) or []
+    if others := [name for name in classes if not _is_causal(name, CAUSAL)]:
+        yield (
+            f"its config.json names {others[0]}, expected a causal language model such as "
+            "LlamaForCausalLM: its weights have no output layer for tokens."
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        yield f"{config.model_type} has an encoder, expected a decoder alone."
+    if not hasattr(config, "vocab_size"):
+        yield (
+            f"{config.model_type} is a wrapper around several models (its config.json has no "
+            "vocab_size): save its language model alone, and name that folder."
+        )
+    if quantised := getattr(config, "quantization_config", None):
+        settings = quantised if isinstance(quantised, Mapping) else vars(quantised)
+        yield (
+            f"its weights are quantised ({settings.get('quant_method', 'quantization_config')}): "
+            "name the model in float32 or bfloat16."
+        )
+
+
+def _is_causal(name: str, causal: Mapping[str, Any]) -> bool:
+    return "For" not in name or name.endswith("ForCausalLM") or name in causal.values()
+
+
+def _experts(text: PreTrainedConfig) -> str:
+    if not getattr(text, "is_moe", True):
+        return ""
+    counts = (
+        f"{name}: {value}"
+        for name, value in _settings(text.to_dict())
+        if EXPERTS.fullmatch(str(name)) and isinstance(value, int) and value > 1
+    )
+    return next(counts, "")
+
+
+def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value)
+        else:
+            yield name, value
+
+
+def _limited_attention(text: PreTrainedConfig) -> str:
+    """The obstacle to a mask of shared prefixes; empty for full attention."""
+    kinds = set(getattr(text, "layer_types", None) or ())
+    if limited := kinds - FULL:
+        return ", ".join(sorted(limited))
+    window = None if kinds else getattr(text, "sliding_window", None)
+    if window:
+        return f"a window of {window}"
+    if text.model_type in UNMASKED or getattr(text, "alibi", False):
+        return "an attention that no mask limits"
+    if (kernel := getattr(text, "_attn_implementation", None)) not in (None, "sdpa", "eager"):
+        return f"attention by {kernel}"
+    return ""

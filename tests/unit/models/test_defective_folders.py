@@ -1,0 +1,139 @@
+"""Model folders whose files contradict each other: refused before anything is trained."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import GenerationConfig
+
+from agentfly_core.models.reference import materialise
+from agentfly_core.pipeline import checks
+from tests.support.experiments import context
+
+Weights = dict[str, torch.Tensor]
+HEAD = "lm_head.weight"
+
+
+def changed(folder: Path, change: Callable[[Weights], Any]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights = change(weights) or weights
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def configured(folder: Path, **settings: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+
+def prefixed(prefix: str) -> Callable[[Path], None]:
+    return lambda folder: changed(
+        folder, lambda weights: {f"{prefix}{name}": weight for name, weight in weights.items()}
+    )
+
+
+def layer_removed(folder: Path) -> None:
+    changed(folder, lambda w: {n: t for n, t in w.items() if "layers.2." not in n})
+
+
+def head_removed(folder: Path) -> None:
+    changed(folder, lambda w: {n: t for n, t in w.items() if n != HEAD})
+
+
+def lora_left(folder: Path) -> None:
+    surplus = {"model.layers.0.self_attn.q_proj.lora_A.weight": torch.ones(2, 128)}
+    changed(folder, lambda w: {**w, **surplus})
+
+
+def classifier(folder: Path) -> None:
+    configured(folder, architectures=["LlamaForSequenceClassification"])
+
+
+def other_shape(folder: Path) -> None:
+    changed(folder, lambda w: {**w, HEAD: w[HEAD][:100].clone()})
+
+
+def not_a_number(folder: Path) -> None:
+    changed(folder, lambda w: {**w, "model.norm.weight": w["model.norm.weight"] * torch.nan})
+
+
+def quantised(folder: Path) -> None:
+    configured(folder, quantization_config={"quant_method": "gptq", "bits": 4})
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def no_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def shard_lost(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    places = {"model.norm.weight": "model-00002-of-00002.safetensors"}
+    index = {"metadata": {"total_size": 1}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def bad_generation(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"max_new_tokens": 0}')
+
+
+def cut_generation(folder: Path) -> None:
+    (folder / "generation_config.json").write_text("{")
+
+
+def encoder_decoder(folder: Path) -> None:
+    configured(folder, model_type="t5", architectures=["T5ForConditionalGeneration"])
+
+
+DEFECTS = [
+    (prefixed("_orig_mod."), "from torch.compile: save the model inside"),
+    (prefixed("base_model.model."), "from peft: save the model inside"),
+    (layer_removed, r"9 missing \(model.layers.2.input_layernorm.weight, .* and 6 more\)"),
+    (head_removed, r"1 missing \(lm_head.weight\)"),
+    (lora_left, r"1 not part of the model \(model.layers.0.self_attn.q_proj.lora_A.weight\)"),
+    (classifier, "model: .* names LlamaForSequenceClassification, expected a causal"),
+    (other_shape, r"1 of another shape \(lm_head.weight \[100, 128\] \[\d+, 128\]\)"),
+    (not_a_number, r"NaN or infinite numbers in 1 weights \(model.norm.weight\)"),
+    (quantised, r"model: .* its weights are quantised \(gptq\)"),
+    (cut, "no whole safetensors file"),
+    (no_json, "model: The config.json in .* cannot be read"),
+    (shard_lost, "Cannot load the model"),
+    (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),
+    (cut_generation, "generation_config.json cannot be read"),
+    (encoder_decoder, "model: .* expected a causal language model"),
+]
+
+
+@pytest.mark.parametrize(("defect", "message"), DEFECTS)
+def test_a_defective_model_folder_is_refused_with_names(
+    nano: Path, tmp_path: Path, defect: Callable[[Path], None], message: str
+) -> None:
+    folder = Path(shutil.copytree(nano, tmp_path / "mine"))
+    defect(folder)
+    with pytest.raises(ValueError, match=message):
+        made(folder, tmp_path)
+    assert not (tmp_path / "made/probe.json").exists()
+
+
+def test_sampling_settings_without_sampling_are_repaired(nano: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(nano, tmp_path / "mine"))
+    settings = {"do_sample": False, "temperature": 0.6, "eos_token_id": [2, 5]}
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    made(folder, tmp_path)
+    saved = GenerationConfig.from_pretrained(tmp_path / "made")
+    assert (saved.do_sample, saved.temperature, saved.eos_token_id) == (True, 0.6, [2, 5])
+
+
+def made(folder: Path, tmp_path: Path) -> None:
+    """What `config` and then the stage `model` do."""
+    checks.check_beginning(context(tmp_path, model=str(folder)).science)
+    (tmp_path / "made").mkdir()
+    materialise(str(folder), tmp_path / "made", "float32")

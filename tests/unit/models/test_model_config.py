@@ -1,0 +1,95 @@
+"""What config.json says about a model, before any weights are read."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+
+from agentfly_core.models.model_config import positions, untrainable
+from agentfly_core.models.reference import materialise
+from agentfly_core.pipeline import checks
+from tests.support.experiments import context
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 128,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LINEAR = {"layer_types": ["linear_attention", "full_attention"]}
+WRAPPED = {"text_config": SMALL}
+UNSUPPORTED = [
+    ("Gemma2Config", SMALL, "final_logit_softcapping: 30.0"),
+    ("CohereConfig", SMALL, "logit_scale: 0.0625"),
+    ("GraniteConfig", {**SMALL, "logits_scaling": 8.0}, "logits_scaling: 8.0"),
+    ("FalconH1Config", {"lm_head_multiplier": 0.5}, "lm_head_multiplier: 0.5"),
+    ("RecurrentGemmaConfig", SMALL, "logits_soft_cap: 30.0"),
+    ("Qwen3MoeConfig", {**SMALL, **EXPERTS}, "mixture of experts .* sampled and evaluated"),
+    ("MixtralConfig", SMALL, "mixture of experts"),
+    ("Qwen3_5TextConfig", {**SMALL, **LINEAR}, "linear_attention: set update.share_prefixes=false"),
+    ("MistralConfig", SMALL, "a window of 4096: set update.share_prefixes=false"),
+    ("BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, "an attention that no mask"),
+    ("Gemma3Config", WRAPPED, "wrapper around several models"),
+    ("BertConfig", {**SMALL, "is_decoder": True}, "output layer is more than one projection"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "reason"), UNSUPPORTED)
+def test_an_unsupported_architecture_is_refused_by_config_json(
+    nano: Path, tmp_path: Path, kind: str, settings: dict[str, Any], reason: str
+) -> None:
+    folder = Path(shutil.copytree(nano, tmp_path / "mine"))
+    getattr(transformers, kind)(**settings).save_pretrained(folder)
+    science = context(tmp_path, model=str(folder), agent={"max_model_len": 64}).science
+    with pytest.raises(ValueError, match=f"model: .*{reason}"):
+        checks.check_beginning(science)
+
+
+def test_a_mixture_of_experts_can_be_evaluated(nano: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(nano, tmp_path / "mine"))
+    (folder / "model.safetensors").unlink()
+    settings = {**SMALL, **EXPERTS, "vocab_size": 512}
+    config = transformers.Qwen3MoeConfig(**settings)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    checks.check_inputs(context(tmp_path, model=str(folder)).science)
+    (tmp_path / "made").mkdir()
+    materialise(str(folder), tmp_path / "made", "float32")
+    assert (tmp_path / "made/probe.json").exists()
+
+
+def test_sliding_windows_can_be_trained_without_shared_prefixes() -> None:
+    config = transformers.MistralConfig(**SMALL)
+    assert len(untrainable(config, shares_prefixes=True)) == 1
+    assert untrainable(config, shares_prefixes=False) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [LlamaConfig(**SMALL), Qwen2Config(**SMALL), transformers.Qwen3Config(**SMALL)],
+    ids=lambda config: config.model_type,
+)
+def test_dense_models_with_full_attention_can_be_trained(config: Any) -> None:
+    assert untrainable(config, shares_prefixes=True) == []
+
+
+def test_more_tokens_than_positions_are_refused(nano: Path, tmp_path: Path) -> None:
+    fits, long = (
+        context(tmp_path, model=str(nano), agent={"max_model_len": length}).science
+        for length in (2048, 2049)
+    )
+    checks.check_beginning(fits)
+    with pytest.raises(ValueError, match=r"max_model_len is 2049, .* has 2048 positions"):
+        checks.check_beginning(long)
+
+
+def test_yarn_multiplies_the_positions() -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    config = Qwen2Config(**SMALL, max_position_embeddings=32768, rope_parameters=rope)
+    assert positions(config) == 131072
+    assert positions(LlamaConfig(**SMALL, max_position_embeddings=2048)) == 2048
