@@ -37,7 +37,7 @@ class Folding:
 
     async def __call__(self, episode: Episode) -> Ending:
         """Play an episode until a reply calls no tool."""
-        *before, question = episode.opening
+        *before, question = episode.rules.opening(episode.problem)
         context = episode.context()
         read: Sequence[Message | Observation] = episode.opening
         while True:

@@ -4,7 +4,9 @@ and carries them out; neither can do the other's part.
 
 from __future__ import annotations
 
-from agentfly_core.records.trajectory import Ending, Message
+from collections.abc import Sequence
+
+from agentfly_core.records.trajectory import Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.speaker import Speaker
 
@@ -31,16 +33,16 @@ class PlannerExecutor:
         """Play an episode to the planner's answer."""
         planner = episode.speaker("planner", system=self.planner)
         executor = episode.speaker("executor", system=self.executor, tools=episode.rules.tools)
-        read = Message("user", episode.problem.prompt)
+        read: Sequence[Message | Observation] = episode.opening[bool(episode.rules.system) :]
         while True:
-            reply = await planner.reply(read)
+            reply = await planner.reply(*read)
             said = reply.content.strip()
             _, found, answer = said.partition(ANSWER)
             if found:
                 if not reply.cut:
                     planner.answer(answer.strip())
                 return Ending.NO_TOOL_CALLS
-            read = Message("user", await self.carried_out(executor, said))
+            read = (Message("user", await self.carried_out(executor, said)),)
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
         """What the executor says to a step, when it has called the tools that it wants."""

@@ -58,7 +58,7 @@ class React:
         schemas = episode.rules.schemas
         if self.instructions:
             told = "\n\n".join(filter(None, [episode.rules.system, instructions(schemas)]))
-            read = (Message("system", told), episode.opening[-1])
+            read = (Message("system", told), *episode.opening[bool(episode.rules.system) :])
         while True:
             reply = await episode.reply(*read, stop=[STOP])
             said = reply.content

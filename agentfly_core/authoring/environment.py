@@ -25,8 +25,9 @@ class Environment:
     them may raise, and then the instance is closed and never lent again.
 
         class Shop(Environment):
-            async def reset(self, problem: Problem) -> None:
+            async def reset(self, problem: Problem) -> str:
                 self.stock = dict(problem.facts["stock"])
+                return f"The shop has {len(self.stock)} products."
 
     One that needs a process of its own starts a `Child` (docs/environments.md).
 
@@ -35,6 +36,7 @@ class Environment:
     loop on which it lives was given up, since code held it (docs/tools.md). A kind's `max_uses`
     bounds how many episodes an instance serves, also where the experiment allows more: 1 for what
     cannot be reset. A kind's `notice` is what `agentfly config` says of experiments with it.
+    `reset_text` is the text that the last `reset` returned.
     """
 
     max_uses: ClassVar[int | None] = None
@@ -42,12 +44,15 @@ class Environment:
 
     spoilt: bool = False
     lost: bool = False
+    reset_text: str = ""
 
     async def start(self) -> None:
         """Get ready to be lent; called once."""
 
-    async def reset(self, problem: Problem) -> None:
-        """Forget the previous episode and set up this problem."""
+    async def reset(self, problem: Problem) -> str | None:
+        """Forget the previous episode and set up this problem; returns text that the model reads
+        behind the problem, as an observation, or None.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must say how it is set up for a problem: define reset()."
         )

@@ -13,7 +13,6 @@ from types import GenericAlias, UnionType
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     NotRequired,
     Required,
     get_args,
@@ -165,7 +164,7 @@ def _optional(default: object) -> Any:
 
 
 class _Untitled(GenerateJsonSchema):
-    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {  # noqa: RUF012  # as pydantic declares it
         "skipped-choice",
         "non-serializable-default",
     }

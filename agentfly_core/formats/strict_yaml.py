@@ -77,7 +77,8 @@ def settings(path: Path) -> dict[str, JSON]:
 
 def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
     """A value as YAML that `parse` reads back: with `flow` on one line, `{a: [1, 2]}`."""
-    yaml, stream = _yaml(), StringIO()
+    yaml: Any = _yaml()
+    stream = StringIO()
     yaml.default_flow_style, yaml.width = flow, 100_000
     yaml.sort_base_mapping_type_on_output = sort_keys
     yaml.dump(value, stream)

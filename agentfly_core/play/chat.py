@@ -39,8 +39,10 @@ class Chat(Mode):
 
     async def __call__(self, episode: Episode) -> Ending:
         """Talk until the person says nothing, or a tool ends the episode."""
-        system = episode.opening[:-1]
-        read: Sequence[Message | Observation] = (*system, Message("user", self._first))
+        *system, _ = episode.rules.opening(episode.problem)
+        seen = [item for item in episode.opening if isinstance(item, Observation)]
+        self._heard(seen)
+        read: Sequence[Message | Observation] = (*system, Message("user", self._first), *seen)
         while True:
             reply = await episode.reply(*read)
             self._said(reply)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
+from agentfly_core.formats.text import clip
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, task_of
@@ -22,6 +23,7 @@ from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage, current_
 from agentfly_core.rollout.timeline import Branch
 
 R = TypeVar("R")
+MAX_RESET_BYTES = 65_536
 
 
 class Episode(Speaker):
@@ -32,8 +34,9 @@ class Episode(Speaker):
     the episode is played, until `leave`.
 
     The episode itself speaks as its main speaker, who has the agent's `name` and the experiment's
-    tools. `opening` is what the model reads first, `turns` the record so far, `closing` what was
-    answered and not yet read. `speakers` are all who speak in it, the main one first, and `session`
+    tools. `opening` is what the model reads first: the system message, the problem, and the texts
+    that environments' `reset` returned. `turns` is the record so far, `closing` what was answered
+    and not yet read. `speakers` are all who speak in it, the main one first, and `session`
     replies for them, but for the roles that `makes` has speakers of their own for.
     """
 
@@ -52,6 +55,14 @@ class Episode(Speaker):
         super().__init__(stage, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
         self.timed, self._opened = self._stage.timed, 0
+
+    def lend(self, kind: type[Environment], environment: Environment) -> None:
+        """Lend an environment to tools and rewards; the opening gets the text of its `reset`."""
+        self.lent[kind] = environment
+        if text := environment.reset_text.strip():
+            most = self.rules.max_observation_tokens
+            content = self.rules.template.fit(clip(text, MAX_RESET_BYTES), most)
+            self.opening += (Observation(kind.__name__, content),)
 
     @property
     def spans(self) -> list[Span]:

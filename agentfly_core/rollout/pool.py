@@ -17,7 +17,7 @@ from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction
 from agentfly_core.formats import tracebacks
-from agentfly_core.formats.text import fault, warn_seldom
+from agentfly_core.formats.text import fault, shown, warn_seldom
 from agentfly_core.records.trajectory import Problem
 
 CLOSE_SECONDS = 30.0
@@ -223,7 +223,12 @@ class Pool:
         return instance
 
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str:
-        wrong = await self._tried(instance.environment.reset, seconds, problem)
+        def keep(text: object) -> None:
+            if not isinstance(text, str | None):
+                raise TypeError(f"it returned {shown(text)}, expected text for the model, or None")
+            instance.environment.reset_text = text or ""
+
+        wrong = await self._tried(instance.environment.reset, seconds, problem, keep=keep)
         self._count["resets_failed"] += bool(wrong)
         return wrong
 
@@ -278,12 +283,16 @@ class Pool:
         self._count["closes_failed" if wrong else "closed"] += 1
 
     async def _tried(
-        self, method: Callable[..., Awaitable[None]], seconds: float, *arguments: Problem
+        self,
+        method: Callable[..., Awaitable[object]],
+        seconds: float,
+        *arguments: Problem,
+        keep: Callable[[object], None] = lambda result: None,
     ) -> str:
-        """What went wrong; empty for nothing."""
-        bound: Callable[[], Awaitable[None] | None] = functools.partial(method, *arguments)
+        """The error of a method, empty for none; its result is passed to `keep`."""
+        bound: Callable[[], Awaitable[object]] = functools.partial(method, *arguments)
         try:
-            await calling.call(bound, seconds, self._called(method))
+            keep(await calling.call(bound, seconds, self._called(method)))
         except Exception as error:  # as above
             return self._told(method, error, *arguments)
         return ""

@@ -67,7 +67,7 @@ async def play(
             with episode.timed("waiting"):
                 lent = await stack.enter_async_context(lease)
             for kind, environment in lent.items():
-                episode.lent[kind] = environment
+                episode.lend(kind, environment)
             seen, *others = _record(episode_spec, spec, episode, *await _ending(spec, episode))
             # rewards are not in the key of demonstrations
             rewards = () if episode_spec.role == "demonstration" else spec.rewards

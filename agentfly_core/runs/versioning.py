@@ -159,7 +159,7 @@ def _is_of_other_code(name: str, project: Path) -> bool:
     known = project / "results" / name / "config.yaml"
     if not known.is_file():
         return False
-    said = strict_yaml.settings(known).get("code", {})
+    said: Any = strict_yaml.settings(known).get("code", {})
     now = resolve(_own_science(name, project))
     digests = with_code(now, code_of(now)).science.code
     return digests != {stage: own for stage, own in said.items() if own}
