@@ -25,15 +25,24 @@ CHANGES_LOGITS = (
     "logits_mup_width_multiplier",
 )
 """Settings by which transformers changes logits after, or hidden states before, the projection."""
-OWN_HEADS = ("cpmant", "modernbert-decoder", "xlnet")
-"""Model types whose output layer is more than one projection of the last hidden states."""
+OTHER_OUTPUTS = ("bert-generation", "cpmant", "modernbert-decoder", "xlnet")
+"""Model types, beside encoders, whose logits are not one projection of causal hidden states."""
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 FULL = {"full_attention", "mlp", "moe", "dense", "sparse"}
 """Layer types that follow any attention mask, as that of shared prefixes."""
-UNMASKED = ("bloom", "ctrl", "mpt", "openai-gpt", "recurrent_gemma", "rwkv", "trocr", "xlstm")
-"""Model types without `layer_types` in which a token sees more than its mask, or whose positions
-come from its place in the row.
-"""
+UNMASKED = (
+    "bloom",
+    "ctrl",
+    "gpt_neo",
+    "mpt",
+    "openai-gpt",
+    "recurrent_gemma",
+    "rwkv",
+    "trocr",
+    "xlstm",
+    "youtu",
+)
+"""Model types without `layer_types` whose attention does not follow a mask of prefix trees."""
 STRETCHED = ("linear", "dynamic", "yarn")
 """RoPE types whose factor is not contained in `max_position_embeddings`."""
 
@@ -104,8 +113,8 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
         reasons.append(
             f"It soft-caps its attention (attn_logit_softcapping: {cap}), which sdpa ignores."
         )
-    if text.model_type in (*OWN_HEADS, *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
-        reasons.append("Its output layer is more than one projection.")
+    if text.model_type in (*OTHER_OUTPUTS, *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+        reasons.append("Its logits are not one projection of causal hidden states.")
     if experts := _experts(text):
         reasons.append(
             f"It is a mixture of experts ({experts}), and the learner does not replay routers yet. "

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 TOKENS = 32
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
-"""Largest mean distance of a sampler's log-probabilities from a probe."""
+"""Largest mean distance of a sampler's log-probabilities from a probe. With the right weights vLLM
+was at most 2e-5 and 0.16 away, with noise of 2 % on all weights at least 0.45 in bfloat16
+(SmolLM2-135M on CPU, 19 probes). In bfloat16 two programs that round in another order differ by
+0.08 to 0.16 on these improbable tokens."""
 
 
 class WrongWeights(RuntimeError):

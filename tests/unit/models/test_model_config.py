@@ -36,7 +36,7 @@ UNSUPPORTED = [
     ("MistralConfig", SMALL, "a window of 4096: set update.share_prefixes=false"),
     ("BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, "an attention that no mask"),
     ("Gemma3Config", WRAPPED, "wrapper around several models"),
-    ("BertConfig", {**SMALL, "is_decoder": True}, "output layer is more than one projection"),
+    ("BertConfig", {**SMALL, "is_decoder": True}, "logits are not one projection"),
 ]
 
 
