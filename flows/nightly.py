@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prefect import flow, get_run_logger, runtime
+from prefect.context import FlowRunContext
 
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
@@ -21,6 +22,7 @@ from agentfly_core.reports.nights import Nights
 from flows.flow_run import context_of_flow
 from flows.local.devices import devices
 from flows.nights.asking import ask_again
+from flows.nights.deployment_schedule import scheduled_date
 from flows.nights.events import tell
 from flows.nights.flow_work import FlowWork
 from flows.nights.missed import note_missed
@@ -89,5 +91,6 @@ def _told(night: str, experiment: str, site: Site) -> Iterator[None]:
 
 
 def _scheduled() -> datetime.date:
-    start: datetime.datetime = runtime.flow_run.scheduled_start_time
-    return start.astimezone().date()
+    context = FlowRunContext.get()
+    assert context is not None and context.flow_run is not None, "a flow has a flow run"
+    return scheduled_date(context.flow_run)

@@ -67,7 +67,7 @@ StoreUri = Annotated[
     _field("Where runs and artifacts go: a folder or s3://bucket/prefix; empty: the site's own"),
 ]
 NightDate = Annotated[
-    datetime.date | None, _field("Which night it is; empty: the day of the schedule, in local time")
+    datetime.date | None, _field("Which night it is; empty: the date in the schedule's time zone")
 ]
 Hours = Annotated[
     float | None,

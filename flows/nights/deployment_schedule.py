@@ -4,6 +4,7 @@ nights that were.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -11,9 +12,22 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import DeploymentSchedule
+    from prefect.client.schemas.objects import DeploymentSchedule, FlowRun
 
 DEPLOYMENT = "nightly/nightly"
+SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
+"""Prefect's idempotency key of a flow run: deployment, schedule, start in the schedule's zone."""
+
+
+def scheduled_date(flow_run: FlowRun) -> date:
+    """The date of a flow run's scheduled start, in the time zone of its schedule.
+
+    A daily schedule has each date once there. In another zone two starts may have the same date
+    where the clock is put back. A flow run without a schedule has the local date of its start.
+    """
+    if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
+        return date.fromisoformat(scheduled[1])
+    return (flow_run.expected_start_time or datetime.now().astimezone()).astimezone().date()
 
 
 def missed_nights(scheduled: Iterable[date], nights: Collection[date], today: date) -> list[date]:
@@ -25,8 +39,8 @@ def missed_nights(scheduled: Iterable[date], nights: Collection[date], today: da
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """The days, in local time, on which an active schedule of the deployment `nightly` starts an
-    experiment.
+    """The dates, in the time zone of the schedule, on which an active schedule of the deployment
+    `nightly` starts an experiment.
 
     A schedule counts from when it was last changed: while it was off it missed nothing. Raises
     what Prefect's client raises, where no server answers or nothing is deployed.
@@ -48,7 +62,7 @@ def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[
             kind = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.schedule.model_dump())
             first = max(since, schedule.updated or since)
             dates = cast(list[datetime], run_coro_as_sync(kind.get_dates(start=first, end=until)))
-            nights |= {moment.astimezone().date() for moment in dates}
+            nights |= {moment.date() for moment in dates}
     return sorted(nights)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import NightLedger
@@ -21,7 +21,10 @@ def note_missed(ledger: NightLedger, today: date) -> None:
     known = [night for night in dates if night is not None and night < today]
     if not known:
         return
-    since, until = (datetime.combine(day, time.min).astimezone() for day in (max(known), today))
+    day = timedelta(days=1)  # dates are those of the schedules' time zones
+    since, until = (
+        datetime.combine(date, time.min, UTC) for date in (max(known) - day, today + day)
+    )
     try:
         scheduled = scheduled_nights(ledger.experiment, since, until)
     except Exception as error:  # a night is played all the same
