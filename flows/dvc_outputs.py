@@ -12,6 +12,7 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats import strict_yaml
+from agentfly_core.formats.foreign_names import storable
 from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning
@@ -76,7 +77,8 @@ def write_run(context: ExperimentContext, run: str, summary: Summary) -> None:
     frame = steps_frame(context, run).rename(
         columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"}
     )
-    write_text(folder(context.experiment) / "steps.csv", frame.to_csv(index=False))
+    text = frame.rename(columns=storable).to_csv(index=False)
+    write_text(folder(context.experiment) / "steps.csv", text)
 
 
 def write_evaluation(context: ExperimentContext, found: Evaluation) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
+from agentfly_core.formats.foreign_names import prefect_key, storable
 from agentfly_core.formats.text import counted, fault
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
@@ -40,9 +40,9 @@ def show_summary(context: ExperimentContext, summary: Summary) -> None:
     run = summary["run"]
     try:
         create_markdown_artifact(
-            summary_page(summary, mlflow_link(context, run, "The run in MLflow")),
+            storable(summary_page(summary, mlflow_link(context, run, "The run in MLflow"))),
             key=artifact_key("run", context.experiment),
-            description=f"What became of {run}",
+            description=f"What became of {run} of {storable(context.experiment)}",
         )
     except Exception as error:  # Prefect has errors of many kinds
         logger.warning("The summary of %s is not in Prefect: %s", run, fault(error))
@@ -62,8 +62,8 @@ def summary_page(summary: Summary, link: str) -> str:
 
 
 def artifact_key(what: str, experiment: str) -> str:
-    """The key of an artifact in Prefect: `artifact_key("night", "my_shop")` is "night-my-shop"."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{what}-{experiment}".lower())
+    """The key of an artifact in Prefect: `artifact_key("night", "my-shop")` is "night-my-shop"."""
+    return prefect_key(f"{what}-{experiment}")
 
 
 def this_page() -> str:

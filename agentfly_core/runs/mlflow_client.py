@@ -13,17 +13,26 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from agentfly_core.formats.foreign_names import (
+    LONGEST_KEY,
+    LONGEST_PARAMETER,
+    LONGEST_TAG,
+    mlflow_key,
+    mlflow_model,
+    mlflow_text,
+    storable,
+)
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import redact
 from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.mlflow_batches import Entry, log_entries
 from agentfly_core.runs.outbox import Outbox, Unsent
 
 if TYPE_CHECKING:
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-T = TypeVar("T")
 RUN_UID = "agentfly.run_uid"
 DIGEST = "agentfly.policy_digest"
 SUCCESS = "agentfly.success"
@@ -39,6 +47,8 @@ DATASET = "agentfly.dataset"
 TAGS = "agentfly.tags"
 TABLES = "mlflow.loggedArtifacts"
 TABLES_LISTED = 80
+SHOWN = 3
+"""Unsent entries that a message names."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -110,6 +120,7 @@ class Tracker:
         """Log settings; one that a continue changed becomes the tag `agentfly.continued.<name>`."""
         texts = {name: redact(str(value)) for name, value in values.items()}
         self._outbox.put("settings", _Sink.params, texts)
+        self._outbox.put("changed settings", _Sink.changed_params, texts)
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags of the run."""
@@ -170,20 +181,28 @@ class Tracker:
         return unsent
 
     def missing(self, unsent: Unsent, command: str) -> str:
-        """What to tell the user of what `flush` found; `command`, a phrase, sends it."""
-        lines = [f"MLflow ({self.place.uri}) refused {item}." for item in unsent.refused]
+        """Describe what MLflow lacks, and what to do; `command` is a phrase."""
+        store = f"MLflow ({self.place.uri})"
+        lines = [f"{store} refused {item}." for item in unsent.refused[:SHOWN]]
+        if (more := len(unsent.refused) - SHOWN) > 0:
+            lines.append(f"{store} refused {more} more.")
+        if unsent.refused:
+            lines.append("The files of the store still contain what MLflow refused.")
         if unsent.waiting:
-            named = ", ".join(unsent.waiting[:3]) + (", ..." if len(unsent.waiting) > 3 else "")
-            lines.append(f"MLflow ({self.place.uri}) does not answer ({unsent.reason}).")
-            lines.append(f"{len(unsent.waiting)} not sent: {named}.")
-        return "\n".join([*lines, f"Nothing is lost: {command} sends it."])
+            more_follow = ", ..." if len(unsent.waiting) > SHOWN else ""
+            lines.append(f"{store} does not answer ({unsent.reason}).")
+            lines.append(
+                f"{len(unsent.waiting)} not sent: {', '.join(unsent.waiting[:SHOWN])}{more_follow}."
+            )
+            lines.append(f"Nothing is lost: {command} sends it.")
+        return "\n".join(lines)
 
 
 def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
     """Let each alias of a registered model name the newest version of the policy with this digest,
     or nothing where it is empty or no version is registered.
     """
-    client = _connect(place)
+    client, model = _connect(place), mlflow_model(model)
     versions = client.search_model_versions(f"name = '{model}'")
     if not versions:
         return
@@ -197,7 +216,7 @@ def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
 
 def add_report(place: Place, run_id: str, text: str, tags: Mapping[str, str]) -> None:
     """Log a text as the artifact report.md of a run that may be over, and set tags of the run."""
-    _connect(place).log_text(run_id, text, "report.md")
+    _connect(place).log_text(run_id, storable(text), "report.md")
     set_tags(place, run_id, tags)
 
 
@@ -205,7 +224,7 @@ def set_tags(place: Place, run_id: str, tags: Mapping[str, str]) -> None:
     """Set tags of a run that may be over; raises whatever MLflow does where it is not reached."""
     client = _connect(place)
     for name, value in tags.items():
-        client.set_tag(run_id, name, redact(value))
+        client.set_tag(run_id, mlflow_key(name), mlflow_text(redact(value), LONGEST_TAG))
 
 
 def page(place: Place, run_id: str, server: str) -> str:
@@ -220,6 +239,7 @@ class _Sink:
     def __init__(
         self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int
     ) -> None:
+        experiment, run_name = (mlflow_text(n, LONGEST_KEY) for n in (experiment, run_name))
         place.state.mkdir(parents=True, exist_ok=True)
         with (place.state / "mlflow.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
@@ -240,40 +260,54 @@ class _Sink:
         return True
 
     def params(self, values: Mapping[str, str]) -> None:
-        """Log params that the run lacks, in batches of what MLflow takes at once."""
+        """Log params that the run lacks."""
         from mlflow.entities import Param
 
-        known = self.client.get_run(self.run_id).data.params
-        new = [Param(name, value) for name, value in values.items() if name not in known]
-        for batch in _batches(new, 100):
-            self.client.log_batch(self.run_id, params=batch)
-        changed = {
-            name: value
-            for name, value in values.items()
-            if name in known and known[name] != value[:6000]
-        }
-        self.tags({f"agentfly.continued.{name}": value for name, value in changed.items()})
+        before = self.client.get_run(self.run_id).data.params
+        entries = [
+            Entry(Param(mlflow_key(name), mlflow_text(text, LONGEST_PARAMETER)), (name, text))
+            for name, text in values.items()
+            if mlflow_key(name) not in before
+        ]
+        log_entries(self, "params", entries)
+
+    def changed_params(self, values: Mapping[str, str]) -> None:
+        """Set a tag for each param that the run has with another value."""
+        before = self.client.get_run(self.run_id).data.params
+        self.tags(
+            {
+                f"agentfly.continued.{name}": text
+                for name, text in values.items()
+                if (key := mlflow_key(name)) in before
+                and before[key] != mlflow_text(text, LONGEST_PARAMETER)
+            }
+        )
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags."""
         from mlflow.entities import RunTag
 
-        for batch in _batches([RunTag(name, value) for name, value in values.items()], 100):
-            self.client.log_batch(self.run_id, tags=batch)
+        entries = [
+            Entry(RunTag(mlflow_key(name), mlflow_text(text, LONGEST_TAG)), (name, text))
+            for name, text in values.items()
+        ]
+        log_entries(self, "tags", entries)
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
-        """Log metrics; characters that MLflow refuses in names become underscores."""
+        """Log metrics."""
         from mlflow.entities import Metric
 
-        names = {name: re.sub(r"[^\w\-. :/]", "_", name) for name in metrics}
-        found = [Metric(names[name], value, time_ms, step) for name, value in metrics.items()]
-        for batch in _batches(found, 1000):
-            self.client.log_batch(self.run_id, metrics=batch)
+        entries = [
+            Entry(Metric(mlflow_key(name), value, time_ms, step), (name, str(value)))
+            for name, value in metrics.items()
+        ]
+        log_entries(self, "metrics", entries)
 
     def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
         """Log a dataset input."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
+        name = mlflow_text(name, LONGEST_KEY)
         dataset = Dataset(name, digest[:36], "agentfly", json.dumps({"uri": uri}))
         tags = [InputTag("mlflow.data.context", context), InputTag("agentfly.digest", digest)]
         self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
@@ -298,6 +332,8 @@ class _Sink:
 
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
         """Create the version unless there is one of this run and digest; move the aliases."""
+        model = mlflow_model(model)
+        lineage = {mlflow_key(n): mlflow_text(value, LONGEST_TAG) for n, value in lineage.items()}
         versions = self.client.search_model_versions(f"name = '{model}'")
         mine = [
             v for v in versions if v.run_id == self.run_id and v.tags.get(DIGEST) == lineage[DIGEST]
@@ -350,7 +386,3 @@ def _connect(place: Place) -> MlflowClient:
 
     client: Callable[[str], MlflowClient] = MlflowClient
     return client(place.uri)
-
-
-def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))

@@ -4,7 +4,6 @@ again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
 from agentfly_core.formats import hashing
+from agentfly_core.formats.foreign_names import one_part
 from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
@@ -27,9 +27,6 @@ from agentfly_core.runs.summary import (
     stored_stages,
     with_stored_datasets,
 )
-
-LONGEST = 60
-"""Characters of a fact or its value in a metric's name, of which MLflow takes 250 in all."""
 
 
 class MlflowReporter:
@@ -191,31 +188,13 @@ def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
     rates |= {f"pass_at_{k}": rate for k, rate in evaluation.pass_at.items()}
     metrics = {"seconds": evaluation.seconds}
     for fact, tagged in evaluation.by.items():
-        named = {f"{_part(fact)}/{_part(value)}": rate for value, rate in tagged.items()}
+        named = {f"{one_part(fact)}/{one_part(value)}": rate for value, rate in tagged.items()}
         rates |= {f"{name}/success": rate for name, rate in named.items()}
         metrics |= {f"{name}/problems": rate.problems for name, rate in named.items()}
     for name, rate in rates.items():
         low, high = rate.interval
         metrics |= {name: rate.share, f"{name}_low": low, f"{name}_high": high}
     return {f"evaluate/{evaluation.split}/{name}": value for name, value in metrics.items()}
-
-
-def _part(text: str) -> str:
-    """A text as one part of a metric's name that MLflow takes, another for each other text.
-
-    Other characters than letters, digits, space, `_`, `-` and `.` are written as their bytes in
-    UTF-8, `+` as `_2b`, and so is a dot at the start and a `_` that could be read as such a byte.
-    The empty text is `_empty`; of a long one, the end is a digest.
-    """
-    if not text:
-        return "_empty"
-    name = re.sub(
-        r"[^\w\-. ]|^\.|_(?=[0-9a-f]{2}|empty$|long-)",
-        lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode(errors="surrogatepass")),
-        text,
-    )
-    short = f"{name[:LONGEST]}_long-{hashing.short(text)}"
-    return name if len(name) <= LONGEST else short
 
 
 def _parents(run: Run) -> dict[str, str]:

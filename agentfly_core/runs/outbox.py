@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -22,6 +22,14 @@ class Connection(Protocol):
 
     def answers(self) -> bool:
         """Whether the service is there now; must not raise."""
+
+
+class Refused(Exception):
+    """Entries of a call that the service refuses, each with its reason; the others are sent."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        super().__init__(", ".join(entries))
+        self.entries = tuple(entries)
 
 
 C = TypeVar("C", bound=Connection)
@@ -56,7 +64,8 @@ class Outbox(Generic[C]):
     """Calls to a service, made in order by one thread; it calls `connect` too, which may raise.
 
     A call that fails while the service answers is tried three times and then given up; one that
-    fails while it does not answer stays first until it does.
+    fails while it does not answer stays first until it does. A call that raises Refused is not
+    repeated. Each refusal is reported once.
     """
 
     def __init__(self, connect: Callable[[], C]) -> None:
@@ -114,6 +123,9 @@ class Outbox(Generic[C]):
                 self.connection = self.connection or self._connect()
                 call.send(self.connection)
                 over = True
+            except Refused as refused:
+                self._refused += [e for e in refused.entries if e not in self._refused]
+                over = True
             except Exception as error:  # whatever a mere listener raises, the work continues
                 over = self._given_up(call, error)
             if over:
@@ -126,17 +138,17 @@ class Outbox(Generic[C]):
         there = self.connection is not None and self.connection.answers()
         call.attempts += there
         if call.attempts == ATTEMPTS:
-            self._refused.append(f"{call.label} ({_cause(error)})")
+            self._refused.append(f"{call.label} ({cause(error)})")
             return True
         with self._changed:
             self._failures += not there
-            self._reason = _cause(error)
+            self._reason = cause(error)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._hurry or self._closed, RETRY_SECONDS)
         return False
 
 
-def _cause(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
     """What lies at the bottom of an error, in a line:
     `ConnectionRefusedError: [Errno 111] Connection refused`.
     """

@@ -22,6 +22,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.foreign_names import dvc_accepts
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.context import code_of, resolve, with_code
 from agentfly_core.system import files
@@ -81,6 +82,11 @@ def pipeline(name: str, project: Path) -> Path:
     if name not in (known := loading.names(project / loading.CONF)):
         raise ValueError(
             f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}."
+        )
+    if not dvc_accepts(name):
+        raise ValueError(
+            f"DVC cannot use the experiment name {name!r} in its commands and paths. Rename "
+            f"conf/{name}.yaml: use letters, digits, '_', '-' and '.' only."
         )
     params = project / "params.yaml"
     if not params.is_file():
@@ -143,6 +149,8 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
         return "DVC needs a git repository (git init)"
     if name not in loading.names(project / loading.CONF):
         return "the experiment is not in conf/"
+    if not dvc_accepts(name):
+        return "DVC cannot use the experiment's name"
     own = _own_science(name, project)
     changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
     return f"{' and '.join(changed)} overridden" if changed else ""

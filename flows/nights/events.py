@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Literal, TypeAlias
 
+from agentfly_core.formats.foreign_names import storable
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import redact
 from agentfly_core.reports.night_ledger import Champion, NightEvent, NightLedger
@@ -28,7 +29,8 @@ def tell(what: What, night: str, experiment: str, message: str, **facts: JSON) -
 
         if get_current_settings().api.url is None:
             return  # or Prefect starts a server of its own for it, which takes half a minute
-        said = {"what": what, "night": night, "experiment": experiment, "message": redact(message)}
+        text = storable(redact(message))
+        said = {"what": what, "night": night, "experiment": storable(experiment), "message": text}
         resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
         emit_event(event=PREFIX + what, resource=resource, payload={**said, **facts})
     except Exception:  # a night does not fail since a message about it could not be sent

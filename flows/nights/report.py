@@ -7,6 +7,7 @@ import logging
 from prefect.artifacts import create_markdown_artifact
 
 from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.formats.foreign_names import storable
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import night_report
@@ -41,9 +42,9 @@ def report_night(context: ExperimentContext, night: str) -> None:
         logger.warning("The report of %s is not in MLflow: %s", night, fault(error))
     try:
         create_markdown_artifact(
-            page_of(report, mlflow_link(context, night, "The night's run in MLflow")),
+            storable(page_of(report, mlflow_link(context, night, "The night's run in MLflow"))),
             key=artifact_key("night", context.experiment),
-            description=f"What became of {night}",
+            description=f"What became of {night} of {storable(context.experiment)}",
         )
     except Exception as error:  # Prefect has errors of many kinds
         logger.warning("The report of %s is not in Prefect: %s", night, fault(error))

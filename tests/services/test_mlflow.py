@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -175,7 +175,22 @@ def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
         f"MLflow ({place.uri}) refused the end of the run"
     )
     assert tracker.run_id is not None
-    assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == {"reward _mean_": 0.5}
+    assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == {
+        "reward _x28mean_x29": 0.5
+    }
+
+
+def test_a_refused_entry_takes_no_neighbour_along_and_is_named_once(place: Place) -> None:
+    tracker, odd = track(place, "one refused"), cast("float", "no number")
+    for step in (1, 2):
+        metrics = {f"metric {number}": 0.5 for number in range(100)}
+        tracker.points({**metrics, "odd": odd}, step, TIME)
+    unsent = tracker.close(60)
+    message = tracker.missing(unsent, COMMAND)
+    assert message.count("refused the metric 'odd'") == 1
+    assert COMMAND not in message
+    assert tracker.run_id is not None
+    assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == metrics
 
 
 def start_run(state: Path, uid: str) -> None:

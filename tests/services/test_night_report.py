@@ -21,6 +21,7 @@ from agentfly_core.runs.run import opened
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
 from flows.reporting import FLOW_RUN_TAG
+from flows.run_pages import artifact_key
 from tests.support.judged_night import played_night
 from tests.support.servers import request
 
@@ -96,7 +97,7 @@ def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
     assert written.startswith(first)
 
     (artifact,) = artifacts(api, mine)
-    assert (artifact["key"], artifact["type"]) == ("night-my-shop", "markdown")
+    assert (artifact["key"], artifact["type"]) == (artifact_key("night", "My_shop"), "markdown")
     assert artifact["data"].startswith(first)
     assert f"http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in artifact["data"]
 

@@ -120,7 +120,7 @@ def test_no_modules_import_each_other_in_a_circle():
         follow(module, ())
 
 
-def test_a_room_of_the_core_has_4_to_12_modules():
+def test_a_room_of_the_core_has_4_to_14_modules():
     core = ROOT / "agentfly_core"
     folders = {path.parent for path in core.rglob("*.py")} - {
         core,
@@ -130,7 +130,7 @@ def test_a_room_of_the_core_has_4_to_12_modules():
         str(f.relative_to(core)): len([*f.glob("*.py")]) - (f / "__init__.py").exists()
         for f in folders
     }
-    assert {name: size for name, size in sizes.items() if not 4 <= size <= 12} == {}
+    assert {name: size for name, size in sizes.items() if not 4 <= size <= 14} == {}
     assert sorted(path.name for path in core.iterdir() if path.is_file()) == [
         "__init__.py",
         "py.typed",

@@ -1,0 +1,144 @@
+"""Hostile names reach MLflow, Prefect and DVC, and take no neighbour along."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from dvc.utils.serialize import load_yaml
+from mlflow import MlflowClient
+from prefect.client.schemas.actions import ArtifactCreate
+
+from agentfly_core.formats.foreign_names import (
+    dvc_accepts,
+    is_cut,
+    mlflow_key,
+    mlflow_text,
+    prefect_key,
+    storable,
+)
+from agentfly_core.runs.mlflow_client import Place, Tracker
+from tests.support.mlflow_store import new_store
+
+SEED, COUNT, TIME = 42, 500, 1763740000000
+PIECES = (
+    *("/", "//", "..", ".", " ", "%", "(", ")", "@", "#", ":", "_x", "_x40", "_xlong-", "\\", "\n"),
+    *(
+        "\0",
+        "\x1b[31m",
+        "\ud83d",
+        "\u202e",
+        "é",
+        "日本",
+        "'",
+        '"',
+        "`",
+        "$",
+        "${a}",
+        "%2f",
+        "x" * 260,
+    ),
+    *(
+        "a",
+        "B",
+        "reward",
+        "mean",
+        "pass",
+        "1",
+        "-",
+        "_",
+        "[0]",
+        "{",
+        "}",
+        "<b>",
+        "&",
+        ";",
+        "|",
+        "~",
+    ),
+)
+NEIGHBOURS = ("reward/mean", "pass_at_4", "agent/rollout/reward")
+
+
+def hostile_names() -> list[str]:
+    """Different names made of one to five pieces."""
+    chance, names = random.Random(SEED), {"", "/format", "a//b", "..", "pass@1", "pass#1"}
+    while len(names) < COUNT:
+        names.add("".join(chance.choices(PIECES, k=chance.randint(1, 5))))
+    return sorted(names)
+
+
+def original(key: str) -> str:
+    """The name that `mlflow_key` escaped without a cut."""
+    parts = ["" if part == "_x" else part for part in key.split("/")]
+    data = [re.split("_x([0-9a-f]{2})", part) for part in parts]
+    raw = [
+        b"".join(p.encode() if n % 2 == 0 else bytes.fromhex(p) for n, p in enumerate(each))
+        for each in data
+    ]
+    return "/".join(each.decode(errors="surrogatepass") for each in raw)
+
+
+@pytest.fixture(scope="module")
+def names() -> list[str]:
+    return hostile_names()
+
+
+def test_each_name_can_be_read_back(names: list[str]) -> None:
+    keys = {name: mlflow_key(name) for name in names}
+    assert len({*keys.values()}) == COUNT
+    uncut = {name: key for name, key in keys.items() if not is_cut(key)}
+    assert len(uncut) > 300
+    assert {name: original(key) for name, key in uncut.items()} == {n: n for n in uncut}
+
+
+def test_mlflow_gets_every_metric_setting_and_tag(names: list[str], tmp_path: Path) -> None:
+    tracker = Tracker(Place.choose(tmp_path, new_store(tmp_path)), "shop", "demo", "4f1c", TIME)
+    every = [*NEIGHBOURS[:1], *names, *NEIGHBOURS[1:]]
+    tracker.points({name: float(number) for number, name in enumerate(every)}, 1, TIME)
+    tracker.params({name: f"setting {name}" for name in every})
+    tracker.tags({name: f"tag {name}" for name in every})
+    unsent = tracker.close(300)
+    assert not unsent, unsent
+    assert tracker.run_id is not None
+    client = MlflowClient(tracker.place.uri)
+    data = client.get_run(tracker.run_id).data
+    assert data.metrics == {mlflow_key(name): number for number, name in enumerate(every)}
+    assert data.params == {mlflow_key(n): mlflow_text(f"setting {n}", 6000) for n in every}
+    tags = {mlflow_key(name): mlflow_text(f"tag {name}", 5000) for name in every}
+    assert tags.items() <= data.tags.items()
+    assert originals(client, tracker.run_id, tmp_path) == {
+        mlflow_key(name): storable(name) for name in names if is_cut(mlflow_key(name))
+    }
+
+
+def originals(client: MlflowClient, run_id: str, folder: Path) -> Mapping[str, str]:
+    """The names that the run keeps of what was cut."""
+    files = Path(client.download_artifacts(run_id, "originals", str(folder))).glob("*.json")
+    return {text["sent"]: text["original"] for text in (json.loads(f.read_text()) for f in files)}
+
+
+def test_prefect_accepts_a_key_of_its_own_for_each_name(names: list[str]) -> None:
+    keys = {prefect_key(f"night-{name}") for name in names}
+    assert len(keys) == COUNT
+    for key, name in zip(sorted(keys), names, strict=True):
+        artifact = ArtifactCreate(key=key, description=storable(name), data=storable(name))
+        assert json.loads(artifact.model_dump_json())["key"] == key
+
+
+def test_dvc_reads_the_settings_beside_each_name(names: list[str], tmp_path: Path) -> None:
+    texts = [storable(name) for name in names]
+    settings = {"data": dict.fromkeys(texts, 1), "overrides": texts, "seed": 7}
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(settings, sort_keys=True))
+    assert load_yaml(file) == settings
+
+
+def test_dvc_is_given_no_name_that_a_shell_reads_otherwise(names: list[str]) -> None:
+    accepted = [name for name in names if dvc_accepts(name)]
+    assert accepted and not re.search(r"[^\w.\-]", "".join(accepted))
