@@ -33,7 +33,7 @@ class RunLayout:
 
     `record` says how the run was started, `start` which policy its first step starts from, `links`
     its ids in other systems, `tags` its tags, `summary` how it ended; a finished run has a
-    `ledger`, a judged night a `report`.
+    `ledger`, a judged night a `report`; `night` has a copy of its entries in the night ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,6 +45,7 @@ class RunLayout:
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
         self.report = f"{self.uri}/report.md"
+        self.night = f"{self.uri}/night.json"
 
     def step(self, number: int) -> StepLayout:
         """Where the outputs of step 1, 2, ... lie."""

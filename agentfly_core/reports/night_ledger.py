@@ -5,14 +5,14 @@ It is the only truth about nights; MLflow's aliases and Prefect's events repeat 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Literal, TypeAlias, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.reports.ledger_chain import LedgerChain
 
 NightEvent: TypeAlias = Literal[
     "began",
@@ -26,7 +26,6 @@ NightEvent: TypeAlias = Literal[
     "missed",
     "demoted",
 ]
-FILE = re.compile(r"(\d{6})\.json$")
 DECIDED: tuple[NightEvent, ...] = (
     "promoted",
     "kept",
@@ -113,13 +112,18 @@ class NightLedger:
     experiment: str
 
     @property
+    def chain(self) -> LedgerChain:
+        """The files of its entries."""
+        return LedgerChain(self.store, self.experiment)
+
+    @property
     def uri(self) -> str:
         """The folder of its entries."""
-        return f"nights/{self.experiment}"
+        return self.chain.uri
 
     def read(self) -> NightHistory:
-        """All that happened; raises Damaged with the name of a damaged entry."""
-        return NightHistory([self._entry(number) for number in self._numbers()])
+        """All that happened; raises Damaged with the name of a damaged or missing entry."""
+        return NightHistory([*map(_entry, self.chain.read())])
 
     def entries(self) -> Sequence[NightEntry]:
         """All that happened, oldest first."""
@@ -142,25 +146,18 @@ class NightLedger:
         details: Mapping[str, JSON] = {},
     ) -> NightEntry:
         """Write down what happened; two processes may do so at the same time."""
-        now = int(time.time() * 1000)
-        while True:
-            number = max(self._numbers(), default=0) + 1
-            entry = NightEntry(number, now, night, event, why, champion, details)
-            value = cast(dict[str, JSON], asdict(entry))
-            value["champion"] = champion.to_json() if champion else None
-            # A store that wrote it, and whose answer was lost, refuses the same entry again.
-            if self.store.create_json(self._file(number), value) or self._entry(number) == entry:
-                return entry
+        value: dict[str, JSON] = {
+            "time_ms": int(time.time() * 1000),
+            "night": night,
+            "event": event,
+            "why": why,
+            "champion": champion.to_json() if champion else None,
+            "details": {**details},
+        }
+        return _entry(self.chain.append(value))
 
-    def _numbers(self) -> list[int]:
-        return [int(found[1]) for name in self.store.names(self.uri) if (found := FILE.match(name))]
 
-    def _file(self, number: int) -> str:
-        return f"{self.uri}/{number:06d}.json"
-
-    def _entry(self, number: int) -> NightEntry:
-        entry = self.store.read_json(self._file(number))
-        named = entry["champion"]
-        champion = Champion.from_json(named) if named else None
-        what = ("number", "time_ms", "night", "event", "why", "details")
-        return NightEntry(**{key: entry[key] for key in what}, champion=champion)
+def _entry(value: Mapping[str, Any]) -> NightEntry:
+    champion = Champion.from_json(value["champion"]) if value["champion"] else None
+    fields = ("number", "time_ms", "night", "event", "why", "details")
+    return NightEntry(**{name: value[name] for name in fields}, champion=champion)

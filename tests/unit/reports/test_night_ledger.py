@@ -9,7 +9,7 @@ import pytest
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 
 
 @pytest.fixture
@@ -43,13 +43,68 @@ def test_who_is_demoted_twice_at_a_time_takes_no_other_with_them(
     assert ledger.champion() == champion(1)
 
 
-def test_an_entry_that_is_gone_and_a_file_that_is_none_stop_nothing(ledger: NightLedger) -> None:
-    for night in (1, 2, 3):
-        ledger.append(f"nightly-{night}", "began")
-    ledger.store.remove(f"{ledger.uri}/000002.json")
+def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
+    """A ledger of three promotions, and a run.json of some of their nights."""
+    for run in runs:
+        ledger.store.write_json(f"runs/{run}/run.json", {"experiment": "shop"})
+    return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
+
+
+def files(ledger: NightLedger) -> list[str]:
+    return ledger.store.names(ledger.uri)
+
+
+def test_a_file_that_is_no_entry_stops_nothing(ledger: NightLedger) -> None:
+    ledger.append("nightly-1", "began")
     (ledger.store.root / ledger.uri / "000001.json.bak").write_text("?")
-    assert ledger.append("nightly-4", "began").number == 4
-    assert [entry.number for entry in ledger.entries()] == [1, 3, 4]
+    assert ledger.append("nightly-2", "began").number == 2
+    assert [entry.number for entry in ledger.entries()] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
+    three_nights(ledger)
+    ledger.store.remove(f"{ledger.uri}/{number:06d}.json")
+    name = rf"gap: .*/nights/shop/00000{number}\.json of 3 entries is missing.*another name"
+    with pytest.raises(Damaged, match=name):
+        ledger.champion()
+    with pytest.raises(Damaged, match=name):
+        ledger.append("nightly-4", "began")
+
+
+@pytest.mark.parametrize("lost", [["000001"], ["000002"], ["000003"], ["000002", "000003"]])
+def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: list[str]) -> None:
+    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
+    for name in lost:
+        ledger.store.remove(f"{ledger.uri}/{name}.json")
+    assert ledger.champion() == champion(3)
+    assert ledger.entries() == entries
+    assert {f"{name}.json" for name in lost} <= {*files(ledger)}
+
+
+def test_a_ledger_that_is_gone_is_restored_from_its_nights(ledger: NightLedger) -> None:
+    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
+    for name in files(ledger):
+        ledger.store.remove(f"{ledger.uri}/{name}")
+    assert ledger.entries() == entries
+
+
+def test_what_happened_before_a_night_had_a_run_is_restored_too(ledger: NightLedger) -> None:
+    began = ledger.append("nightly-1", "began")
+    ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
+    ended = ledger.append("nightly-1", "finished")
+    for name in files(ledger):
+        ledger.store.remove(f"{ledger.uri}/{name}")
+    assert ledger.entries() == [began, ended]
+
+
+def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> None:
+    three_nights(ledger)
+    file = f"{ledger.uri}/000002.json"
+    other = {**ledger.store.read_json(file), "night": "nightly-9"}
+    ledger.store.write_json(file, other)
+    with pytest.raises(Damaged, match=r"000003\.json does not follow the entry before it"):
+        ledger.champion()
 
 
 def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:

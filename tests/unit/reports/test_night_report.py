@@ -11,6 +11,7 @@ from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.formats.hashing import digest
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.night_ledger import Champion, NightLedger
 from agentfly_core.reports.night_page import page_of
@@ -133,7 +134,10 @@ def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it
 ) -> None:
     began = context.store.read_json(f"{ledger.uri}/000001.json")
     earlier = {**began, "time_ms": began["time_ms"] - 3_600_000}
-    context.store.write_json(f"{ledger.uri}/000001.json", earlier)
+    for number, entry in enumerate([earlier, *ledger.chain.read()[1:]], 1):
+        entry = {**entry, "before": digest(earlier) if number > 1 else ""}
+        context.store.write_json(f"{ledger.uri}/{number:06d}.json", entry)
+        earlier = entry
     ledger.append(NIGHT, "began")  # the steps ended up to 3 minutes after this
     effort = night_report(context.store, NIGHT).effort
     assert effort.attempts == 2
