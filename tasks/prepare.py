@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentfly_core.pipeline import inputs
+from agentfly_core.play import solvable
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.versioning import dataset_version
 from tasks.stage import Made, reused, stage
@@ -19,7 +20,8 @@ def version(context: ExperimentContext) -> str:
 @stage("prepare the dataset")
 def prepare(context: ExperimentContext, counted: bool = True) -> Made:
     """Publish the experiment's dataset; raises ValueError for data that cannot be used, see
-    `inputs.dataset`.
+    `inputs.dataset`, and for problems that cannot be solved, see `solvable.check`.
     """
     data, made = inputs.dataset(context, counted)
+    solvable.check(context, data)
     return data if made else reused(data)

@@ -80,6 +80,13 @@ def prepare(science: Science) -> ArtifactKey:
     return _shared("prepare", said, ("data", "seed", "code.prepare"), read)
 
 
+def solvable(science: Science, data: Artifact) -> str:
+    """The file with the report on whether a dataset's problems can be solved."""
+    reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
+    key = _key("score", science, reads, {"data": data.digest}, "solvable")
+    return f"{SHARED}/solvable/{key[:16]}.json"
+
+
 def data_code(science: Science) -> dict[str, str]:
     """The digests of the author's modules that make the dataset, by name."""
     made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}

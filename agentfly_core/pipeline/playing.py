@@ -192,7 +192,7 @@ def shown(
     """
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
-    spec = _boundless(rollout_spec(resolved, tokenizer))
+    spec = boundless(rollout_spec(resolved, tokenizer))
     specs = _demonstrations(science, problems, HEARD, 0)
     watch = watching("model", 0, 0, HEARD)
     sampler = _showing(settings, tokenizer, spec, problems, 0)
@@ -211,14 +211,14 @@ def shown(
     ]
 
 
-def _boundless(spec: RolloutSpec) -> RolloutSpec:
+def boundless(spec: RolloutSpec) -> RolloutSpec:
     """The same rules for tokens that are bytes, without limits of length."""
     return replace(
         spec,
         max_tokens=sys.maxsize,
         max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
         max_model_len=sys.maxsize,
-        tasks={name: _boundless(task) for name, task in spec.tasks.items()},
+        tasks={name: boundless(task) for name, task in spec.tasks.items()},
     )
 
 

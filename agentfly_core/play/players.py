@@ -59,7 +59,7 @@ def player(context: ExperimentContext, reference: str, problems: Sequence[Proble
             reference = "base"
     match policy_reference(reference, context.store.names("runs")):
         case NamedPolicy("oracle"):
-            return _oracle(context, problems)
+            return oracle(context, problems)
         case NamedPolicy("random"):
             return Script(reference, RANDOM, random_policy)
         case ScriptPolicy(path):
@@ -68,7 +68,11 @@ def player(context: ExperimentContext, reference: str, problems: Sequence[Proble
     return Model(reference, policy)
 
 
-def _oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
+def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
+    """Return the policy that the warm start demonstrates, with `spoilt` at 0.
+
+    Raises ValueError if the experiment names no such function.
+    """
     warm_start = context.science.warm_start
     if warm_start is None or step_named(warm_start.demonstrations):
         raise ValueError(

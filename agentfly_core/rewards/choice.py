@@ -71,6 +71,6 @@ def _pattern(option: str) -> str:
 
 
 def _key(text: str) -> str:
-    """A text as options are compared: without regard to case and spaces, but for single letters."""
+    """The key by which options are compared: case and extra spaces removed, single letters kept."""
     plain = text.replace("\u2212", "-")
     return plain if len(plain) == 1 else " ".join(plain.casefold().split())

@@ -43,8 +43,8 @@ def right_answers(problem: Problem) -> list[str]:
 
 
 def option_texts(problem: Problem) -> list[str]:
-    """The fact `options` as texts; raises ValueError unless it lists texts or numbers, no two of
-    which are the same but for case and spaces.
+    """The fact `options` as texts; raises ValueError for anything but a list of texts and numbers,
+    and for two options that differ only in case or spaces.
     """
     options = problem.facts.get("options")
     if not isinstance(options, list | tuple) or not options:

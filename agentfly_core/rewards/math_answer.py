@@ -64,7 +64,15 @@ def math(trajectory: Trajectory) -> float:
     return _judged(trajectory)
 
 
-@reward(process=True, timeout=300.0, ready=installed)
+def _readable(problem: Problem) -> Examples:
+    """No examples, since an answer alone earns nothing; raises ValueError as `_examples`."""
+    for right in _examples(problem).right:
+        if not stated(right):
+            raise ValueError(f"facts['answer'] states no answer: {right!r:.80}")
+    return Examples((), ())
+
+
+@reward(process=True, timeout=300.0, ready=installed, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
     """As `math`, for an agent that is to learn to use its tools: 0 without a tool's answer, 0.1
     when wrong with one, 1 when right with one.

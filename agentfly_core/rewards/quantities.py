@@ -69,8 +69,8 @@ def without_unit(text: str) -> str:
     """The number of a quantity: "5" of "5 cm^2", of "\\$5" and of "5 clips"; "5\\%" of "5 percent".
 
     Any other text comes back with signs as `plain` writes them. A unit is a degree sign, a
-    currency, or up to four words behind a space, of which none changes the number, as "million"
-    does. A single letter is a unit where it is one of SI's, behind a space: `4s` is a term.
+    currency, or up to four words after a space. Words that change the number, such as "million",
+    are no unit. A single letter is a unit only after a space: `4s` is a term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())

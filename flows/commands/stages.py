@@ -18,6 +18,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.inspection.dataset import made_anew, preview
 from agentfly_core.pipeline import checks
+from agentfly_core.play import solvable
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
 from flows.commands.arguments import (
@@ -92,12 +93,16 @@ def prepare(arguments: Namespace) -> None:
 
         data = flow(**flow_arguments(arguments))
     found = preview(context.store, data, arguments.sample)
+    checked = solvable.check(context, data)
     if arguments.json:
-        print(json.dumps({**found.to_json(), "reused": reused}, ensure_ascii=False))
+        document = {**found.to_json(), "reused": reused, "checked": checked}
+        print(json.dumps(document, ensure_ascii=False))
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
         print(made_anew(context.science))
+    for line in checked:
+        print(line)
     for line in found.lines():
         print(line)
 

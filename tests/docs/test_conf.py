@@ -46,6 +46,13 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
     )
 
 
+def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
+    science = loading.read("qwen2.5-3b-math").science
+    (reward,) = checks.check(science).rewards
+    assert reward.name == "math"
+    assert {"answer", r"\boxed{}"} <= {*science.agent.system.replace(".", "").split()}
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

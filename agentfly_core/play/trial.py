@@ -1,0 +1,124 @@
+"""Play sampled problems by the oracle and by an idle policy, before any model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from agentfly_core.authoring import injection
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.config.experiment import step_named
+from agentfly_core.formats.text import clip, counted, fault
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline.playing import boundless, of_split, rollout_spec
+from agentfly_core.play.players import oracle
+from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
+from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.shard import collect
+from agentfly_core.runs.context import ExperimentContext, Resolved
+
+PLAYED = 16
+"""The number of problems that the oracle and an idle policy play."""
+LONGEST, SHOWN = 300, 3
+logger = logging.getLogger(__name__)
+
+
+async def idle(conversation: Conversation) -> str:
+    """Say nothing."""
+    return ""
+
+
+def asks_a_service(reward: Reward) -> bool:
+    """Whether a reward is declared to ask a service, such as a judge: it repeats or bounds its
+    calls.
+    """
+    return reward.retries > 0 or reward.concurrency is not None
+
+
+def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
+    """Play PLAYED problems of an experiment that has environments, or a reward without examples;
+    returns a report, a sentence each.
+    """
+    resolved, report = context.resolved, list[str]()
+    own = [reward for reward in resolved.rewards if reward.examples is None]
+    report += [
+        f"{reward.name}: not checked, since it asks a service (retries or concurrency is set)."
+        for reward in own
+        if asks_a_service(reward)
+    ]
+    unchecked = [reward.name for reward in own if not asks_a_service(reward)]
+    if not unchecked and not resolved.limits:
+        return report
+    warm_start = context.science.warm_start
+    if warm_start is None or step_named(warm_start.demonstrations):
+        what = ", ".join(unchecked) or "The environments"
+        return [
+            *report,
+            f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
+        ]
+    try:
+        return report + _by_playing(context, problems)
+    except Exception as error:  # code of the author's, which a run reports with its place
+        logger.warning("The oracle could not play: %s", fault(error))
+        return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
+
+
+def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
+    from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
+
+    resolved, tokenizer = context.resolved, byte_tokenizer()
+    count = min(PLAYED, len(problems))
+    some = [problems[len(problems) * number // count] for number in range(count)]
+    specs = of_split(context.science, some, "trial", count)
+    spec = boundless(rollout_spec(resolved, tokenizer))
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    solved = {}
+    with environment_loop(resolved.limits) as environments:
+        for name, policy in (("oracle", oracle(context, problems).policy), ("idle", idle)):
+            sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
+            work = collect(specs, spec, sampler, lambda _: None, environments.resources)
+            played, _, _ = environments.run(work)
+            solved[name] = asyncio.run(_solved(resolved, played))
+    return _report(context, solved["oracle"], solved["idle"])
+
+
+async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str, bool | str]:
+    """Whether each problem was solved, or why it could not be scored, by id."""
+    found = dict[str, bool | str]()
+    for task in resolved.each.values():
+        own = [one for one in played if resolved.of(one.problem) is task]
+        rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
+        if not own or task.goal not in (reward.name for reward in rewards):
+            continue
+        scores = await score(own, rewards, injection.name(task.agent))
+        for trajectory, one in zip(own, scores, strict=True):
+            reward = one.reward
+            goal = one.rewards.get(task.goal, 0.0) >= 1
+            found[trajectory.problem.id] = reward.reason if isinstance(reward, Unscored) else goal
+    return found
+
+
+def _report(
+    context: ExperimentContext, oracle: Mapping[str, bool | str], idle: Mapping[str, bool | str]
+) -> list[str]:
+    report = []
+    for who, found in (("The oracle", oracle), ("An idle policy", idle)):
+        right = sum(outcome is True for outcome in found.values())
+        report.append(f"{who} solves {right} of {counted(len(found), 'sampled problem')}.")
+    command = f"agentfly play {context.experiment} --policy oracle --split train --problem"
+    wrong = [
+        f"The oracle does not solve {name!r}{f' ({outcome})' if outcome else ''}: {command} {name}"
+        for name, outcome in oracle.items()
+        if outcome is not True
+    ]
+    wrong += [
+        f"An idle policy solves {name!r}: check the reward."
+        for name, outcome in idle.items()
+        if outcome is True
+    ]
+    for line in wrong[:SHOWN]:
+        logger.warning(line)
+    return report + wrong[:SHOWN]
