@@ -238,10 +238,10 @@ FAULTS = (
         "unit/formats",
     ),
     Fault(
-        "a user's flows.py takes the place of ours",
+        "a module in a user's folder flows is looked for in ours",
         "system/module_search.py",
-        "if file.name != ours.name or file.read_bytes() != ours.read_bytes():",
-        "if False:",
+        "    if name in OURS:\n        _refuse_namesake(module, folder)",
+        "    if name in OURS:",
         "unit/system",
     ),
     Fault(

@@ -6,11 +6,10 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from agentfly_core.formats.text import redact
-from agentfly_core.system.module_search import refuse_namesakes
+from agentfly_core.system.module_search import import_ours
 from flows.commands.arguments import Command, Commands
 from flows.commands.comparing import add_comparing
 from flows.commands.episodes import add_episodes, add_scoring
@@ -62,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _parsed(words)
     command: Command = arguments.command
     try:
-        refuse_namesakes(Path.cwd())
+        import_ours()
         return command(arguments) or 0
     except MISTAKES as mistake:
         print(f"agentfly: {redact(message(mistake))}", file=sys.stderr)

@@ -11,7 +11,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.pipeline import checks
 from agentfly_core.runs.context import ExperimentContext, code_of, with_code
-from flows.local.state_dirs import main_workspace, settle
+from flows.local.state_dirs import main_workspace, settle, state_of
 
 
 def context_of(
@@ -36,6 +36,6 @@ def store_at(uri: str) -> Store:
     where = uri or experiments.site("local").store
     if "://" not in where:
         where = str(main_workspace(Path.cwd()) / where)
-    # a store of its own needs no folder here, so that commands which only read write nothing
-    places = settle(Path.cwd(), make="://" in where)
-    return Store.at(where, places.state / "cache")
+        # makes no folder, so that commands which only read can run in a read-only folder
+        return Store.at(where, state_of(Path.cwd()) / "cache")
+    return Store.at(where, settle(Path.cwd()).state / "cache")

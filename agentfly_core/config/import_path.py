@@ -73,6 +73,7 @@ def load(path: str) -> Any:
         line = own_line(error)
         told = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
+            refuse_hidden(error.name or module, here)
             told += (
                 f" What is not installed is looked for in {here}, where the command was given: "
                 "give it in the folder of your project."

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -25,30 +26,17 @@ OF_SERVERS = {
 """The environment variables whose values open the Prefect and MLflow servers."""
 
 
-def refuse_namesakes(folder: Path) -> None:
-    """Raises ValueError for a module or package of `folder`, or found before ours, that has the
-    name of one of ours.
-
-    A checkout of this project passes: its packages are ours, whether they or a copy of them are
-    imported.
-    """
+def import_ours() -> None:
+    """Import the packages of AgentFly from their own place, whatever else has their names."""
     for name in OURS:
-        files: list[Path] = []
-        for spec in (PathFinder.find_spec(name, [str(folder)]), importlib.util.find_spec(name)):
-            if spec and spec.origin:
-                files.append(Path(spec.origin))
-            elif spec:  # a folder that is no package, perhaps of modules
-                for place in spec.submodule_search_locations or ():
-                    files.extend(Path(place).glob("*.py"))
-        ours = SOURCES / name / "__init__.py"
-        for file in files:
-            if file.name != ours.name or file.read_bytes() != ours.read_bytes():
-                raise ValueError(
-                    f"{file} has the name of a package of AgentFly, {name!r}: it, or AgentFly, "
-                    "would be imported in place of the other. Put it into a package of your own, "
-                    f"for example my_project/{name}.py, whose functions are named as "
-                    f"my_project.{name}:function, or rename it."
-                )
+        if name not in sys.modules:
+            package = SOURCES / name
+            spec = importlib.util.spec_from_file_location(
+                name, package / "__init__.py", submodule_search_locations=[str(package)]
+            )
+            assert spec and spec.loader, f"{package} is no package"
+            sys.modules[name] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
 
 
 @functools.cache
@@ -57,8 +45,11 @@ def refuse_hidden(module: str, folder: Path) -> None:
     imported; looks once in a process for a module that passes.
     """
     name = module.partition(".")[0]
+    if name in OURS:
+        _refuse_namesake(module, folder)
+        return
     own = PathFinder.find_spec(name, [str(folder)])
-    if name in OURS or own is None or own.origin is None:
+    if own is None or own.origin is None:
         return
     found = importlib.util.find_spec(name)
     if (
@@ -71,6 +62,27 @@ def refuse_hidden(module: str, folder: Path) -> None:
             "comes first. Put yours into a package of your own, for example "
             f"my_project/{name}.py, or rename it."
         )
+
+
+def _refuse_namesake(module: str, folder: Path) -> None:
+    """Raise ValueError for a module of `folder` in a package that has the name of one of ours, and
+    that ours does not have.
+    """
+    parts = module.split(".")
+    own, ours = _module_file(folder, parts), _module_file(SOURCES, parts)
+    if own and (ours is None or (len(parts) == 1 and own.read_bytes() != ours.read_bytes())):
+        raise ValueError(
+            f"{own} is in a package with the name of one of AgentFly, {parts[0]!r}, which is "
+            "imported in its place. Put it into a package of your own, for example "
+            f"my_project/{own.name}, and name it my_project.{own.stem}, or rename its folder."
+        )
+
+
+def _module_file(folder: Path, parts: list[str]) -> Path | None:
+    """The file of a module below a folder, if there is one."""
+    path = folder.joinpath(*parts)
+    files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
+    return next((file for file in files if file.is_file()), None)
 
 
 def finding_ours() -> dict[str, str]:

@@ -52,21 +52,24 @@ class Places:
     prefect: Place
 
 
-def settle(project: Path, make: bool = True) -> Places:
-    """Point Prefect at the project's state, or at the server of its `agentfly up`, unless the
-    environment or the active profile did; no telemetry. Unless `make`, no folder is made.
-    """
+def state_of(project: Path) -> Path:
+    """The folder of a project's state, which is not made; no telemetry."""
     for name, value in {**PRIVATE, **WAITING}.items():
         os.environ.setdefault(name, value)
-    state = main_workspace(project) / STATE
+    return main_workspace(project) / STATE
+
+
+def settle(project: Path) -> Places:
+    """Point Prefect at the project's state, or at the server of its `agentfly up`, unless the
+    environment or the active profile did; make its folders.
+    """
+    state = state_of(project)
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (state / "logs").mkdir(exist_ok=True)
     home = state / "prefect"
-    if make:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (state / "logs").mkdir(exist_ok=True)
     if (place := _chosen()) and place.where != str(home):
         return Places(state, place.where if place.where.startswith("http") else "", place)
-    if make:
-        home.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     os.environ.setdefault(
         "PREFECT_PROFILES_PATH", str(Path("~/.prefect/profiles.toml").expanduser())

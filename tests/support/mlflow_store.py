@@ -13,7 +13,8 @@ def new_store(folder: Path) -> str:
     """The address of the store in a folder, which is made where there is none."""
     path = folder / "mlflow.db"
     if not path.exists():
-        path.write_bytes(_nothing())
+        path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_nothing())
     return f"sqlite:///{path}"
 
 

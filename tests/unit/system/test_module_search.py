@@ -22,7 +22,7 @@ from agentfly_core.system.module_search import (
     SOURCES,
     finding_ours,
     for_children,
-    refuse_namesakes,
+    import_ours,
 )
 from agentfly_core.system.service import State, supervised
 from flows.__main__ import main
@@ -32,62 +32,63 @@ from tests.support.waiting import LIMIT
 BROKEN = "raise RuntimeError('imported in place of ours')\n"
 
 
-@pytest.mark.parametrize(
-    "file",
-    [*(f"{name}.py" for name in OURS), "tasks/__init__.py", "flows/__init__.py", "tasks/mine.py"],
-)
-@pytest.mark.parametrize("command", [["config", "shop.yaml"], ["list"]], ids=["config", "list"])
-def test_a_module_of_ones_own_with_a_name_of_ours_is_refused_with_the_way_out(
-    file: str,
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+OWN = [*(f"{name}.py" for name in OURS), "tasks/__init__.py", "flows/__init__.py", "tasks/own.py"]
+
+
+def own_module(folder: Path, file: str) -> Path:
+    """A project with a module that has a name of ours, and an experiment."""
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text(BROKEN)
+    shutil.copy(ROOT / "tests/conf/tiny.yaml", folder)
+    return folder
+
+
+@pytest.mark.parametrize("file", OWN)
+def test_a_project_may_have_modules_with_names_of_ours(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).write_text(BROKEN)
-    monkeypatch.chdir(tmp_path)
-    assert main(command) == 2
-    told = capsys.readouterr().err
-    assert f"{tmp_path / file} has the name of a package of AgentFly" in told
-    assert "Put it into a package of your own" in told
+    monkeypatch.chdir(own_module(tmp_path, file))
+    assert main(["config", "tiny.yaml"]) == 0
 
 
 @pytest.mark.slow
-def test_the_program_says_so_in_one_message_and_does_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").write_text(BROKEN)
-    shutil.copy(ROOT / "tests/conf/tiny.yaml", tmp_path)
-    agentfly = [PROGRAMS / "agentfly", "train", "tiny.yaml"]
+def test_the_program_works_in_a_repository_of_prefect_flows(tmp_path: Path) -> None:
+    for file in ("flows/__init__.py", "flows/etl.py", "tasks/load.py"):
+        own_module(tmp_path, file)
+    agentfly = [PROGRAMS / "agentfly", "prepare", "tiny.yaml", "--store", str(tmp_path / "store")]
     done = subprocess.run(agentfly, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(
-        f"agentfly: {tmp_path}/tasks.py has the name of a package of AgentFly, 'tasks'"
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["tasks.py", "tiny.yaml"]
+    assert done.returncode == 0, done.stderr
 
 
-def test_a_module_that_is_found_before_ours_is_refused_too(
+@pytest.mark.parametrize("module", ["tasks.own", "flows.own"])
+def test_an_experiment_that_names_a_module_in_such_a_folder_is_refused_with_the_way_out(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = f"{module.replace('.', '/')}.py"
+    monkeypatch.chdir(own_module(tmp_path, file))
+    with pytest.raises(ValueError) as error:
+        load(f"{module}:reward")
+    assert str(error.value).startswith(f"{tmp_path / file} is in a package with the name of one of")
+    assert "name it my_project.own, or rename its folder" in str(error.value)
+
+
+def test_so_is_a_module_that_imports_from_such_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_module(tmp_path, "tasks/own.py"))
+    (tmp_path / "my_reward_of_tasks.py").write_text("from tasks.own import reward\n")
+    with pytest.raises(ValueError, match=r"tasks/own\.py is in a package with the name of one of"):
+        load("my_reward_of_tasks:reward")
+
+
+def test_our_packages_are_imported_whatever_is_found_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tasks.py").write_text(BROKEN)
     monkeypatch.delitem(sys.modules, "tasks", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(
-        ValueError, match=r"tasks\.py has the name of a package of AgentFly, 'tasks'"
-    ):
-        refuse_namesakes(ROOT)
-
-
-def test_a_checkout_of_ours_and_a_folder_of_data_pass(tmp_path: Path) -> None:
-    refuse_namesakes(ROOT)
-    for name in OURS:
-        (tmp_path / name).mkdir()
-        shutil.copy(ROOT / name / "__init__.py", tmp_path / name)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "tasks").mkdir()
-    (tmp_path / "data" / "tasks" / "1.json").write_text("{}")
-    refuse_namesakes(tmp_path)
-    refuse_namesakes(tmp_path / "data")
+    import_ours()
+    assert sys.modules["tasks"].__file__ == str(SOURCES / "tasks" / "__init__.py")
 
 
 def test_a_module_of_ones_own_that_an_installed_one_hides_is_refused(
@@ -114,7 +115,7 @@ def test_libraries_do_not_find_what_lies_in_the_working_directory_first(
 def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("agentfly_core", "psutil", "json"):
+    for name in ("agentfly_core", "flows", "tasks", "psutil", "json"):
         (tmp_path / f"{name}.py").write_text(BROKEN)
     (tmp_path / "my_part.py").write_text(
         "from pathlib import Path\ndef mine(): Path('found').write_text('yes')\n"
