@@ -35,6 +35,7 @@ class LoopCrossing:
         def start() -> None:
             task = self._loop.create_task(self._done(work, refusal, over))
             tasks.append(task)
+            task.add_done_callback(lambda _: work.close())  # cancelled before its first line
             task.add_done_callback(functools.partial(_tell, answer))
 
         try:

@@ -75,3 +75,7 @@ class _Session:
 
     def close(self) -> None:
         """Do nothing: replies are not batched."""
+
+    def waits_for_all(self, speaker: str) -> bool:
+        """False: replies are not batched."""
+        return False

@@ -118,6 +118,9 @@ class _Shard:
         self._branches -= 1
         self._decode_when_all_wait()
 
+    def waits_for_all(self, speaker: str) -> bool:
+        return True
+
     def _decode_when_all_wait(self) -> None:
         self._waiting = [item for item in self._waiting if not item[1].done()]
         if self._waiting and len(self._waiting) >= self._branches:

@@ -59,6 +59,9 @@ class SamplerSession(Protocol):
     def close(self) -> None:
         """Close it for one branch or episode, for which decoding no longer waits."""
 
+    def waits_for_all(self, speaker: str) -> bool:
+        """Whether a reply of this speaker begins only when every open branch has a request."""
+
 
 class Sampler(Protocol):
     """Samples tokens from the newest loaded policy."""

@@ -90,6 +90,10 @@ class Scripted:
     def close(self) -> None:
         """Do nothing: replies are not batched."""
 
+    def waits_for_all(self, speaker: str) -> bool:
+        """False: replies are not batched."""
+        return False
+
     async def _said(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)
         try:

@@ -190,6 +190,10 @@ class _Shard:
     def close(self) -> None:
         """Do nothing: vLLM batches by itself."""
 
+    def waits_for_all(self, speaker: str) -> bool:
+        """False: vLLM batches by itself."""
+        return False
+
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))
 

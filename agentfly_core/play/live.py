@@ -83,3 +83,6 @@ class _Session:
 
     def close(self) -> None:
         self.inner.close()
+
+    def waits_for_all(self, speaker: str) -> bool:
+        return self.inner.waits_for_all(speaker)

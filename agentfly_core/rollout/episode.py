@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.formats.text import clip
@@ -75,6 +75,11 @@ class Episode(Speaker):
         return self._stage.fault
 
     @property
+    def standstill(self) -> ServiceFailure | None:
+        """The error of parts that waited for each other."""
+        return self._stage.parts.failure
+
+    @property
     def answered(self) -> tuple[str, str | None]:
         """Who said the answer, and what it is: the last one that was said; the main speaker, and
         None, where nobody did.
@@ -130,15 +135,20 @@ class Episode(Speaker):
 
         Their replies have the same time, and the seeds that they have in whatever order they come.
         Limits of an episode count in each part what lies before it. All are run to their ends; then
-        the first error is raised, any other before an EpisodeOver.
+        the first error is raised, any other before an EpisodeOver. Raises ServiceFailure for parts
+        that wait for each other.
         """
         branch = self.branch
         branches = branch.fork(len(work))
         going, results = [*branches], list[R | BaseException]()
         with branch.alone():
             await self._stage.do(self._open(len(work) - 1))
-            parts = (self._part(*one, going) for one in zip(branches, work, strict=True))
-            results += await asyncio.gather(*parts, return_exceptions=True)
+            pairs = zip(branches, work, strict=True)
+            tasks = {one: asyncio.create_task(self._part(one, do, going)) for one, do in pairs}
+            with self._stage.parts.running(branch, tasks):
+                results += await asyncio.gather(*tasks.values(), return_exceptions=True)
+        if self.standstill:
+            raise self.standstill
         errors = [found for found in results if isinstance(found, BaseException)]
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
@@ -161,6 +171,7 @@ class Episode(Speaker):
             return await work
         finally:
             going.remove(branch)
+            self._stage.parts.ended(branch)
             if going:
                 with suppress(EpisodeOver):
                     await self._stage.do(self._close())

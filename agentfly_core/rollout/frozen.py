@@ -57,6 +57,12 @@ class Cast:
         for session in self.sessions:
             session.close()
 
+    def waits_for_all(self, speaker: str) -> bool:
+        """Whether a reply of this speaker begins only when every open branch has a request."""
+        role = speaker.partition("/")[0]
+        session = self.sessions[self.places.get(role, 0)]
+        return role not in self.speakers and session.waits_for_all(speaker)
+
 
 @asynccontextmanager
 async def cast(

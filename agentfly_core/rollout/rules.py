@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.injection import Asking, Lent
 from agentfly_core.endpoints.chat import OpensChat
 from agentfly_core.inference.sampler import Sampler, SamplingParams
@@ -28,6 +28,10 @@ class PromptTooLong(ValueError):
             f"{tokens[worst[0]]}, shorten agent.system or what the tools say of themselves, or "
             "leave these problems out of the data."
         )
+
+
+class AgentPromptTooLong(ValueError):
+    """A first prompt made by an agent leaves no room for a reply; that episode alone fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,17 @@ class EpisodeRules:
         if most < 1:
             raise ValueError(f"reply(max_tokens={most}): expected 1 or more.")
         return SamplingParams(temperature, most, self.template.stop_tokens, strings)
+
+    def too_long(self, first: Conversation, tokens: int, is_main: bool) -> ValueError:
+        """The error of a first prompt of too many tokens, of the main speaker or another one:
+        PromptTooLong for the experiment's own opening, else AgentPromptTooLong.
+        """
+        if is_main and first.messages == self.opening(first.problem):
+            return PromptTooLong({first.problem.id: tokens}, self.max_model_len)
+        return AgentPromptTooLong(
+            f"The first prompt has {tokens} tokens but agent.max_model_len is "
+            f"{self.max_model_len}; shorten what the agent puts into it."
+        )
 
     def require_room(self, problems: Iterable[Problem]) -> None:
         """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""

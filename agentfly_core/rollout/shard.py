@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.resources import ResourceManager
-from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong
+from agentfly_core.rollout.rules import AgentPromptTooLong, EpisodeOver, EpisodeSpec, PromptTooLong
 
 LEASE_SECONDS = 120.0
 _log = logging.getLogger(__name__)
@@ -190,8 +190,14 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await calling.on_loop("agents", partial(spec.agent, episode), math.inf, agent)
+        if episode.standstill:
+            raise episode.standstill
         require_answer(agent, ending, episode)
-        return ending, None
+        return ending, _returned_failure(agent, ending, spec)
+    except BadEnding as bad:
+        error = f"{bad}, at {tracebacks.returned(spec.agent, bad.ending)}"
+        warn_once(_log, error)
+        return _broken(episode), error
     except Overdue as overdue:
         raise ServiceFailure(str(overdue)) from None
     except EpisodeOver as over:
@@ -199,28 +205,57 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     except ServiceFailure:
         raise
     except Exception as error:  # an author's agent: its error ends this episode alone
-        if episode.fault and _stems_from(error, episode.fault):
+        if episode.standstill:
+            raise episode.standstill from None
+        of_agent = isinstance(episode.fault, AgentPromptTooLong)
+        if episode.fault and not of_agent and _stems_from(error, episode.fault):
             raise episode.fault from None
         where = _place(error, spec)
         warn_once(_log, f"{agent} broke off at {where}:\n{tracebacks.trace(error)}")
-        begun = any(speaker.turns for speaker in episode.speakers)
-        # a model must not escape its reward by replies that break the agent
-        ending = Ending.AGENT_ERROR if begun else Ending.FAILED
-        return ending, f"{agent} raised {fault(error)}, at {where}"
+        return _broken(episode), f"{agent} raised {fault(error)}, at {where}"
     finally:
         await episode.leave()
 
 
+def _broken(episode: Episode) -> Ending:
+    """The ending of an episode whose agent made a mistake."""
+    # a model must not escape its reward by replies that break the agent
+    begun = any(speaker.turns for speaker in episode.speakers)
+    return Ending.AGENT_ERROR if begun else Ending.FAILED
+
+
+def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | None:
+    """The error of an episode that its agent itself ended as failed."""
+    if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
+        return None
+    name = f"Ending.{ending.name}"
+    return f"{agent} returned {name}, at {tracebacks.returned(spec.agent, name)}"
+
+
+class BadEnding(ValueError):
+    """An agent returned no Ending, or one of episodes that have an answer without any answer."""
+
+    def __init__(self, text: str, ending: str) -> None:
+        super().__init__(text)
+        self.ending = ending
+
+
 def require_answer(agent: str, ending: object, episode: Episode) -> None:
-    """Raise TypeError for what no agent may return, and ValueError for an ending of episodes that
-    have an answer where there is none.
-    """
+    """Raise BadEnding for a wrong type, and for an ending that needs an answer without any."""
     if not isinstance(ending, Ending):
-        raise TypeError(f"{agent} returned {ending!r}, expected an Ending.")
+        raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
     cut = [one.name for one in episode.speakers if any(turn.cut for turn in one.turns[-1:])]
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns or cut}
-    if not answered.get(ending, True) and episode.answered[1] is None:
-        raise ValueError(f"{agent} returned {ending!r} before there was any answer.")
+    if answered.get(ending, True) or episode.answered[1] is not None:
+        return
+    name = f"Ending.{ending.name}"
+    spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
+    speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
+    call = "speaker.answer(text)" if spoke else "episode.answer(text)"
+    raise BadEnding(
+        f"{agent} returned {name} before there was any answer; call {call}{speakers} before it",
+        name,
+    )
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

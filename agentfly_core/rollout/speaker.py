@@ -29,7 +29,8 @@ from agentfly_core.records.trajectory import (
     Turn,
 )
 from agentfly_core.rollout import timeline
-from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec, PromptTooLong
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec
+from agentfly_core.rollout.standstill import Parts
 from agentfly_core.rollout.timeline import Branch, Reply
 
 R = TypeVar("R")
@@ -50,6 +51,7 @@ class Stage:
     spans: list[Span] = field(default_factory=list)
     trunk: Branch = field(default_factory=Branch)
     here: LoopCrossing = field(default_factory=LoopCrossing)
+    parts: Parts = field(default_factory=Parts)
     fault: Exception | None = None
     """What went wrong last in what the agent asked for, which is no error of the agent's."""
 
@@ -58,10 +60,14 @@ class Stage:
         """The branch of the agent that asks."""
         return current_branch.get() or self.trunk
 
-    async def do(self, work: Coroutine[None, None, R]) -> R:
-        """Do for the agent what it asks for, on the loop where the episode is played."""
+    async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
+        """Do for the agent what it asks for, on the loop where the episode is played.
+
+        A reply is `held` that begins only with those of all other parts.
+        """
         try:
-            return await self.here.do(work, EpisodeOver(Ending.FAILED))
+            with self.parts.asking(self.branch, held):
+                return await self.here.do(work, EpisodeOver(Ending.FAILED))
         except EpisodeOver:
             raise
         except Exception as error:  # raised again: it is only noted that it is not the agent's
@@ -105,8 +111,8 @@ class Context:
         """What the model says after reading these, too; its calls are not answered yet.
 
         Raises EpisodeOver when there were `max_turns` replies, or `max_model_len` tokens in this
-        context, PromptTooLong where these are too few for the episode's first reply, and
-        SamplerLost.
+        context, PromptTooLong where these are too few for the experiment's own opening,
+        AgentPromptTooLong where they are for another first prompt, and SamplerLost.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -207,7 +213,7 @@ class Speaker:
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
         with branch.alone():
             work = self._reply(branch, before, read, params, temperature)
-            reply = await self._stage.do(work)
+            reply = await self._stage.do(work, self._stage.session.waits_for_all(self.name))
         if context is not None:
             branch.last[context] = reply
         return reply.said
@@ -288,7 +294,8 @@ class Speaker:
     async def _sample(self, request: Request, left: int) -> Sampled:
         tokens, most = len(request.prompt), self.rules.max_model_len
         if tokens >= most and request.conversation.turn == 0:
-            raise PromptTooLong({self._stage.spec.problem.id: tokens}, most)
+            is_main = self.name == self._stage.main
+            raise self.rules.too_long(request.conversation, tokens, is_main)
         if tokens >= most:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
         length = min(request.params.max_tokens, most - tokens, left)

@@ -353,7 +353,7 @@ async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_writt
     rules = rollout_spec(agent=forgetful)
     (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying("ok")))
     assert trajectory.ending is Ending.AGENT_ERROR and trajectory.error
-    assert "TypeError: The agent forgetful returned None, expected an Ending" in trajectory.error
+    assert "The agent forgetful returned None, expected an Ending" in trajectory.error
     assert trajectory.error.endswith(f", at {__file__}:{forgetful.__code__.co_firstlineno}")
 
 

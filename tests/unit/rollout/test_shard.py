@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentfly_core.records.trajectory import (
     Ending,
     Message,
     Observation,
+    Problem,
     Sampled,
     ToolCall,
 )
@@ -162,6 +164,55 @@ async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
         await play(["99"], spec=rollout_spec(agent=hasty))
 
 
+async def duo(episode: Episode) -> Ending:
+    solver = episode.speaker("solver")
+    said = await solver.reply(*episode.opening)
+    if said.content == "give up":
+        return Ending.FAILED
+    if said.content == "none":
+        return None  # type: ignore[return-value]
+
+    def finished() -> Ending:
+        return Ending.NO_TOOL_CALLS
+
+    return finished() if said.content == "hide" else Ending.NO_TOOL_CALLS
+
+
+def line_of(text: str) -> int:
+    """The line of this file that has only this statement."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip() == text)
+
+
+@pytest.mark.parametrize(
+    ("reply", "ending", "told", "statement"),
+    [
+        (
+            "99",
+            Ending.AGENT_ERROR,
+            "returned Ending.NO_TOOL_CALLS before there was any answer; call speaker.answer(text) "
+            "(the speaker of the answer, one of solver) before it",
+            'return finished() if said.content == "hide" else Ending.NO_TOOL_CALLS',
+        ),
+        ("give up", Ending.FAILED, "returned Ending.FAILED", "return Ending.FAILED"),
+    ],
+)
+async def test_a_bad_ending_names_the_line_of_its_return(
+    reply: str, ending: Ending, told: str, statement: str
+) -> None:
+    rules = rollout_spec(agent=duo)
+    found = (await play_all(episode_specs(ADD), rules, scripted(saying(reply))))[0][0]
+    assert found.ending is ending
+    assert found.error == f"The agent duo {told}, at {__file__}:{line_of(statement)}"
+
+
+async def test_an_ending_of_the_wrong_type_names_every_return() -> None:
+    rules = rollout_spec(agent=duo)
+    found = (await play_all(episode_specs(ADD), rules, scripted(saying("none"))))[0][0]
+    assert (found.error or "").startswith("The agent duo returned None, expected an Ending, at ")
+    assert len((found.error or "").rpartition(":")[2].split(", ")) == 3
+
+
 async def test_a_failed_call_of_a_tool_that_ends_the_episode_does_not_end_it() -> None:
     trajectory = await play(["<answer anwser=99>", "<answer answer=99>"], answer)
     assert trajectory.ending is Ending.TERMINAL
@@ -213,6 +264,23 @@ async def test_a_prompt_that_leaves_no_room_for_a_reply_stops_the_stage_and_is_n
         "agent.max_model_len is 11 tokens, 'add-41-58' has 11. Raise it to more than 11, shorten "
         "agent.system or what the tools say of themselves, or leave these problems out of the "
         "data."
+    )
+
+
+async def test_a_too_long_first_prompt_of_an_agent_fails_its_episode() -> None:
+    async def reader(episode: Episode) -> Ending:
+        page = "long " * 40 if episode.problem.id == "long" else "page"
+        await episode.reply(*episode.opening, Message("user", page))
+        return Ending.NO_TOOL_CALLS
+
+    specs = episode_specs(Problem("long", "1+1?"), Problem("short", "1+1?"))
+    rules = rollout_spec(agent=reader, max_model_len=100)
+    long, short = (await play_all(specs, rules, scripted(saying("2"))))[0]
+    assert (long.ending, short.ending) == (Ending.FAILED, Ending.NO_TOOL_CALLS)
+    assert re.search(
+        r"reader raised AgentPromptTooLong: The first prompt has \d+ tokens but "
+        r"agent.max_model_len is 100; shorten what the agent puts into it., at .*test_shard.py:\d+",
+        long.error or "",
     )
 
 
