@@ -97,6 +97,9 @@ class _Session:
     def close(self) -> None:
         self.inner.close()
 
+    def waits_for_all(self, speaker: str) -> bool:
+        return self.inner.waits_for_all(speaker)
+
 
 def main() -> None:
     """Play and print the table."""

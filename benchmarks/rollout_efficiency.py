@@ -94,6 +94,9 @@ class _Noting:
     def close(self) -> None:
         self.session.close()
 
+    def waits_for_all(self, speaker: str) -> bool:
+        return self.session.waits_for_all(speaker)
+
 
 @dataclass(frozen=True)
 class Rate:
