@@ -71,7 +71,7 @@ def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
     Locked while it is held.
     """
     remote = store.remote
-    with remote_lock(remote, uri) if remote else local_lock(store.root / uri) as previous:
+    with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
         yield previous
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from agentfly_core.formats import strict_json
+from agentfly_core.system import files
 from agentfly_core.system.process import Owner
 
 TRIES = 5
@@ -30,6 +31,7 @@ class LockLost(RuntimeError):
 def holder_of(folder: Path) -> str:
     """Who holds a local run folder, in words; empty when nobody does."""
     try:
+        files.file_size(folder / "lock.json")  # or a pipe would never open
         with (folder / "lock.json").open("rb") as file:
             return "" if _taken(file, fcntl.LOCK_SH) else in_words(_owner_of(folder))
     except FileNotFoundError:
@@ -49,6 +51,7 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
     What counts is the system's lock on lock.json; what the file says is for people.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    files.file_size(folder / "lock.json")
     with (folder / "lock.json").open("a+") as file:
         for _ in range(TRIES):
             if _taken(file, fcntl.LOCK_EX):

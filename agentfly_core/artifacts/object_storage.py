@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -14,6 +14,7 @@ import fsspec
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
 from botocore.exceptions import ConnectionError as NotReached
 
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, sentence
 
 UNMET = {409, 412}
@@ -64,23 +65,28 @@ class Remote:
             said = sentence(f"The store {self.uri} could not {to} {name}: {why}")
             raise Refused(said, status) from error
 
-    def upload(self, folder: Path, uri: str, last: str) -> None:
-        """Upload a folder's files, `last` at the end: a reader who sees it finds all the others."""
-        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-        for name in [*sorted({*names} - {last}), last]:
+    def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
+        """Upload these files of a folder in this order: the last one tells readers that all are
+        there.
+        """
+        for name in names:
             self.guard()
             with self.asking("write", f"{uri}/{name}"):
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
-    def download(self, uri: str, folder: Path, last: str) -> None:
-        """Download a folder; raises FileNotFoundError without `last`: the upload never ended."""
+    def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
+        """Download these files, given with their sizes, into a folder, and no others.
+
+        Raises Damaged before the first one where one is missing or has another size.
+        """
         with self.asking("list", uri):
-            names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
-        if last not in names:
-            raise FileNotFoundError(
-                f"{self.uri}/{uri} has no {last}: nothing whole is published there."
-            )
-        for name in [*sorted({*names} - {last}), last]:
+            objects = self.fs.find(self.path(uri), detail=True)
+        for name, size in sizes.items():
+            stored = objects.get(self.path(f"{uri}/{name}"), {}).get("size")
+            if stored != size:
+                there = "is missing" if stored is None else f"has {stored} bytes"
+                raise Damaged(f"{self.uri}/{uri}/{name} {there}, expected {size} bytes.")
+        for name in sizes:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with self.asking("read", f"{uri}/{name}"):
                 self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))

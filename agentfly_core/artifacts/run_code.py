@@ -66,7 +66,7 @@ def sources(store: Store, record: RunRecord, code: Code) -> CodeRecord:
 
 def _known(store: Store, sources: CodeRecord) -> Code | None:
     """The stored code, or None where it is lost or damaged."""
-    artifact = Artifact(sources["uri"], sources["digest"])
+    artifact = Artifact.of(sources, "run.json")
     if not store.holds(artifact.uri) or not store.whole(artifact):
         return None
     return stored.read(store.open(artifact))
@@ -74,7 +74,8 @@ def _known(store: Store, sources: CodeRecord) -> Code | None:
 
 def remove_unused(store: Store, sources: CodeRecord) -> None:
     """Remove sources that no run works under."""
-    if all(record["code"]["uri"] != sources["uri"] for record in _with_sources(store)):
+    used = (record["code"]["uri"] for record in _with_sources(store))
+    if sources["uri"].startswith(f"{FOLDER}/") and sources["uri"] not in used:
         store.remove(sources["uri"])
 
 

@@ -18,11 +18,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, cast
 
 from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.formats import checksummed_json
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.file_shapes import Entry, Manifest, require_uri
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.system import files
@@ -38,24 +39,6 @@ _opened: dict[Path, str] = {}
 """The digests of the folders that this process has checked or published."""
 
 
-class Entry(TypedDict):
-    """One file of an artifact."""
-
-    sha256: str
-    size: int
-
-
-class Manifest(TypedDict):
-    """What MANIFEST.json says of an artifact; `stripped` are the files that it was kept without."""
-
-    stage: str
-    key: str
-    inputs: dict[str, str]
-    files: dict[str, Entry]
-    revision: NotRequired[Mapping[str, JSON]]
-    stripped: NotRequired[list[str]]
-
-
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A published directory: `Artifact("runs/demo/steps/000007/policy", "9f2c...e1")`; the uri is
@@ -64,6 +47,20 @@ class Artifact:
 
     uri: str
     digest: str
+
+    @classmethod
+    def of(cls, pointer: object, where: str) -> Artifact:
+        """The artifact of a pointer in a file; raises Damaged, which names the file, for a value
+        without a uri within a store and a digest.
+        """
+        match pointer:
+            case {"uri": str(uri), "digest": str(digest)}:
+                with suppress(ValueError):
+                    return cls(require_uri(uri), digest)
+        raise Damaged(
+            f"{where} points to {pointer!r:.200}, expected "
+            '{"uri": <path within the store>, "digest": <text>}.'
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +100,28 @@ class Store:
         """What people call this store: its path, or its address on object storage."""
         return self.remote.uri if self.remote else str(self.root)
 
+    def path(self, uri: str) -> Path:
+        """Return the local path of `uri`; raise Damaged for one that leads out of the store, by its
+        name or by a link.
+        """
+        try:
+            require_uri(uri)
+        except ValueError as error:
+            raise Damaged(f"{self.uri}: {error}.") from None
+        return files.contained(self.root, uri)
+
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
         """An empty folder, published at the target when the block ends, removed when it raises.
 
         A directory that another process published meanwhile under the same key stays.
         """
-        path = self.root / target.uri
+        path = self.path(target.uri)
         with _unfinished(path) as folder:
             yield folder
+            names = sorted(files.file_sizes(folder))
+            paths = [folder / name for name in names]
             files.make_readable(folder)
-            paths = sorted(each for each in folder.rglob("*") if each.is_file())
-            names = [each.relative_to(folder).as_posix() for each in paths]
             with ThreadPoolExecutor() as threads:
                 list(threads.map(files.sync, paths))
                 entries = dict(zip(names, threads.map(_entry, paths), strict=True))
@@ -130,7 +137,7 @@ class Store:
             if written := _manifest(path):
                 _opened[path] = _digest(written)
         if self.remote:
-            self.remote.upload(path, target.uri, last=MANIFEST)
+            self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
         """The artifact at the target if it has its key and verifies, else None; warns of damage."""
@@ -183,6 +190,10 @@ class Store:
             )
         return folder
 
+    def listed(self, artifact: Artifact) -> list[str]:
+        """The names of an artifact's files in its manifest; raises Damaged or FileNotFoundError."""
+        return sorted(_kept(self._manifest_of(artifact)))
+
     def strip(self, uri: str, pattern: str) -> bool:
         """Remove an artifact's files of this pattern for good; it still counts as published.
 
@@ -197,7 +208,7 @@ class Store:
         return bool(stripped) and "stripped" not in manifest
 
     def _checked(self, artifact: Artifact) -> Path:
-        folder = self.root / artifact.uri
+        folder = self.path(artifact.uri)
         if _opened.get(folder) == artifact.digest:
             return folder
         try:
@@ -205,11 +216,12 @@ class Store:
         except Damaged:
             if not self.remote:
                 raise
-            key = self._manifest_of(artifact)["key"]
+            manifest = self._manifest_of(artifact)
+            sizes = {name: entry["size"] for name, entry in _kept(manifest).items()}
             with _unfinished(folder) as copy:
-                self.remote.download(artifact.uri, copy, last=MANIFEST)
-                shutil.rmtree(folder, ignore_errors=True)
-                _move(copy, folder, key)
+                self.remote.download(artifact.uri, copy, sizes)
+                files.write_json(copy / MANIFEST, checksummed_json.sealed(as_json(manifest)))
+                _move(copy, folder, manifest["key"])
             self._require(artifact, verify(folder))
         _opened[folder] = artifact.digest
         return folder
@@ -237,10 +249,10 @@ class Store:
         """
         if (entry := self._manifest_of(artifact)["files"].get(name)) is None:
             return None
-        content = self._content(f"{artifact.uri}/{name}")
-        if content is None or hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        written = self._content(f"{artifact.uri}/{name}", entry["size"])
+        if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
             raise Damaged(_changed(f"{self.uri}/{artifact.uri}/{name}"))
-        return json.loads(content)
+        return json.loads(written)
 
     def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
         """Write one JSON file beside the artifacts, with its checksum, atomically."""
@@ -248,41 +260,41 @@ class Store:
 
     def write_text(self, uri: str, text: str) -> None:
         """Write one text file beside the artifacts, atomically."""
-        files.write_text(self.root / uri, text)
+        files.write_text(self.path(uri), text)
         if self.remote:
             self.remote.write(uri, text)
 
     def create_json(self, uri: str, value: Mapping[str, JSON]) -> bool:
         """Write one JSON file where there is none, atomically; returns False where there is."""
-        text = files.json_text(checksummed_json.sealed(value))
-        if self.remote:
-            return self.remote.create(uri, text)
-        return files.create_text(self.root / uri, text)
+        text, path = files.json_text(checksummed_json.sealed(value)), self.path(uri)
+        return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
         """What `write_json` wrote, or None where there is nothing; raises Damaged with its name."""
-        if (content := self._content(uri)) is None:
+        if (written := self._content(uri)) is None:
             return None
-        return checksummed_json.value_of(content, f"{self.uri}/{uri}")
+        return checksummed_json.value_of(written, f"{self.uri}/{uri}")
 
-    def _content(self, uri: str) -> bytes | None:
-        return self.remote.content(uri) if self.remote else _read(self.root / uri)
+    def _content(self, uri: str, largest: int = files.LARGEST) -> bytes | None:
+        path = self.path(uri)
+        return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """The sorted names below `uri`, without those of unfinished work."""
-        folder = self.root / uri
+        """The sorted names below `uri`, without hidden ones, such as those of unfinished work."""
+        folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
         found = self.remote.names(uri) if self.remote else local
-        return sorted(name for name in found if not name.startswith(".tmp-"))
+        return sorted(name for name in found if not name.startswith("."))
 
     def remove(self, uri: str) -> None:
         """Remove a file, or an artifact, its manifest first: what is left never looks whole."""
+        path = self.path(uri)
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
         with suppress(FileNotFoundError, NotADirectoryError):
-            (self.root / uri / MANIFEST).unlink()
-        _remove(self.root / uri)
-        _opened.pop(self.root / uri, None)
+            (path / MANIFEST).unlink()
+        _remove(path)
+        _opened.pop(path, None)
 
     def sweep(self, uri: str) -> int:
         """Remove the unfinished work of dead processes below `uri`; returns how many folders went.
@@ -290,7 +302,7 @@ class Store:
         What has a temporary name and was not made by us stays, and is named in the log.
         """
         left: list[Path] = []
-        for place, folders, names in os.walk(self.root / uri):  # passes over what goes meanwhile
+        for place, folders, names in os.walk(self.path(uri)):  # passes over what goes meanwhile
             left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
         for path in left:
@@ -306,21 +318,33 @@ class Store:
 
 
 def verify(folder: Path) -> Manifest:
-    """Check the files of a published folder against its manifest, and return it; raises Damaged."""
+    """Check the files of a published folder against its manifest, and return it.
+
+    Raises Damaged for a changed, missing or unlisted file, and for a link, device or pipe.
+    """
     if (manifest := _manifest(folder)) is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
-    entries = {
-        folder / name: e
-        for name, e in manifest["files"].items()
-        if name not in manifest.get("stripped", [])
-    }
-    small = sum(entry["size"] for entry in entries.values()) < SMALL
+    sizes, entries = files.file_sizes(folder), _kept(manifest)
+    for name in sizes.keys() - manifest["files"].keys() - {MANIFEST}:
+        if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 of a network disk
+            raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove it.")
+    for name, entry in entries.items():
+        if sizes.get(name) != entry["size"]:
+            raise Damaged(_changed(str(folder / name)))
+    paths = [folder / name for name in entries]
     with ThreadPoolExecutor() as threads:
-        entered = map(_entry, entries) if small else threads.map(_entry, entries)
-        for path, found in zip(entries, entered, strict=True):
-            if found != entries[path]:
+        small = sum(entry["size"] for entry in entries.values()) < SMALL
+        hashed = map(files.sha256, paths) if small else threads.map(files.sha256, paths)
+        for path, entry, sha256 in zip(paths, entries.values(), hashed, strict=True):
+            if sha256 != entry["sha256"]:
                 raise Damaged(_changed(str(path)))
     return manifest
+
+
+def _kept(manifest: Manifest) -> dict[str, Entry]:
+    """The listed files without the stripped ones."""
+    stripped = manifest.get("stripped", [])
+    return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
 
 
 def _changed(path: str) -> str:
@@ -349,17 +373,23 @@ def _unfinished(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _entry(path: Path) -> Entry | None:
-    """What a manifest says of a file; None where there is no file."""
-    return Entry(sha256=files.sha256(path), size=path.stat().st_size) if path.is_file() else None
+def _entry(path: Path) -> Entry:
+    return Entry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
-    if path.exists():
-        with suppress(Damaged):
+    """Rename a finished folder to `path`, where an artifact of this key stays, one of another key
+    is replaced, and a folder that does not verify is set aside.
+    """
+    if os.path.lexists(path):
+        try:
             if verify(path)["key"] == key:
                 return
-        shutil.rmtree(path)
+        except Damaged as damage:  # it may be a user's, who alone may delete it
+            kept = files.set_aside(path)
+            logger.warning("%s It is kept as %s; remove it when you do not need it.", damage, kept)
+        else:
+            shutil.rmtree(path)
     try:
         folder.rename(path)
     except OSError as error:
@@ -371,21 +401,20 @@ def _move(folder: Path, path: Path, key: str) -> None:
 
 
 def _digest(manifest: Manifest) -> str:
-    content = {
+    hashes = {
         name: entry["sha256"]
         for name, entry in manifest["files"].items()
         if name not in OUTSIDE_DIGEST
     }
-    return digest({"stage": manifest["stage"], "key": manifest["key"], "files": content})
+    return digest({"stage": manifest["stage"], "key": manifest["key"], "files": hashes})
 
 
 def _manifest(folder: Path) -> Manifest | None:
-    if (content := _read(folder / MANIFEST)) is None:
+    if (written := files.read_regular(folder / MANIFEST)) is None:
         return None
-    # its checksum says that it is ours
-    written: Any = checksummed_json.value_of(content, str(folder / MANIFEST))
-    manifest: Manifest = written
-    return manifest
+    # `value_of` checks its shape
+    manifest: Any = checksummed_json.value_of(written, str(folder / MANIFEST))
+    return cast(Manifest, manifest)
 
 
 def _remove(path: Path) -> None:
@@ -393,7 +422,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.code.modules import Code, Module
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.system.files import write_json
+from agentfly_core.system.files import contained, read_regular, write_json
 
 INDEX = "code.json"
 
@@ -35,5 +36,12 @@ def read(folder: Path) -> Code:
     modules = {}
     for name, suffix in said["suffixes"].items():
         empty = Module(name, suffix, name in said["packages"], b"")
-        modules[name] = replace(empty, content=(folder / empty.file).read_bytes())
+        modules[name] = replace(empty, content=_content(folder, empty.file))
     return Code({*said["names"]}, modules, said["versions"], said["files"])
+
+
+def _content(folder: Path, name: str) -> bytes:
+    content = read_regular(contained(folder, name))
+    if content is None:
+        raise Damaged(f"{folder} has no {name}, which its {INDEX} lists.")
+    return content

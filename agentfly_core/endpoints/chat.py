@@ -80,11 +80,14 @@ def reply_of(answer: JSON) -> ChatReply:
     return ChatReply(Message("assistant", content, found, cut), "length" if cut else "stop")
 
 
-def tokens_of(answer: JSON) -> int | None:
-    """How many tokens were read and written for it, where the service says so."""
+def tokens_of(answer: JSON, most: int) -> int | None:
+    """Return the tokens that a service reports for an answer, at most `most`; None for a report
+    that is missing or no positive integer.
+    """
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    return total if isinstance(total, int) else None
+    counts = isinstance(total, int) and not isinstance(total, bool) and total > 0
+    return min(total, most) if counts else None
 
 
 def _written(messages: Sequence[Message | Observation]) -> Iterator[JSON]:

@@ -20,7 +20,7 @@ from agentfly_core.endpoints.chat import ChatReply, ChatRequest, reply_of, token
 from agentfly_core.endpoints.failures import EndpointLost, EndpointRefused
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.hashing import digest
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.json_value import JSON, map_strings
 from agentfly_core.formats.text import clip, fault, redact
 
 PASSING = (408, 409, 425, 429)
@@ -132,20 +132,27 @@ class Chat:
                 content = await self._content(response)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise _Passing(fault(error)) from error
-        told = f"{response.status} {redact(clip(content, MOST_TOLD))}"
+        told = f"{response.status} {clip(self._redacted(content), MOST_TOLD)}"
         if response.status in PASSING or response.status >= 500:
             raise _Passing(told, response.headers.get("Retry-After", ""))
         if response.status != 200:
             raise EndpointRefused(f"The endpoint {self.service.name!r} refuses a request: {told}")
         try:
-            answer = strict_json.parse(content, self.service.settings.max_answer_bytes)
-            reply_of(answer)
+            parsed = strict_json.parse(content, self.service.settings.max_answer_bytes)
+            reply_of(parsed)
         except ValueError as error:
             raise _Passing(f"its answer cannot be read: {error}") from error
-        assert isinstance(answer, Mapping), "or it would have no choices"
+        assert isinstance(parsed, Mapping), "or it would have no choices"
         size = len(str(body)) + len(content)
-        self.service.budget.spend(tokens_of(answer) or size // BYTES_A_TOKEN)
-        return answer
+        most = len(str(body)) + max([*_limits(body), len(content)])
+        self.service.budget.spend(tokens_of(parsed, most) or size // BYTES_A_TOKEN)
+        return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
+
+    def _redacted(self, text: str) -> str:
+        """The text without secrets and without the key of the service, whatever its variable."""
+        variable = self.service.settings.api_key_env
+        key = os.environ.get(variable, "") if variable else ""
+        return redact(text.replace(key, f"[{variable}]") if key else text)
 
     async def _content(self, response: aiohttp.ClientResponse) -> str:
         most, content = self.service.settings.max_answer_bytes, b""
@@ -154,3 +161,9 @@ class Chat:
             if len(content) > most:
                 raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
         return content.decode("utf-8", "replace")
+
+
+def _limits(body: Mapping[str, JSON]) -> list[int]:
+    """The limits on written tokens in a request."""
+    limits = (body.get("max_tokens"), body.get("max_completion_tokens"))
+    return [limit for limit in limits if isinstance(limit, int)]

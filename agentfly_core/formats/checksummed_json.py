@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from agentfly_core.formats import strict_json, unchecked_json
+from agentfly_core.formats import file_shapes, strict_json
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
@@ -35,11 +35,13 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
     said = {key: value for key, value in found.items() if key != "checksum"}
     try:
         if "checksum" not in found and found.get("schema", 1) == 1:
-            unchecked_json.check(where, said)
+            file_shapes.check_unsealed(where, said)
         elif found.get("checksum") != digest(said):
             raise ValueError("it does not say what its checksum stands for")
         elif (schema := found.get("schema")) != SCHEMA:
             raise ValueError(f"it has schema {schema!r:.40}, expected 1 or {SCHEMA}")
+        else:
+            file_shapes.check_sealed(where, said)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged: {error}.") from None
     return {key: value for key, value in found.items() if key not in SEAL}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
@@ -31,14 +31,21 @@ def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
 
 def base_of(store: Store, policy: Artifact) -> Artifact | None:
     """The model that an adapter stands on; None for a policy that is a whole model."""
-    found = store.part(policy, FILE)
-    return Artifact(**found["base"]) if found else None
+    found = _stored(store, policy)
+    return Artifact.of(found["base"], f"{policy.uri}/{FILE}") if found else None
 
 
 def shape_of(store: Store, policy: Artifact) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
-    found = store.part(policy, FILE)
+    found = _stored(store, policy)
     return Adapter.model_validate(Adapter.restored(found["shape"])) if found else None
+
+
+def _stored(store: Store, policy: Artifact) -> Any:
+    match found := store.part(policy, FILE):
+        case None | {"base": dict(), "shape": dict()}:
+            return found
+    raise Damaged(f'{policy.uri}/{FILE} holds {found!r:.200}, expected "base" and "shape".')
 
 
 def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:

@@ -57,7 +57,7 @@ class Champion:
     @classmethod
     def from_json(cls, found: Mapping[str, str]) -> Champion:
         """What `to_json` wrote."""
-        return cls(found["reference"], Artifact(found["uri"], found["digest"]))
+        return cls(found["reference"], Artifact.of(found, "an entry of the night ledger"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,7 +339,7 @@ def policy_of(store: Store, name: str, step: int) -> Artifact:
     layout = RunLayout(done_by(store, name, step))
     uri = layout.step(step).policy
     if step == 0 and (start := store.read_json(layout.start)):
-        return Artifact(start["uri"], start["digest"])
+        return Artifact.of(start, layout.start)
     if store.manifest(uri) is not None:
         return store.artifact(uri)
     last = final_policy(store, name)

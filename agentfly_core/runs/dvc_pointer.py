@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.checksummed_json import Damaged, json_of
-from agentfly_core.system.files import write_json
+from agentfly_core.formats.checksummed_json import json_of
+from agentfly_core.system.files import read_regular, write_json
 
 
 def write(path: Path, artifact: Artifact) -> None:
@@ -16,11 +16,6 @@ def write(path: Path, artifact: Artifact) -> None:
 
 def read(path: Path) -> Artifact:
     """The artifact that a file points to; raises Damaged for a file that is no pointer."""
-    match json_of(path.read_bytes(), str(path)):
-        case {"uri": str(uri), "digest": str(digest)}:
-            return Artifact(uri, digest)
-        case found:
-            raise Damaged(
-                f"{path} holds the keys {[*found]}, expected a pointer: "
-                f'{{"uri": <text>, "digest": <text>}}.'
-            )
+    if (content := read_regular(path)) is None:
+        raise FileNotFoundError(f"There is no file {path}.")
+    return Artifact.of(json_of(content, str(path)), str(path))

@@ -132,7 +132,7 @@ def decoder(store: Store, run: str) -> Decode:
     start = store.read_json(RunLayout(run).start)
     if start is None:
         raise ValueError(f"The run {run!r} has no policy yet: its tokens cannot be read.")
-    return decoder_of(store, Artifact(start["uri"], start["digest"]))
+    return decoder_of(store, Artifact.of(start, RunLayout(run).start))
 
 
 def decoder_of(store: Store, artifact: Artifact) -> Decode:

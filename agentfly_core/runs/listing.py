@@ -23,7 +23,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import clip
+from agentfly_core.formats.text import clip, fault
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import finished_summary
 
@@ -64,7 +64,7 @@ class Listed:
         fork = record["science"].get("fork")
         start = fork["step"] if isinstance(fork, dict) else 0
         assert isinstance(steps, int) and isinstance(start, int)
-        remote, here = store.remote, store.root / layout.uri
+        remote, here = store.remote, store.path(layout.uri)
         owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
         science = Science.restored(record["science"])
         changed = _changed(record, science)
@@ -133,6 +133,8 @@ def listed(store: Store) -> list[Listed | Unreadable]:
                 found.append(Listed.of(store, name, record))
         except Damaged as damage:
             found.append(Unreadable(name, str(damage)))
+        except Exception as error:  # a stranger's record may hold anything
+            found.append(Unreadable(name, f"{name}/run.json cannot be read: {fault(error)}"))
     return found
 
 
@@ -225,8 +227,8 @@ def _experiment(record: RunRecord) -> str:
 
 
 def _file(record: RunRecord) -> Path | None:
-    files = (Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml")))
-    return next(files, None)
+    paths = (Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml")))
+    return next(paths, None)
 
 
 def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -236,7 +238,7 @@ def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
     """
     path = _file(record)
     try:
-        now = _settings_of_file(str(path), Path(str(path)).stat().st_mtime_ns, os.getcwd())
+        now = _settings_of_file(str(path), _own_file(path).stat().st_mtime_ns, os.getcwd())
     except (ValueError, OSError):
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
     else:
@@ -251,6 +253,15 @@ def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
         whole.add(section.partition(".")[0] if ":" in section else section)
 
     return {key: values.get(key, science.get(key)) for key in sorted(whole)}
+
+
+def _own_file(path: Path | None) -> Path:
+    """A file below the working folder; raises ValueError for one elsewhere, whose name may come
+    with a stranger's run.
+    """
+    if path is None or not path.resolve().is_relative_to(Path.cwd()) or not path.is_file():
+        raise ValueError(f"{path} is not a file below {Path.cwd()}.")
+    return path
 
 
 @lru_cache(maxsize=64)

@@ -85,7 +85,7 @@ class Run:
     def reference(self) -> Artifact | None:
         """The policy of another run that this one is to stay near, if not its own start's."""
         found = self.record.get("reference")
-        return Artifact(found["uri"], found["digest"]) if found else None
+        return Artifact.of(found, self.layout.record) if found else None
 
     @property
     def kl_reference(self) -> Artifact | None:
@@ -153,7 +153,7 @@ class Run:
         """The policy that the first step starts from, as `remember_start` wrote it down."""
         found = self.store.read_json(self.layout.start)
         assert found is not None, f"{self.name} has not come to its first step"
-        return Artifact(found["uri"], found["digest"])
+        return Artifact.of(found, self.layout.start)
 
     def remember_start(self, policy: Artifact) -> None:
         """Write down the policy that the first step starts from."""
@@ -331,7 +331,7 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         current = {"science": science.identity(), "science_digest": science.digest, "site": site}
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
-        parent = Parent(came["run"], Artifact(came["uri"], came["digest"])) if came else None
+        parent = Parent(came["run"], Artifact.of(came, layout.record)) if came else None
         begun = replace(context, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
@@ -358,7 +358,7 @@ def refuse_if_open(store: Store, name: str) -> None:
     if store.remote:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
-        refuse_if_held(store.root / RunLayout(name).uri)
+        refuse_if_held(store.path(RunLayout(name).uri))
 
 
 def _record(context: ExperimentContext, name: str) -> RunRecord:

@@ -137,7 +137,12 @@ def remote(project: Path) -> str:
         raise ValueError(
             f"DVC's remote {name!r} is {url}, expected a folder or s3://: give --remote."
         )
-    return f"{url}/agentfly" if "://" in url else str(project / ".dvc" / url / "agentfly")
+    if "://" in url:
+        return f"{url}/agentfly"
+    folder = project / ".dvc" / url / "agentfly"
+    if folder.is_symlink():
+        raise ValueError(f"{folder} is a link, which may lead anywhere: replace it by a folder.")
+    return str(folder)
 
 
 def _not_versioned(name: str, science: Science, project: Path) -> str:

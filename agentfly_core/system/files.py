@@ -1,5 +1,6 @@
 """Atomic file writes: write under a temporary name, fsync, rename, fsync the folder. Errors of the
-disk have the path and, for a full disk, the free size.
+disk have the path and, for a full disk, the free size. Reads below a folder that may come from a
+stranger open no link, device or pipe.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ import json
 import os
 import re
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from stat import S_IMODE
 
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.file_shapes import require_relative
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
+LARGEST = 2**30
+"""Bytes of the largest file that is read into memory without a listed size."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL_IN_WORDS = re.compile(r"No space left on device|[Oo]s error 28\b|Errno 28\b")
@@ -44,7 +50,7 @@ def make_readable(folder: Path) -> None:
     """Give all files and folders below a folder the rights of that folder: safetensors, for one,
     makes files that none but their owner may read.
     """
-    rights = S_IMODE(folder.stat().st_mode)
+    rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
         path.chmod(rights if path.is_dir() else rights & 0o666)
 
@@ -151,3 +157,73 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
 def _free(path: Path) -> str:
     folder = next(place for place in (path, *path.absolute().parents) if place.exists())
     return f"{shutil.disk_usage(folder).free / 2**20:,.0f} MiB"
+
+
+def contained(root: Path, name: str) -> Path:
+    """Return the path of `name` below a folder.
+
+    Raises Damaged for a name that leads elsewhere, and for a link on the way.
+    """
+    try:
+        path = root / require_relative(name)
+    except ValueError as error:
+        raise Damaged(f"A name in {root} leads out of it: {error}.") from None
+    for place in (path, *path.parents):
+        if place == root:
+            break
+        if place.is_symlink():
+            raise Damaged(f"{place} is a link, which may lead anywhere: replace it by a copy.")
+    return path
+
+
+def file_size(path: Path) -> int | None:
+    """Return the size of a regular file, or None without one; raise Damaged for a link, folder,
+    device or pipe.
+    """
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise Damaged(f"{path} is {_kind(status.st_mode)}, expected a regular file.")
+    return status.st_size
+
+
+def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
+    """Return the bytes of a regular file, or None without one; raise Damaged for a larger one."""
+    size = file_size(path)
+    if size is not None and size > largest:
+        raise Damaged(f"{path} has {size} bytes, expected at most {largest}.")
+    return None if size is None else path.read_bytes()
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Return the size of each file below a folder by its relative name.
+
+    Raises Damaged for a link, device or pipe among them.
+    """
+    sizes = {}
+    for place, folders, names in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *names)):
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                sizes[path.relative_to(folder).as_posix()] = file_size(path) or 0
+    return sizes
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file or folder to the first free hidden name beside it, and return that."""
+    places = (path.with_name(f".damaged-{path.name}-{number}") for number in count(1))
+    kept = next(place for place in places if not os.path.lexists(place))
+    with suppress(FileNotFoundError):  # another process renamed it
+        path.rename(kept)
+    return kept
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFLNK: "a link",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")

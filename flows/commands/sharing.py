@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from agentfly_core.artifacts import transfer
 from agentfly_core.artifacts.lease import only_writer
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
-from agentfly_core.artifacts.store import Store
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.text import counted
 from agentfly_core.inspection.verification import made, verdicts
 from agentfly_core.models import adapter_artifact
@@ -67,24 +67,43 @@ def pull(arguments: Namespace) -> None:
 
 
 def _remote(uri: str) -> Store:
-    return store_at(uri or versioning.remote(Path.cwd()))
+    store = store_at(uri or versioning.remote(Path.cwd()))
+    if store.remote is None and store.root.exists() and not store.root.is_dir():
+        raise ValueError(
+            f"{store.root} is not a folder: name a folder or an s3:// uri by --remote."
+        )
+    return store
 
 
 def _transfer(run: str, source: Store, target: Store) -> None:
     """Copy the last policy, the model that an adapter stands on, and what says whose it is."""
-    record, there = known_run(source, run), record_of(target, run)
-    if there and there["uid"] != record["uid"]:
-        raise ValueError(
-            f"{target.uri} has another run {run!r} of its own, "
-            "which would be lost: use another --store or --remote."
-        )
     policy = final_policy(source, run)
     base = adapter_artifact.base_of(source, policy)
-    copied = transfer.copy([*filter(None, [base]), policy], source, target)
+    artifacts = [*filter(None, [base]), policy]
+    for name in dict.fromkeys([run, *map(_run_of, artifacts)]):
+        _require_same(name, source, target)
+    copied = transfer.copy(artifacts, source, target)
     for uri in (RunLayout(run).record, RunLayout(run).summary):
         transfer.copy_json(uri, source, target)
     news = f"{counted(len(copied), 'artifact')} copied" if copied else "it was there already"
     print(f"{policy.uri} of {source.uri} is in {target.uri}: {news}.")
+
+
+def _run_of(artifact: Artifact) -> str:
+    """The run that has made an artifact; empty for one that runs share."""
+    folder, name, *_ = artifact.uri.split("/")
+    return name if folder == "runs" else ""
+
+
+def _require_same(run: str, source: Store, target: Store) -> None:
+    """Raise ValueError where the target has another run of this name."""
+    there = record_of(target, run) if run else None
+    record = record_of(source, run) if there else None
+    if there and (record is None or there["uid"] != record["uid"]):
+        raise ValueError(
+            f"{target.uri} has another run {run!r} of its own, "
+            "which would be lost: use another --store or --remote."
+        )
 
 
 def verify(arguments: Namespace) -> int:

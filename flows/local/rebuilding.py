@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from agentfly_core.code import stored
 from agentfly_core.code.modules import ours
 from agentfly_core.config.experiment import step_named
 from agentfly_core.formats import strict_yaml
+from agentfly_core.formats.file_shapes import require_relative
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.context import resolve
@@ -77,12 +79,12 @@ def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
     """
     policies, runs = [], []
     if parent := record["parent"]:
-        policies.append(Artifact(parent["uri"], parent["digest"]))
+        policies.append(Artifact.of(parent, "run.json"))
         learner = f"{parent['uri'].rpartition('/')[0]}/learner"
         policies += [store.artifact(learner)] if store.holds(learner) else []
         runs.append(parent["run"])
     if reference := record.get("reference"):
-        policies.append(Artifact(reference["uri"], reference["digest"]))
+        policies.append(Artifact.of(reference, "run.json"))
         where = resolve(science_of(record)).algorithm.needs.reference
         runs += [named[0]] if where and (named := step_named(where)) else []
     bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
@@ -110,7 +112,7 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
     told = record.get("code")
     if told is None or not store.holds(told["uri"]):
         return code
-    known = stored.read(store.open(Artifact(told["uri"], told["digest"])))
+    known = stored.read(store.open(Artifact.of(told, "run.json")))
     own = [module for module in known.modules.values() if not ours(module.name)]
     if not own:
         return code
@@ -119,10 +121,12 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
     for source in dict.fromkeys((code, Path.cwd())):
         _link(source, folder, tops)
     for module in own:
-        (folder / module.file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / module.file).write_bytes(module.content)
+        path = files.contained(folder, module.file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(module.content)
     for name, was in known.files.items():
-        if not (folder / name).is_file() or files.sha256(folder / name) != was:
+        path = folder / require_relative(name)  # a link in `folder` is ours
+        if not path.is_file() or files.sha256(path) != was:
             raise ValueError(
                 f"{name}, in code_files, is not what it was for the run, and no copy was stored: "
                 "put it back."
@@ -148,7 +152,7 @@ def _link(source: Path, folder: Path, copied: Collection[str]) -> None:
 def _code(record: RunRecord, into: Path) -> Path:
     """The folder whose code builds it: a worktree of the recorded commit, or this folder."""
     here, commit = Path.cwd(), record["revision"].get("commit")
-    if commit in (None, "", revision()["commit"]):
+    if commit == revision()["commit"] or not re.fullmatch("[0-9a-f]{40,64}", commit or ""):
         return here
     known = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
     if subprocess.run(known, cwd=here, stderr=subprocess.DEVNULL).returncode:

@@ -25,7 +25,7 @@ SETTINGS = {
     "tools": ["own_tools:lookup"],
     "rewards": {"own_rewards:brief": 1.0},
 }
-POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
+POLICY, DATA = Artifact("artifacts/p", "9f2c"), Artifact("artifacts/d", "77b0")
 
 
 def author_folder(tmp_path, monkeypatch) -> Iterator:

@@ -1,6 +1,7 @@
 """Artifacts are whole or not there."""
 
 import json
+import os
 import socket
 
 import pytest
@@ -190,3 +191,80 @@ def test_one_file_of_an_artifact_is_checked_by_itself(store):
         store.part(artifact, "metrics.json")
     with pytest.raises(Damaged, match="expected 9f2c"):
         store.part(Artifact(SLOT.uri, "9f2c"), "metrics.json")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "../precious",
+        "/etc",
+        "runs/../x",
+        "runs//x",
+        "runs/./x",
+        "",
+        "conf/x",
+        "runs/a\0",
+        "runs/\x1b",
+    ],
+)
+def test_a_uri_that_leads_out_of_the_store_is_refused(store, uri):
+    for use in (store.manifest, store.names, store.remove, store.path):
+        with pytest.raises(Damaged, match=r"^.*/store: got the (uri|name)"):
+            use(uri)
+    with pytest.raises(Damaged, match="got the"), store.publish(ArtifactKey(uri, "model", "k", {})):
+        pass
+
+
+@pytest.mark.parametrize("part", ["runs", "runs/demo/steps/000001/scored"])
+def test_a_link_on_the_way_to_an_artifact_is_refused(store, tmp_path, part):
+    artifact = publish(store)
+    (store.root / part).rename(tmp_path / "elsewhere")
+    (store.root / part).symlink_to(tmp_path / "elsewhere")
+    store_module._opened.clear()
+    with pytest.raises(Damaged, match=f"^{store.root / part} is a link"):
+        store.open(artifact)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda path: path.symlink_to("/dev/zero"), "is a link"),
+        (os.mkfifo, "is a pipe"),
+        (lambda path: path.write_text("two"), "is not listed in MANIFEST"),
+    ],
+    ids=["link", "pipe", "file"],
+)
+def test_an_artifact_with_an_unlisted_file_is_refused(store, make, kind):
+    artifact = publish(store)
+    make(store.root / SLOT.uri / "more.txt")
+    store_module._opened.clear()
+    with pytest.raises(Damaged, match=rf"more\.txt {kind}"):
+        store.open(artifact)
+
+
+def test_a_folder_that_does_not_verify_is_set_aside(store):
+    folder = store.root / SLOT.uri
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("of the user")
+    publish(store)
+    kept = folder.with_name(".damaged-scored-1")
+    assert (kept / "notes.txt").read_text() == "of the user"
+    assert store.names("runs/demo/steps/000001") == ["scored"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"../../x": {"sha256": "9f2c", "size": 1}},
+        {"/etc/passwd": {"sha256": "9f2c", "size": 1}},
+        {"scores.txt": {"sha256": "9f2c", "size": -1}},
+        {"scores.txt": {"sha256": "9f2c", "size": True}},
+        [],
+    ],
+)
+def test_a_sealed_manifest_of_a_stranger_is_refused(store, files):
+    publish(store)
+    manifest = {"stage": "score", "key": "key-1", "inputs": {}, "files": files}
+    store.write_json(f"{SLOT.uri}/MANIFEST.json", manifest)
+    with pytest.raises(Damaged, match=r"MANIFEST\.json is damaged: files"):
+        store.manifest(SLOT.uri)

@@ -71,7 +71,7 @@ def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
     assert (reply.message, reply.finish) == (Message("assistant", "", (SUM,)), "stop")
     cut = reply_of(answer("It is 9", finish_reason="length"))
     assert (cut.message.content, cut.finish, cut.message.cut) == ("It is 9", "length", True)
-    assert tokens_of(answer("99")) == 10
+    assert tokens_of(answer("99"), 100) == 10
 
 
 def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable() -> None:
@@ -90,3 +90,12 @@ def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable
 def test_what_has_no_message_is_no_answer(broken: Any) -> None:
     with pytest.raises(Unreadable):
         reply_of(broken)
+
+
+@pytest.mark.parametrize("total", [-1_000_000_000, 0, -1e9, 10.0, True, "10", None, [10]])
+def test_a_report_that_is_no_positive_integer_is_ignored(total: Any) -> None:
+    assert tokens_of({"usage": {"total_tokens": total}}, 100) is None
+
+
+def test_reported_tokens_are_bounded_by_what_was_asked() -> None:
+    assert tokens_of({"usage": {"total_tokens": 10**12}}, 100) == 100

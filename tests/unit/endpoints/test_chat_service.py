@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,3 +190,38 @@ def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> 
     with serving(says) as there:
         asyncio.run(many(there))
     assert most == 2
+
+
+def reporting(tokens: Any) -> Any:
+    """A service that reports these tokens for each answer."""
+    status, headers, content = said("answer")
+    answer = {**json.loads(content), "usage": {"total_tokens": tokens}}
+    return lambda _body, _number: (status, headers, json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize("tokens", [-1e9, -1_000_000_000, 0, True])
+def test_a_service_that_reports_no_tokens_spends_the_budget(tmp_path: Path, tokens: Any) -> None:
+    with serving(reporting(tokens)) as there, pytest.raises(BudgetSpent):
+        asked(service(there.url, tmp_path, max_tokens=200), *range(20))
+
+
+def test_one_report_of_too_many_tokens_leaves_the_budget(tmp_path: Path) -> None:
+    with serving(reporting(10**12)) as there:
+        client = service(there.url, tmp_path, max_tokens=100_000)
+        assert asked(client, 0, 1) == ["answer", "answer"]
+
+
+@pytest.mark.parametrize("variable", ["JUDGE_API_KEY", "JUDGE"])
+def test_a_key_in_an_answer_is_redacted_before_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "sk-very-secret-1")
+
+    def echo(_body: Any, _number: int) -> Said:
+        return said("sk-very-secret-1", ("look_up", '{"key": "sk-very-secret-1"}'))
+
+    with serving(echo) as there:
+        client = service(there.url, tmp_path, api_key_env=variable)
+        assert asked(client, 0) == asked(client, 0) == [f"[{variable}]"]
+    (stored,) = (tmp_path / "answers").rglob("*.json")
+    assert "secret" not in stored.read_text()

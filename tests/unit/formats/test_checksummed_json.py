@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.formats import unchecked_json
+from agentfly_core.formats import file_shapes
 from agentfly_core.formats.checksummed_json import Damaged, sealed, value_of
 
 POINTER = {"uri": "artifacts/warm_start/1f2e/001/policy", "digest": "77b0"}
@@ -56,7 +56,7 @@ def test_damage_of_any_kind_is_named_with_its_file(content: bytes, fault: str) -
 def test_a_file_of_an_earlier_release_is_read_and_said_once_to_be_unchecked(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchecked_json, "_warned", set())
+    monkeypatch.setattr(file_shapes, "_warned", set())
     caplog.set_level(logging.WARNING)
     manifest = {
         "stage": "score",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.artifacts import keys, transfer
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store, _opened
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.inspection.verification import Verdict, differing, made, verdicts
 from agentfly_core.runs.run import opened
 from tests.support.experiments import SUMMARY, context
@@ -80,3 +81,24 @@ def test_what_is_copied_keeps_its_key_and_digest_and_is_copied_once(tmp_path: Pa
     assert (second.artifact(once.uri), second.key_of(once.uri)) == (once, first.key_of(once.uri))
     assert json.loads((second.open(once) / "weights.json").read_text()) == [1]
     assert transfer.copy([once], first, second) == []
+
+
+@pytest.mark.parametrize("uri", ["runs/demo/policy", "runs/demo/policy/base", "artifacts/mine"])
+def test_what_is_copied_replaces_nothing_of_the_target(tmp_path: Path, uri: str) -> None:
+    first, second = store(tmp_path / "first"), store(tmp_path / "second")
+    published(second, "runs/demo/policy", weights="[7]")
+    (second.root / "artifacts/mine").mkdir(parents=True)
+    once = published(first, uri, weights="[1]")
+    with pytest.raises(ValueError, match=f"{uri} is taken by something other"):
+        transfer.copy([once], first, second)
+    assert (second.root / "runs/demo/policy/weights.json").read_text() == "[7]"
+
+
+def test_nothing_is_copied_where_an_artifact_is_damaged(tmp_path: Path) -> None:
+    first, second = store(tmp_path / "first"), store(tmp_path / "second")
+    once = [published(first, f"artifacts/{name}", weights="[1]") for name in ("base", "policy")]
+    (first.root / "artifacts/policy/weights.json").unlink()
+    _opened.clear()
+    with pytest.raises(Damaged, match=r"policy/weights\.json"):
+        transfer.copy(once, first, second)
+    assert second.names("artifacts") == []

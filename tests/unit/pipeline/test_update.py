@@ -187,8 +187,8 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
         pytest.skip("This file system keeps files in memory.")
     store, seen = context(tmp_path).store, []
     before, state = (
-        published(store, "before/policy", ["a", "b"]),
-        published(store, "before/learner", ["c"]),
+        published(store, "runs/before/policy", ["a", "b"]),
+        published(store, "runs/before/learner", ["c"]),
     )
     policy, learner = store.open(before), store.open(state)
     old = [policy / "a", policy / "b", learner / "c"]
@@ -199,7 +199,7 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
         AsyncCheckpointer(Writing()),
         job,
         before,
-        ArtifactKey("after/policy", "test", "1", {}),
+        ArtifactKey("runs/after/policy", "test", "1", {}),
         None,
         print,
     )

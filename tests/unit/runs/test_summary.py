@@ -126,11 +126,11 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
         trajectory(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died."
     )
     with context.store.publish(
-        target := ArtifactKey("evaluations/9f2c/test-000", "evaluate", "key", {})
+        target := ArtifactKey("artifacts/evaluate/9f2c/test-000", "evaluate", "key", {})
     ) as folder:
         write_trajectories(folder / EPISODES, [lost])
     with context.store.publish(
-        scored := ArtifactKey("evaluations/9f2c/scored", "score", "key", {})
+        scored := ArtifactKey("artifacts/evaluate/9f2c/scored", "score", "key", {})
     ) as folder:
         write_scores(
             folder / SCORES, [Scored(lost.id, {}, (), Unscored(f"episode failed: {lost.error}"))]
@@ -141,6 +141,6 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
     assert str(caught.value) == (
         "None of the 1 episodes of the evaluation on test has a score, so that there is no "
         "success to tell. First causes: episode failed: ServiceFailure: shop died. Mend them, "
-        f"then remove evaluations/9f2c/test-000, evaluations/9f2c/scored from {tmp_path}: they "
-        "are played again."
+        "then remove artifacts/evaluate/9f2c/test-000, artifacts/evaluate/9f2c/scored from "
+        f"{tmp_path}: they are played again."
     )
