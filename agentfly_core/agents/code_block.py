@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import Ending, Message, Observation, ToolCall
 from agentfly_core.rollout.episode import Episode
 
@@ -39,9 +40,10 @@ async def code_block(episode: Episode) -> Ending:
     read: Sequence[Message | Observation] = episode.opening
     while True:
         reply = await episode.reply(*read, stop=[STOP])
-        block = _BLOCK.search(reply.content)
+        said = without_thoughts(reply.content)
+        block = _BLOCK.search(said)
         if block is None:
             if not reply.cut:
-                episode.answer(reply.content.strip().rpartition("\n")[2].strip())
+                episode.answer(said.strip().rpartition("\n")[2].strip())
             return Ending.NO_TOOL_CALLS
         read = await episode.call(ToolCall("python", {"code": block[1]}))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.speaker import Context
@@ -53,4 +54,4 @@ class Folding:
     async def summary(self, context: Context, *read: Message | Observation) -> str:
         """What the fresh context begins with, beside the question."""
         summed_up = await context.reply(*read, Message("user", self.ask))
-        return summed_up.content.strip()
+        return without_thoughts(summed_up.content).strip()

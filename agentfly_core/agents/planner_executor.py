@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.speaker import Speaker
@@ -36,7 +37,7 @@ class PlannerExecutor:
         read: Sequence[Message | Observation] = episode.opening[bool(episode.rules.system) :]
         while True:
             reply = await planner.reply(*read)
-            said = reply.content.strip()
+            said = without_thoughts(reply.content).strip()
             _, found, answer = said.partition(ANSWER)
             if found:
                 if not reply.cut:
@@ -50,4 +51,4 @@ class PlannerExecutor:
         reply = await context.reply(Message("user", step))
         while reply.calls:
             reply = await context.reply(*await executor.call(*reply.calls))
-        return reply.content.strip()
+        return without_thoughts(reply.content).strip()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
+from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, ToolCall
 from agentfly_core.rollout.episode import Episode
 
@@ -61,7 +62,7 @@ class React:
             read = (Message("system", told), *episode.opening[bool(episode.rules.system) :])
         while True:
             reply = await episode.reply(*read, stop=[STOP])
-            said = reply.content
+            said = without_thoughts(reply.content)
             _, found, answer = said.partition(ANSWER)
             if found:
                 if not reply.cut:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.records.messages import arguments_of
 from agentfly_core.records.trajectory import BadCall, Finish, Message, Observation, ToolCall
 
 
@@ -117,12 +117,11 @@ def _function(call: ToolCall | BadCall) -> JSON:
 
 
 def _call(function: Mapping[str, Any]) -> ToolCall | BadCall:
-    name, text = function["name"], function["arguments"] or "{}"
-    written = json.dumps({"name": name, "arguments": text}, ensure_ascii=False)
+    name, written = function["name"], function.get("arguments") or None
+    text = json.dumps({"name": name, "arguments": written or "{}"}, ensure_ascii=False)
+    if not isinstance(name, str):
+        return BadCall(text, "expected a text as the name of a tool")
     try:
-        arguments = strict_json.parse(text)
+        return ToolCall(name, arguments_of(name, written))
     except ValueError as error:
-        return BadCall(written, str(error))
-    if not isinstance(name, str) or not isinstance(arguments, Mapping):
-        return BadCall(written, f"expected an object as the arguments of {name}")
-    return ToolCall(name, arguments)
+        return BadCall(text, str(error))

@@ -17,6 +17,8 @@ from typing import Any
 MOST_INNER = 3
 LONGEST_CHAIN = 4
 MOST_KNOWN = 20
+THINK, THOUGHT_END = "<think>", "</think>"
+_THOUGHT = re.compile(rf"{THINK}.*?{THOUGHT_END}|\A\s*{THINK}.*", re.DOTALL)
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
@@ -207,3 +209,19 @@ def nearest(word: str, known: Sequence[str]) -> str:
     """
     near = difflib.get_close_matches(word, known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def end_of_thought(text: str, begin: int) -> int:
+    """Return the end of the thought that opens at `begin`.
+
+    An opening tag that is never closed begins a thought only at the beginning of the text.
+    """
+    closed = text.find(THOUGHT_END, begin)
+    if closed >= 0:
+        return closed + len(THOUGHT_END)
+    return begin + len(THINK) if text[:begin].strip() else len(text)
+
+
+def without_thoughts(text: str) -> str:
+    """Return the text outside of thoughts, where alone a model acts and answers."""
+    return _THOUGHT.sub("", text)

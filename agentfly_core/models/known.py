@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.formats.text import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 NANO = ("calculator", "python", "shop")
 """The recipes of models/nano.py, which loads torch."""
@@ -27,6 +31,8 @@ MOST_NAMED = 8
 """How many folders beside a mistyped one an error names."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values of vLLM's `max_lora_rank`: it takes adapters up to such a rank."""
+END_TOKENS = "end_tokens"
+"""The key of a tokenizer_config.json with all end tokens of the model, where there are several."""
 
 
 def require(reference: str) -> None:
@@ -107,3 +113,9 @@ def refuse_adapter(folder: Path) -> None:
             "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
             "folder with the result."
         )
+
+
+def end_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Return the tokens with which a model ends a reply."""
+    own = tokenizer.eos_token_id
+    return tuple(tokenizer.init_kwargs.get(END_TOKENS) or ([] if own is None else [own]))

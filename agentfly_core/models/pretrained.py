@@ -26,7 +26,13 @@ from transformers.utils.loading_report import LoadStateDictInfo
 
 from agentfly_core.formats.text import fault, sentence
 from agentfly_core.models import model_config, probe
-from agentfly_core.models.known import PACKAGES, refuse_adapter, require_package
+from agentfly_core.models.known import (
+    END_TOKENS,
+    PACKAGES,
+    end_tokens,
+    refuse_adapter,
+    require_package,
+)
 
 LoadingReport = Mapping[str, Collection[Any]] | LoadStateDictInfo
 WRAPPERS = {
@@ -150,15 +156,25 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model as one safetensors file with its tokenizer and its probe; raises WrongFiles for
-    weights that are not finite.
+    """Save a model as one safetensors file with its tokenizer, its end tokens and its probe; raises
+    WrongFiles for weights that are not finite.
     """
     _require_finite(model)
     logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")
+    _add_end_tokens(model, tokenizer)
     tokenizer.save_pretrained(folder)
     model.eval()
     probe.write(folder, model.config.vocab_size, probe.of_model(model))
+
+
+def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Store the end tokens of generation_config.json in the tokenizer, beside its own."""
+    eos = getattr(model.generation_config, "eos_token_id", None)
+    further = {eos} if isinstance(eos, int) else {*(eos or ())}
+    own = {*end_tokens(tokenizer)}
+    if further - own:
+        tokenizer.init_kwargs[END_TOKENS] = sorted(further | own)
 
 
 def _require_finite(model: PreTrainedModel) -> None:

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -21,6 +20,7 @@ from agentfly_core.formats.text import warn_once
 from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.models.known import end_tokens
 from agentfly_core.pipeline.stop_conditions import (
     stop_if_all_frozen,
     stop_if_failing,
@@ -47,6 +47,7 @@ from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import Resolved
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.templates.chatml import reply_text
+from agentfly_core.templates.text_encoder import reply_encoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -80,6 +81,7 @@ def rollout_spec(
         max_sampled_tokens=agent.max_sampled_tokens or sys.maxsize,
         deadline=agent.deadline,
         stop=agent.stop,
+        end_tokens=end_tokens(tokenizer),
         limits=resolved.limits,
         frozen=frozen,
         tasks={
@@ -227,13 +229,13 @@ def unshown(
 ) -> list[Spans]:
     """The same where nobody demonstrates: HEARD prompts, each with an empty call of every tool."""
     spec = rollout_spec(resolved, tokenizer)
-    calls: list[tuple[int, ...]] = []
+    encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
     for tool in spec.schemas:
         properties = tool.parameters.get("properties")
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
         said = Message("assistant", "", (ToolCall(tool.name, arguments),))
         reply = (
-            *tokenizer.encode(reply_text(said), add_special_tokens=False),
+            *encode(reply_text(said)),
             spec.template.stop_tokens[0],
         )
         calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
@@ -273,8 +275,7 @@ def _showing(
     seed: int,
 ) -> Scripted:
     policy = policy_at(settings.demonstrations, settings.settings, problems, seed)
-    encode = partial(tokenizer.encode, add_special_tokens=False)
-    return Scripted(encode, spec.template.stop_tokens[0], policy)
+    return Scripted(reply_encoder(tokenizer), spec.template.stop_tokens[0], policy)
 
 
 def play_shard(

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.runs.context import ExperimentContext, digest_of_speaker, of_run
 from agentfly_core.system.service import new_address, supervised
+from agentfly_core.templates.text_encoder import reply_encoder
 from agentfly_core.training import client
 
 if TYPE_CHECKING:
@@ -132,9 +132,8 @@ def sampler_service(
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
         tokenizer = tokenizer_of(context, model)
-        encode = partial(tokenizer.encode, add_special_tokens=False)
         stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-        yield EndpointSampler(chats[name], encode, stop)
+        yield EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
         return
     if context.site.sampler == "transformers":
         yield in_process(context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 
 from agentfly_core.config.experiment import step_named
@@ -25,6 +24,7 @@ from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.devices import held, numbered
+from agentfly_core.templates.text_encoder import reply_encoder
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,8 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
     else:
         tokenizer, _ = inputs.tokenizer(context)
         chats = chat_services(context)
-        encode = partial(tokenizer.encode, add_special_tokens=False)
         stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-        sampling = nullcontext(Scripted(encode, stop, player.policy))
+        sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
     on_gpu = needs_gpu and context.site.device == "cuda"
     gpus = numbered(context.site.sampler_gpus, context.site.locks) if on_gpu else []
     with (

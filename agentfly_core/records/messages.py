@@ -1,10 +1,12 @@
-"""What was said in an episode, as text."""
+"""Messages of an episode as text, and calls of tools as models write them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from agentfly_core.formats import strict_json
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.trajectory import Message, Observation, ToolCall, Trajectory, Turn
 
 
@@ -31,3 +33,32 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
         yield from map(read_text, turn.read)
         yield said_text(turn)
     yield from map(read_text, trajectory.closing)
+
+
+def call_of(value: JSON) -> ToolCall:
+    """Return the call of a JSON object; raises ValueError with what is wrong with it.
+
+    Three deviations make it a lenient one, as in vLLM and TRL: arguments as a JSON text,
+    `parameters` instead of `arguments`, and no arguments.
+    """
+    if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
+        raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
+    key = "arguments" if "arguments" in value else "parameters"
+    written = value.get(key)
+    lenient = key == "parameters" or not isinstance(written, Mapping)
+    return ToolCall(name, arguments_of(name, written), lenient)
+
+
+def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
+    """Return the arguments of a call of `name`, an object, its JSON text, or None for no arguments;
+    raises ValueError for others.
+    """
+    try:
+        value = strict_json.parse(written) if isinstance(written, str) else written
+    except ValueError as error:
+        raise ValueError(f"the arguments of {name} are no JSON: {error}") from error
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected an object as the arguments of {name}")
+    return value

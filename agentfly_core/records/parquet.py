@@ -252,6 +252,7 @@ def _item_row(item: Message | Observation) -> dict[str, Any]:
         {"text": call.text, "fault": call.fault}
         if isinstance(call, BadCall)
         else {"name": call.name, "arguments": dict(call.arguments)}
+        | ({"lenient": True} if call.lenient else {})
         for call in item.calls
     ]
     row = {"role": item.role, "content": item.content, "calls": calls}

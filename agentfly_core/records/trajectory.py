@@ -24,10 +24,14 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that could be read: `ToolCall("calculator", {"expression": "41+58"})`."""
+    """A call that could be read: `ToolCall("calculator", {"expression": "41+58"})`.
+
+    `lenient`: it deviates from the template's format and was read all the same.
+    """
 
     name: str
     arguments: Mapping[str, Any]
+    lenient: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -13,7 +13,15 @@ from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, To
 from agentfly_core.authoring.injection import Asking, Lent
 from agentfly_core.endpoints.chat import OpensChat
 from agentfly_core.inference.sampler import Sampler, SamplingParams
-from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Role, ToolCall
+from agentfly_core.records.trajectory import (
+    Ending,
+    Message,
+    Observation,
+    Problem,
+    Role,
+    Sampled,
+    ToolCall,
+)
 
 
 class PromptTooLong(ValueError):
@@ -98,7 +106,8 @@ Frozen = FrozenPolicy | FrozenEndpoint
 class EpisodeRules:
     """The rules of an episode, the same for all agents; lengths in tokens.
 
-    `stop` are all strings at which a reply may end.
+    `stop` are all strings at which a reply may end, `end_tokens` the model's own end tokens. After
+    one of these the template adds its own.
     """
 
     template: ChatTemplate
@@ -110,6 +119,7 @@ class EpisodeRules:
     max_model_len: int
     max_sampled_tokens: int = sys.maxsize
     stop: tuple[str, ...] = ()
+    end_tokens: tuple[int, ...] = ()
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -139,7 +149,16 @@ class EpisodeRules:
         most = self.max_tokens if max_tokens is None else max_tokens
         if most < 1:
             raise ValueError(f"reply(max_tokens={most}): expected 1 or more.")
-        return SamplingParams(temperature, most, self.template.stop_tokens, strings)
+        ends = dict.fromkeys((*self.template.stop_tokens, *self.end_tokens))
+        return SamplingParams(temperature, most, tuple(ends), strings)
+
+    def parse(self, sampled: Sampled, stop: Sequence[str]) -> Message:
+        """Return the message of a reply that may end at `stop` strings."""
+        ended_by = (stop,) if sampled.finish == "stop_string" else ()
+        foreign = sampled.finish == "stop" and sampled.tokens[-1] not in self.template.stop_tokens
+        text = sampled.tokens[:-1] if foreign else sampled.tokens
+        message = self.template.parse(text, *ended_by)
+        return replace(message, cut=sampled.finish == "length")
 
     def too_long(self, first: Conversation, tokens: int, is_main: bool) -> ValueError:
         """The error of a first prompt of too many tokens, of the main speaker or another one:

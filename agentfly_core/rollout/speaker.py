@@ -256,12 +256,11 @@ class Speaker:
         messages = (*timeline.messages_of(before), *read)
         conversation = self._conversation(branch, messages, seed)
         sampled = await self._sample(Request(prompt, params, conversation), left)
-        stop = (params.stop,) if sampled.finish == "stop_string" else ()
         reply = Reply(
             before=before,
             read=read,
             given=given,
-            said=replace(template.parse(sampled.tokens, *stop), cut=sampled.finish == "length"),
+            said=self.rules.parse(sampled, params.stop),
             sampled=(sampled,),
             temperature=temperature,
             state=state,

@@ -23,6 +23,7 @@ from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
     Scored,
+    ToolCall,
     Trajectory,
     Unscored,
 )
@@ -44,7 +45,8 @@ def rollout_metrics(
     `zero_spread_groups` the share of problems on which each speaker's rewards are equal; all others
     are means or shares over all episodes, times in seconds. Calls are counted by name for the given
     `tools` only, since a model may make up any name: `avg_bad_calls` counts calls of other tools
-    and calls that could not be read. Where several speak, `speaker/NAME/...` is what each of them
+    and calls that could not be read, `avg_lenient_calls` those that were read although they deviate
+    from the template's format. Where several speak, `speaker/NAME/...` is what each of them
     did in an episode.
     """
     if not trajectories:
@@ -134,6 +136,7 @@ class _Played:
         read = [call.name for call in calls if not isinstance(call, BadCall)]
         by_tool = Counter(name for name in read if name in tools)
         bad_calls = len(calls) - by_tool.total()
+        lenient = sum(isinstance(call, ToolCall) and call.lenient for call in calls)
         errors = Counter(o.tool for t in self.trajectories for o in t.observations if o.error)
         endings, episodes = [one[0].ending for one in self.episodes], len(self.episodes)
         return {
@@ -144,6 +147,7 @@ class _Played:
             "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
             "avg_tool_calls": len(calls) / episodes,
             "avg_bad_calls": bad_calls / episodes,
+            "avg_lenient_calls": lenient / episodes,
             "bad_call_share": bad_calls / max(len(calls), 1),
             "avg_tool_errors": errors.total() / episodes,
             **{f"tool_calls/{name}": by_tool[name] / episodes for name in tools},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,11 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.stop_strings import before_stop
-from agentfly_core.formats.text import clip
+from agentfly_core.formats.text import THINK, clip, end_of_thought
+from agentfly_core.records.messages import call_of
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml_jinja import jinja_text
+from agentfly_core.templates.text_encoder import TextEncoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 START, END = "<|im_start|>", "<|im_end|>"
 MOST_TOKENS_OF_A_BYTE = 16
 """More than any tokenizer makes: one of Unicode's characters of 3 bytes has a normal form of 33."""
-_CALL = re.compile(r"\n?<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
+CLOSE = "</tool_call>"
+_MARK = re.compile(rf"\n?<tool_call>|{THINK}")
+_SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
+_PROBE = " \n a  b\n\n\té 🙂 1234\n"
 _TOOLS = """# Tools
 
 You may call one or more functions to assist with the user query.
@@ -57,15 +62,24 @@ class Hermes:
         <|im_start|>assistant
 
     With `show_tools` the system message lists the tools; a model that was warm-started on its tools
-    needs no list. Raises ValueError for a tokenizer without ChatML's two special tokens.
+    needs no list. Texts of users, tools and environments cannot write added tokens, special or not;
+    the markup and the replies in a history can. Raises ValueError for a tokenizer without ChatML's
+    two special tokens, and for one that encodes the exported template otherwise.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
         self._tokenizer, self._show_tools = tokenizer, show_tools
-        self._start, self._end = self._special(START), self._special(END)
-        self._header = (self._start, *self._encode("assistant\n"))
-        self._after = self._encode("\n")
+        self._special(START)
+        self._end = self._special(END)
+        self._text = TextEncoder(tokenizer)
+        mark = self._text.mark
+        self._before, self._behind, self._listed = mark(START), mark(END), mark(_TOOLS)
+        self._answer = mark("<tool_response>"), mark("</tool_response>")
+        self._header = self._text.encode(f"{self._before}assistant\n")
+        # white space beside a token belongs to it for some tokenizers
+        self._after = self._text.encode(f"{self._behind}\n{self._before}")[1:-1]
         self.stop_tokens = (self._end,)
+        self._require_served()
 
     @property
     def jinja(self) -> str:
@@ -85,10 +99,10 @@ class Hermes:
         conversation = messages[len(system) :]
         if tools and self._show_tools:
             signatures = "\n".join(_json(tool.listed) for tool in tools)
-            system.append(_TOOLS.format(signatures=signatures))
+            system.append(self._listed.format(signatures=signatures))
         text = "\n\n".join(filter(None, system))
-        opening = [Message("system", text)] if text else []
-        return (*self._read([*opening, *conversation]), *self._header)
+        opening = self._block("system", text) if text else ()
+        return (*opening, *self._read(conversation), *self._header)
 
     def extend(
         self, reply: Sequence[int], read: Sequence[Message | Observation]
@@ -104,52 +118,74 @@ class Hermes:
         fitting, kept = text, len(text.encode("utf-8", "replace"))
         if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
             return text
-        while kept and (size := len(self._encode(fitting))) > tokens:
+        while kept and (size := len(self._text.encode(fitting))) > tokens:
             kept = min(kept - 1, kept * tokens // size)
             fitting = clip(text, kept)
         return fitting
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """What the assistant said before a stop string: its text without the calls' markup, and its
-        calls, unreadable ones as BadCall.
+        """Return the text before a stop string without the calls' markup, and its calls, unreadable
+        ones as BadCall. A call inside of a thought is text.
         """
-        said = reply[:-1] if reply and reply[-1] == self._end else reply
+        tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = str(
             self._tokenizer.decode(
-                list(said), skip_special_tokens=False, clean_up_tokenization_spaces=False
+                list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
             )
         )
         text = before_stop(text, stop)
-        calls = tuple(_call(found[1], closed=bool(found[2])) for found in _CALL.finditer(text))
-        return Message("assistant", _CALL.sub("", text), calls)
+        calls, content, end = list[ToolCall | BadCall](), "", 0
+        for begin, behind, call in _calls(text):
+            content, end = content + text[end:begin], behind
+            calls.append(call)
+        return Message("assistant", content + text[end:], tuple(calls))
 
     def _read(self, messages: Sequence[Message | Observation]) -> Iterator[int]:
+        opening, closing = self._answer
         for _, neighbours in groupby(messages, type):
             run = list(neighbours)
             answers = [
-                f"<tool_response>\n{item.content}\n</tool_response>"
+                f"{opening}\n{item.content}\n{closing}"
                 for item in run
                 if isinstance(item, Observation)
             ]
             if answers:
-                yield from self._message(Message("user", "\n".join(answers)))
+                yield from self._block("user", "\n".join(answers))
             for message in (item for item in run if isinstance(item, Message)):
-                yield from self._message(message)
+                if message.role == "assistant":
+                    yield from (*self._header, *self._reply(message), self._end, *self._after)
+                else:
+                    yield from self._block(message.role, message.content)
 
-    def _message(self, message: Message) -> tuple[int, ...]:
-        if message.role == "assistant":
-            return (*self._header, *self._encode(reply_text(message)), self._end, *self._after)
-        text = self._encode(f"{message.role}\n{message.content}")
-        return (self._start, *text, self._end, *self._after)
+    def _block(self, role: str, text: str) -> tuple[int, ...]:
+        """Return the tokens of a message whose markup is marked."""
+        encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
+        return (*encoded, *self._after)
 
-    def _encode(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text in which special tokens mean nothing; lone surrogates become
-        question marks.
-        """
-        sane = text.encode("utf-8", "replace").decode()
-        return tuple(
-            self._tokenizer(sane, add_special_tokens=False, split_special_tokens=True).input_ids
+    def _reply(self, message: Message) -> tuple[int, ...]:
+        """Return the tokens of a reply behind its header, as `reply_encoder` does."""
+        text = self._text.mark(reply_text(message), special=False)
+        whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]
+        size = len(self._header)
+        return whole[size:] if whole[:size] == self._header else self._text.encode(text)
+
+    def _require_served(self) -> None:
+        """Raise ValueError unless a prompt has the tokens of the exported template."""
+        read = (Message("system", _PROBE), Message("user", _PROBE), Observation("probe", _PROBE))
+        roles = ("system", "user", "tool")
+        served = self._tokenizer.apply_chat_template(
+            [{"role": role, "content": _PROBE} for role in roles],
+            chat_template=self.jinja,
+            add_generation_prompt=True,
+            return_dict=False,
         )
+        trained = self.open(read, ())
+        if list(trained) != served:
+            raise ValueError(
+                f"The tokenizer encodes the Hermes template to {len(served)} tokens where it is "
+                f"served and to {len(trained)} in training; the template does not fit this model. "
+                "Choose another model, or write a template for it."
+            )
 
     def _special(self, token: str) -> int:
         index = self._tokenizer.convert_tokens_to_ids(token)
@@ -177,18 +213,38 @@ def call_text(name: str, **arguments: JSON) -> str:
     return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
 
 
+def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
+    """Yield begin and end of each call outside of thoughts, and the call."""
+    at = 0
+    while mark := _MARK.search(text, at):
+        if mark[0] == THINK:
+            at = end_of_thought(text, mark.start())
+            continue
+        closed = text.find(CLOSE, _end_of_json(text, mark.end()))
+        body = text[mark.end() : closed if closed >= 0 else len(text)]
+        at = closed + len(CLOSE) if closed >= 0 else len(text)
+        yield mark.start(), at, _call(body.strip(), closed >= 0)
+
+
+def _end_of_json(text: str, begin: int) -> int:
+    """Return the end of the JSON value at `begin`, whose strings may hold markup; `begin` where
+    there is none.
+    """
+    space = _SPACE.match(text, begin)
+    assert space
+    try:
+        return _DECODER.raw_decode(text, space.end())[1]
+    except (ValueError, RecursionError):
+        return begin
+
+
 def _call(text: str, closed: bool) -> ToolCall | BadCall:
     if not closed:
-        return BadCall(text.strip(), "</tool_call> is missing")
+        return BadCall(text, f"{CLOSE} is missing")
     try:
-        value = strict_json.parse(text)
+        return call_of(strict_json.parse(text))
     except ValueError as error:
-        return BadCall(text.strip(), str(error))
-    if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
-        return BadCall(text.strip(), 'expected an object {"name": <text>, "arguments": <object>}')
-    if not isinstance(arguments := value.get("arguments"), Mapping):
-        return BadCall(text.strip(), f"expected an object as the arguments of {name}")
-    return ToolCall(name, arguments)
+        return BadCall(text, str(error))
 
 
 def _json(value: JSON) -> str:

@@ -19,6 +19,8 @@ CALL = f"<tool_call>\n{SENT}\n</tool_call>"
 PIECES = (
     "<tool_call>",
     "</tool_call>",
+    "<think>",
+    "</think>",
     "{",
     "}",
     "[",

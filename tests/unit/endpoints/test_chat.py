@@ -74,6 +74,20 @@ def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
     assert tokens_of(answer("99"), 100) == 10
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ({"name": "look", "arguments": {"key": 1}}, {"key": 1}),
+        ({"name": "look", "arguments": None}, {}),
+        ({"name": "look"}, {}),
+    ],
+)
+def test_arguments_may_be_an_object_or_missing(function: Any, arguments: Any) -> None:
+    message = {"content": None, "tool_calls": [{"function": function}]}
+    reply = reply_of({"choices": [{"message": message}]})
+    assert reply.message.calls == (ToolCall("look", arguments),)
+
+
 def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable() -> None:
     reply = reply_of(answer("", ("calculator", '{"expression": ')))
     (call,) = reply.message.calls

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from agentfly_core.models.known import require
+from agentfly_core.models.known import end_tokens, require
 from agentfly_core.models.reference import materialise, tokenizer
 
 
@@ -52,6 +52,19 @@ def test_making_a_model_leaves_the_random_numbers_of_others_alone(tmp_path: Path
     torch.manual_seed(1)
     materialise("nano:calculator", tmp_path, "float32")
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_end_tokens_of_both_configurations_are_stored_with_the_model(
+    nano: Path, tmp_path: Path
+) -> None:
+    model, first = shutil.copytree(nano, tmp_path / "model"), tmp_path / "first"
+    pad, end = AutoTokenizer.from_pretrained(nano).convert_tokens_to_ids(
+        ["<|endoftext|>", "<|im_end|>"]
+    )
+    GenerationConfig(eos_token_id=[pad]).save_pretrained(model)
+    materialise(str(model), first, "float32")
+    assert end_tokens(AutoTokenizer.from_pretrained(first)) == (pad, end)
+    assert end_tokens(AutoTokenizer.from_pretrained(nano)) == (end,)
 
 
 def test_a_local_directory_is_copied_in_the_type_asked_for(nano: Path, tmp_path: Path) -> None:

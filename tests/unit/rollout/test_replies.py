@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Sampled, Trajectory
@@ -125,6 +127,20 @@ async def test_what_no_sampler_takes_is_refused(settings: dict[str, object], tol
 
     with pytest.raises((EpisodeBroken, ValueError), match=told):
         await played(agent, "a", stop=("|",))
+
+
+async def test_a_models_own_end_token_ends_a_reply_and_is_trained() -> None:
+    async def agent(episode: Episode) -> Ending:
+        await episode.reply(*episode.opening)
+        return await tool_loop(episode)
+
+    rules = replace(rollout_spec(agent=agent), end_tokens=(ord("!"), STOP))
+    sampler = Scripted(encode, ord("!"), saying("9", "8"))
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, sampler)
+    assert as_letters(trajectory) == "^u41+58?$^a9!$^u41+58?$^a8!"
+    assert loss_mask(trajectory) == "." * 11 + "xx" + "." * 12 + "xx"
+    assert trajectory.answer == "8"
+    assert rules.sampling(1.0, None, None).stop_tokens == (STOP, ord("!"))
 
 
 async def test_a_template_that_knows_no_stop_strings_works_without_them() -> None:

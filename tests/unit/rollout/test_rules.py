@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from agentfly_core.runs.context import resolve
 from agentfly_core.testing.letters import Letters
 from agentfly_core.tools.shop import checkout, search
 
+TOKENIZER = SimpleNamespace(eos_token_id=2, init_kwargs={"end_tokens": [1, 2]})
 SHOP = "agentfly_core.environments.shop:Shop"
 
 
@@ -46,7 +48,7 @@ def science(**changes: Any) -> Science:
 
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
-    spec = rollout_spec(resolve(science()), "the tokenizer")
+    spec = rollout_spec(resolve(science()), TOKENIZER)
     assert (spec.tools, spec.agent, spec.limits) == (
         (search, checkout),
         tool_loop,
@@ -58,13 +60,14 @@ def test_a_playbook_is_read_from_the_experiment() -> None:
         32,
         512,
     )
-    assert vars(spec.template) == {"tokenizer": "the tokenizer", "accent": "soft"}
+    assert vars(spec.template) == {"tokenizer": TOKENIZER, "accent": "soft"}
+    assert spec.end_tokens == (1, 2)
     assert spec.kinds == (Shop,)
     assert [schema.name for schema in spec.schemas] == ["search", "checkout"]
 
 
 def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
-    assert rollout_spec(resolve(science()), None).rewards == (bought,)
+    assert rollout_spec(resolve(science()), TOKENIZER).rewards == (bought,)
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
@@ -106,12 +109,12 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
     with pytest.raises(
         PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."
     ):
-        require_room(resolve(science(agent=agent | {"max_model_len": 53})), None, problems)
+        require_room(resolve(science(agent=agent | {"max_model_len": 53})), TOKENIZER, problems)
     with pytest.raises(
         PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"
     ):
-        require_room(resolve(science(agent=agent)), None, problems)
-    require_room(resolve(science(agent=agent)), None, problems[:2])
+        require_room(resolve(science(agent=agent)), TOKENIZER, problems)
+    require_room(resolve(science(agent=agent)), TOKENIZER, problems[:2])
 
 
 async def curt(episode: Episode) -> Ending:
@@ -121,4 +124,4 @@ async def curt(episode: Episode) -> Ending:
 
 def test_what_another_agent_asks_first_is_not_guessed() -> None:
     agent = {"use": "tests.unit.rollout.test_rules:curt", "max_model_len": 20}
-    require_room(resolve(science(agent=agent)), None, [Problem("long", "1" * 40)])
+    require_room(resolve(science(agent=agent)), TOKENIZER, [Problem("long", "1" * 40)])

@@ -53,7 +53,7 @@ def trajectory(
     )
 
 
-CALL = ToolCall("calculator", {"expression": "41+58"})
+CALL = ToolCall("calculator", {"expression": "41+58"}, lenient=True)
 ANSWER = ToolCall("answer", {"text": "99"})
 MISTAKE = Observation("calculator", "expected an expression", error=True)
 SHARD = [
@@ -119,6 +119,7 @@ def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(
     assert metrics["agent/rollout/tool_calls/calculator"] == 1 / 4
     assert metrics["agent/rollout/tool_calls/answer"] == 1 / 4
     assert metrics["agent/rollout/avg_bad_calls"] == 2 / 4
+    assert metrics["agent/rollout/avg_lenient_calls"] == 1 / 4
     assert not [name for name in metrics if "sudo" in name]
 
 

@@ -218,11 +218,14 @@ def test_half_a_surrogate_pair_is_read_as_a_question_mark(
         ('<tool_call>\n{"name": "calculator", "arguments": {}}', "</tool_call> is missing"),
         ('<tool_call>["calculator"]</tool_call>', "expected an object"),
         ('<tool_call>{"name": 3, "arguments": {}}</tool_call>', "expected an object"),
-        ('<tool_call>{"name": "calculator"}</tool_call>', "arguments of calculator"),
         (
             '<tool_call>{"name": "calculator", "arguments": "41+58"}</tool_call>',
             "arguments of calculator",
         ),
+        ('<tool_call>{"name": "a", "arguments": ["1"]}</tool_call>', "arguments of a"),
+        ('<tool_call>{"name": "a", "arguments": "\\"1\\""}</tool_call>', "arguments of a"),
+        ('<tool_call>{"name": "a", "arguments": "</tool_call>', "Unterminated string"),
+        ('<tool_call>{"name": "a", "arguments": {}}}</tool_call>', "Extra data"),
         ('<tool_call>{"name": "a", "name": "b", "arguments": {}}</tool_call>', "given twice"),
         ('<tool_call>{"name": "a", "arguments": {"x": NaN}}</tool_call>', "NaN"),
         ("<tool_call>" + "[" * 1_000 + "</tool_call>", "levels deep"),
@@ -242,6 +245,54 @@ def test_a_malformed_call_is_kept_with_its_fault(
 def test_a_good_call_beside_a_bad_one_is_still_a_call(of_nano: PreTrainedTokenizerBase) -> None:
     message = Hermes(of_nano).parse(spoken(of_nano, f"<tool_call>{{</tool_call>\n{ADD_TEXT}"))
     assert [type(call) for call in message.calls] == [BadCall, ToolCall]
+
+
+THOUGHT = f"<think>\nI could call it:\n{ADD_TEXT}\n</think>"
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "calls"),
+    [
+        (THOUGHT, THOUGHT, ()),
+        (f"{THOUGHT}\n{ADD_TEXT}", THOUGHT, (ADD,)),
+        (f"Well. {THOUGHT}\n{ADD_TEXT}", f"Well. {THOUGHT}", (ADD,)),
+        (f" <think>\n{ADD_TEXT}", f" <think>\n{ADD_TEXT}", ()),
+        (f"I write <think> here.\n{ADD_TEXT}", "I write <think> here.", (ADD,)),
+    ],
+)
+def test_a_call_inside_a_thought_is_text(
+    of_nano: PreTrainedTokenizerBase, text: str, content: str, calls: tuple[ToolCall, ...]
+) -> None:
+    reply = Hermes(of_nano).parse(spoken(of_nano, text))
+    assert reply == Message("assistant", content, calls)
+
+
+@pytest.mark.parametrize("word", ["</tool_call>", '\\"</tool_call>', "<think>", "<tool_call>"])
+def test_an_argument_may_hold_the_markup_of_calls(
+    of_nano: PreTrainedTokenizerBase, word: str
+) -> None:
+    text = f'<tool_call>\n{{"name": "say", "arguments": {{"text": "a {word} b"}}}}\n</tool_call>'
+    reply = Hermes(of_nano).parse(spoken(of_nano, f"{text}\n{ADD_TEXT}"))
+    said = ToolCall("say", {"text": f"a {word} b".replace("\\", "")})
+    assert reply == Message("assistant", "", (said, ADD))
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ('{"name": "look", "arguments": "{\\"key\\": 1}"}', {"key": 1}),
+        ('{"name": "look", "parameters": {"key": 1}}', {"key": 1}),
+        ('{"name": "look", "parameters": "{\\"key\\": 1}"}', {"key": 1}),
+        ('{"name": "look"}', {}),
+        ('{"name": "look", "arguments": null}', {}),
+    ],
+)
+def test_three_deviations_of_calls_are_read_and_marked(
+    of_nano: PreTrainedTokenizerBase, body: str, arguments: dict[str, Any]
+) -> None:
+    reply = Hermes(of_nano).parse(spoken(of_nano, f"<tool_call>\n{body}\n</tool_call>\n{ADD_TEXT}"))
+    assert reply.calls == (ToolCall("look", arguments), ADD)
+    assert [call.lenient for call in reply.calls if isinstance(call, ToolCall)] == [True, False]
 
 
 def test_any_sampled_bytes_can_be_read_and_written_as_utf8(

@@ -1,0 +1,113 @@
+"""Encode text of a template so that added tokens come from its markup alone."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tokenizers import AddedToken, Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class TextEncoder:
+    """Encodes text as a tokenizer does, with added tokens in marked text alone.
+
+        encoder = TextEncoder(tokenizer)
+        encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
+
+    It has a twin of the tokenizer, in which each added token has a secret name and keeps its id and
+    the white space that it takes. Other text goes through the same normalizer, pre-tokenizer and
+    model. Raises ValueError for a tokenizer that is not of the tokenizers library, and for an added
+    token that plain text can produce.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        own = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(own, Tokenizer):
+            raise ValueError(
+                f"The tokenizer is a {type(tokenizer).__name__}, expected one of the tokenizers "
+                "library: choose a model with a tokenizer.json."
+            )
+        self._twin = Tokenizer(own.model)
+        self._twin.normalizer, self._twin.pre_tokenizer = own.normalizer, own.pre_tokenizer
+        added = own.get_added_tokens_decoder()
+        self._require_control(own, added)
+        self._secret = secrets.token_hex(8)  # in no text that anybody wrote
+        self._names = {t.content: f"<{self._secret}{index}>" for index, t in added.items()}
+        self._twin.add_tokens(
+            [
+                AddedToken(
+                    self._names[token.content],
+                    lstrip=token.lstrip,
+                    rstrip=token.rstrip,
+                    normalized=False,
+                )
+                for token in added.values()
+            ]
+        )
+        self._ids = {
+            self._twin.token_to_id(self._names[token.content]): index
+            for index, token in added.items()
+        }
+        self._any = _one_of(self._names)
+        self._plain = _one_of(token.content for token in added.values() if not token.special)
+
+    def mark(self, text: str, special: bool = True) -> str:
+        """Return markup in which added tokens count, without `special` only those that the
+        tokenizer does not flag as special.
+        """
+        names = self._any if special else self._plain
+        return names.sub(lambda match: self._names[match[0]], text)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of marked and plain text; lone surrogates become question marks."""
+        encoding = self._twin.encode(
+            text.encode("utf-8", "replace").decode(), add_special_tokens=False
+        )
+        # a vocabulary with gaps may have a twin's id, too
+        return tuple(
+            self._ids[index] if self._secret in token else index
+            for token, index in zip(encoding.tokens, encoding.ids, strict=True)
+        )
+
+    def _require_control(self, own: Tokenizer, added: dict[int, AddedToken]) -> None:
+        # what stands for unknown characters is no control
+        unknown = getattr(own.model, "unk_token", None)
+        for index, token in added.items():
+            if own.model.token_to_id(token.content) is None or token.content == unknown:
+                continue
+            if index in self._twin.encode(token.content, add_special_tokens=False).ids:
+                raise ValueError(
+                    f"The tokenizer's added token {token.content!r} ({index}) is also a token of "
+                    "plain text, so that tools and users could write it. Remove it from the added "
+                    "tokens, or choose another model."
+                )
+
+
+def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
+    """Return a function that encodes replies, which follow a line break.
+
+    At the beginning of a text some tokenizers add a space, which no reply has. A reply that is
+    joined with the line break is encoded without it.
+    """
+
+    def encode(text: str) -> list[int]:
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
+        return tokens
+
+    start = encode("\n")
+
+    def encode_reply(text: str) -> list[int]:
+        whole = encode(f"\n{text}")
+        return whole[len(start) :] if whole[: len(start)] == start else encode(text)
+
+    return encode_reply
+
+
+def _one_of(names: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
