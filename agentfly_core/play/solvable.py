@@ -17,7 +17,7 @@ from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.datasets.files import files, read
 from agentfly_core.formats.text import clip, counted, words_of
-from agentfly_core.play.trial import trials
+from agentfly_core.play.trial import scores_answers, trials
 from agentfly_core.records.dataset import split
 from agentfly_core.records.trajectory import (
     Ending,
@@ -64,7 +64,7 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
     for name, task in context.resolved.each.items():
         own = [problem for problem in problems if context.resolved.of(problem) is task]
         for reward in task.rewards:
-            if reward.examples is not None:
+            if reward.examples is not None and scores_answers(reward):
                 found = asyncio.run(_checked(reward, reward.examples, own))
                 report += [f"{name}: {line}" if name else line for line in found.report]
                 unsolvable |= found.unsolvable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from agentfly_core.authoring import injection
@@ -16,6 +17,7 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import boundless, of_split, rollout_spec
 from agentfly_core.play.players import oracle
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import ExperimentContext, Resolved
@@ -38,12 +40,17 @@ def asks_a_service(reward: Reward) -> bool:
     return reward.retries > 0 or reward.concurrency is not None
 
 
+def scores_answers(reward: Reward) -> bool:
+    """Whether a reward can score its examples without an environment or a service."""
+    return reward.examples is not None and not reward.needs and not asks_a_service(reward)
+
+
 def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
     """Play PLAYED problems of an experiment that has environments, or a reward without examples;
     returns a report, a sentence each.
     """
     resolved, report = context.resolved, list[str]()
-    own = [reward for reward in resolved.rewards if reward.examples is None]
+    own = [reward for reward in resolved.rewards if not scores_answers(reward)]
     report += [
         f"{reward.name}: not checked, since it asks a service (retries or concurrency is set)."
         for reward in own
@@ -73,7 +80,7 @@ def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list
     count = min(PLAYED, len(problems))
     some = [problems[len(problems) * number // count] for number in range(count)]
     specs = of_split(context.science, some, "trial", count)
-    spec = boundless(rollout_spec(resolved, tokenizer))
+    spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
     encode = partial(tokenizer.encode, add_special_tokens=False)
     solved = {}
     with environment_loop(resolved.limits) as environments:
@@ -83,6 +90,14 @@ def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list
             played, _, _ = environments.run(work)
             solved[name] = asyncio.run(_solved(resolved, played))
     return _report(context, solved["oracle"], solved["idle"])
+
+
+def _without_judges(spec: RolloutSpec) -> RolloutSpec:
+    return replace(
+        spec,
+        rewards=tuple(reward for reward in spec.rewards if not asks_a_service(reward)),
+        tasks={name: _without_judges(task) for name, task in spec.tasks.items()},
+    )
 
 
 async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str, bool | str]:

@@ -17,9 +17,11 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.play import solvable
 from agentfly_core.records.trajectory import Examples, Problem, Trajectory
 from agentfly_core.runs.context import ExperimentContext
+from tests.support.capitals import Atlas
 from tests.support.experiments import context
 
 HERE = __name__
+ASKED: list[str] = []
 EXACT = "agentfly_core.rewards.exact:exact"
 CAPITALS = {
     "data": {"use": "tests.support.capitals:capitals", "train": 3, "validation": 0, "test": 1},
@@ -48,7 +50,22 @@ def lenient(trajectory: Trajectory) -> float:
 @reward(retries=2)
 def judge(trajectory: Trajectory) -> float:
     """Ask a service that does not run."""
-    raise AssertionError("the judge is asked")
+    ASKED.append("judge")
+    return 1.0
+
+
+@reward(concurrency=4, examples=lambda problem: Examples(("1",), ()))
+def judge_with_examples(trajectory: Trajectory) -> float:
+    """Ask a service that does not run."""
+    ASKED.append("judge")
+    return 1.0
+
+
+@reward(retries=1)
+def judge_of_the_atlas(atlas: Atlas) -> float:
+    """Ask a service that does not run."""
+    ASKED.append("judge")
+    return 1.0
 
 
 @reward
@@ -115,12 +132,23 @@ def test_a_wrong_answer_that_earns_the_reward_is_reported(tmp_path: Path) -> Non
     assert report[1] == "lenient: the wrong answer '' to the problem 'p0' earns 1."
 
 
-def test_a_judge_is_skipped_and_reported(tmp_path: Path) -> None:
-    rewards = {EXACT: 1.0, f"{HERE}:judge": 1.0}
+@pytest.mark.parametrize("name", ["judge", "judge_with_examples"])
+def test_a_judge_is_skipped_and_reported(tmp_path: Path, name: str) -> None:
+    rewards = {EXACT: 1.0, f"{HERE}:{name}": 1.0}
     report = of_answers(tmp_path, ["1", "2"], rewards=rewards, evaluate={"goal": EXACT})
     assert report[1] == (
-        "judge: not checked, since it asks a service (retries or concurrency is set)."
+        f"{name}: not checked, since it asks a service (retries or concurrency is set)."
     )
+    assert ASKED == []
+
+
+def test_a_judge_of_an_environment_is_not_asked_while_the_oracle_plays(tmp_path: Path) -> None:
+    right = "tests.support.capitals:right"
+    settings = {**CAPITALS, "rewards": {right: 1.0, f"{HERE}:judge_of_the_atlas": 1.0}}
+    settings |= {"evaluate": {"goal": right}, "warm_start": {"demonstrations": f"{HERE}:atlas"}}
+    report = solvable.check(*made(tmp_path, **settings))
+    assert report[1] == "The oracle solves 2 of 3 sampled problems."
+    assert ASKED == []
 
 
 def test_a_reward_without_examples_or_an_oracle_is_reported(tmp_path: Path) -> None:
