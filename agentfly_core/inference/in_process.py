@@ -86,7 +86,7 @@ class TransformersSampler:
         model = lora.load(policy, base, self._dtype)
         model.to(self._device)  # type: ignore[arg-type]  # which its decorator hides
         model.eval()
-        Probe.of(policy).require(of_model(model), self._dtype, "transformers", policy)
+        Probe.of(policy, base).require(of_model(model), self._dtype, "transformers", policy)
         return model
 
 

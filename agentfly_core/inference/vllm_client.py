@@ -52,7 +52,7 @@ class VLLM:
         Waits for a server that is starting. Raises WrongWeights, and SamplerLost with the end of
         the server's log.
         """
-        probe = Probe.of(policy)
+        probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
         with self._server() as server:
             self.service.wait(partial(_healthy, server), PATIENCE)

@@ -53,30 +53,34 @@ def write(folder: Path, vocabulary: int, logprobs: Sequence[float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a learner wrote of its policy: 32 tokens, and the log-probability of all but the first
-    at temperature 1.
+    """The stored probe of a policy with weights of this dtype: 32 tokens, and the log-probability
+    of all but the first at temperature 1.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
+    dtype: str
     digest: str
 
     @classmethod
-    def of(cls, policy: Path) -> Probe:
-        """The probe of a policy directory."""
+    def of(cls, policy: Path, base: Path | None = None) -> Probe:
+        """The probe of a policy directory; an adapter has the dtype of its `base`."""
         content = (policy / "probe.json").read_bytes()
         found, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
-        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), digest)
+        config = json.loads(((base or policy) / "config.json").read_bytes())
+        dtype = config.get("dtype", "float32")
+        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
         """Raise WrongWeights where a sampler that loaded the policy computes other
-        log-probabilities of the probe's tokens.
+        log-probabilities of the probe's tokens. The coarser dtype of the two counts.
         """
         distance = fmean(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
-        if not distance <= TOLERANCE[dtype]:
+        tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
+        if not distance <= tolerance:
             raise WrongWeights(
                 f"{sampler} loaded {policy}, but its log-probabilities are {distance:.2g} from "
-                f"those of probe.json on average, expected at most {TOLERANCE[dtype]:g} in "
+                f"those of probe.json on average, expected at most {tolerance:g} in "
                 f"{dtype}. Either it has other weights (another model or dtype, or a probe of "
                 "another update), or the weights are so large that rounding makes the "
                 f"difference: the probe's log-probabilities are {fmean(self.logprobs):.3g} on "

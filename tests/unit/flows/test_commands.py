@@ -148,6 +148,20 @@ def test_a_finished_run_shows_its_summary_where_only_that_changes_which_may(
     assert finished.read_json("runs/base/run.json") == before
 
 
+def test_a_finished_run_of_other_data_is_not_shown_as_done(
+    finished: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = finished.read_json("runs/base/run.json")
+    finished.write_json("runs/base/run.json", {**record, "dataset_digest": "9f2c"})
+
+    def refuse(*_: object) -> None:
+        raise ValueError("the flow compares the data")
+
+    monkeypatch.setattr("flows.commands.training._trained", refuse)
+    assert main(["train", "tiny", "--run", "base"]) == 2
+    assert "the flow compares the data" in capsys.readouterr().err
+
+
 def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.models import lora
 from agentfly_core.models.probe import Probe, WrongWeights
+from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
 from tests.support.learning import DEVICE
@@ -244,8 +245,14 @@ def test_a_policy_that_differs_from_its_probe_is_refused(nano: Path, tmp_path: P
         TransformersSampler(DEVICE).load(changed, 0)
 
 
+def test_a_policy_of_another_dtype_passes_its_probe(tmp_path: Path) -> None:
+    materialise("nano:calculator", tmp_path, "bfloat16")
+    TransformersSampler(DEVICE, "float32").load(tmp_path, 0)
+
+
 def test_wrong_weights_name_the_learning_rate_too(tmp_path: Path) -> None:
     (tmp_path / "probe.json").write_text('{"tokens": [7, 8, 9], "logprobs": [-700.0, -900.0]}')
+    (tmp_path / "config.json").write_text('{"dtype": "float32"}')
     with pytest.raises(WrongWeights, match=r"other weights .* are -800 .* update.learning_rate"):
         Probe.of(tmp_path).require((-700.0, -900.1), "float32", "vLLM", tmp_path)
 
