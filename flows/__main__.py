@@ -25,6 +25,7 @@ from flows.commands.stages import add_stages
 from flows.commands.training import add_forking, add_training
 from flows.commands.up import add_up
 from flows.local.prefect_server import leave
+from flows.local.terminal import visible_output
 
 EXAMPLES = """
 examples:
@@ -58,17 +59,18 @@ GROUPS = (
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
-    arguments = _parsed(words)
-    command: Command = arguments.command
-    try:
-        import_ours()
-        return command(arguments) or 0
-    except MISTAKES as mistake:
-        print(f"agentfly: {redact(message(mistake))}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("agentfly: interrupted; the same command continues.", file=sys.stderr)
-        return 130
+    with visible_output():
+        arguments = _parsed(words)
+        command: Command = arguments.command
+        try:
+            import_ours()
+            return command(arguments) or 0
+        except MISTAKES as mistake:
+            print(f"agentfly: {redact(message(mistake))}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("agentfly: interrupted; the same command continues.", file=sys.stderr)
+            return 130
 
 
 def _parsed(words: Sequence[str] | None) -> argparse.Namespace:

@@ -21,6 +21,19 @@ THINK, THOUGHT_END = "<think>", "</think>"
 _THOUGHT = re.compile(rf"{THINK}.*?{THOUGHT_END}|\A\s*{THINK}.*", re.DOTALL)
 
 
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks of direction, line separators
+    "\ud800-\udfff]"  # lone surrogates, which no terminal takes
+)
+"""Characters that control a terminal or cannot be printed."""
+
+
+def visible(text: str) -> str:
+    """The text with its control characters written out: ESC becomes `\\x1b`, U+202E `\\u202e`."""
+    return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def clip(text: str | bytes, max_bytes: int) -> str:
     """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, and
     secrets are replaced.
@@ -163,7 +176,7 @@ def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """Makes log records without secrets of those that `made` makes."""
+    """Makes log records without secrets and control characters of those that `made` makes."""
 
     made: Callable[..., logging.LogRecord]
 
@@ -171,10 +184,17 @@ class _Redacting:
         record = self.made(*args, **kwargs)
         # a message that does not fit its arguments is logging's to tell
         with suppress(TypeError, ValueError):
-            record.msg, record.args = redact(record.getMessage()), None
+            record.msg, record.args = visible(redact(record.getMessage())), None
         if record.exc_info and record.exc_info[0]:
-            record.exc_text = redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+            trace = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+            record.exc_text = visible(redact(trace))
         return record
+
+
+def guard_logs() -> None:
+    """Keep secrets and control characters out of all log records from now on."""
+    if not isinstance(made := logging.getLogRecordFactory(), _Redacting):
+        logging.setLogRecordFactory(_Redacting(made))
 
 
 @contextmanager
@@ -182,8 +202,7 @@ def keeping_secrets() -> Iterator[None]:
     """Keeps secrets used in the block out of the arguments of errors, and out of all logs from then
     on: blocks of several threads overlap, so that none of them could say when it is over.
     """
-    if not isinstance(made := logging.getLogRecordFactory(), _Redacting):
-        logging.setLogRecordFactory(_Redacting(made))
+    guard_logs()
     try:
         yield
     except Exception as error:  # whatever it is, it passes on

@@ -43,9 +43,9 @@ def shape_of(store: Store, policy: Artifact) -> Adapter | None:
 
 def _stored(store: Store, policy: Artifact) -> Any:
     match found := store.part(policy, FILE):
-        case None | {"base": dict(), "shape": dict()}:
+        case None | {"base": dict()}:
             return found
-    raise Damaged(f'{policy.uri}/{FILE} holds {found!r:.200}, expected "base" and "shape".')
+    raise Damaged(f'{policy.uri}/{FILE} holds {found!r:.200}, expected the key "base".')
 
 
 def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import fmean
 
-from agentfly_core.formats.text import clip, redact
-from agentfly_core.runs.episodes import MARKS, UNPRINTABLE, Piece, lines
+from agentfly_core.formats.text import CONTROL, clip, redact
+from agentfly_core.runs.episodes import MARKS, Piece, lines
 
 SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -18,7 +18,7 @@ COLUMNS = 100
 
 def plain(text: str, longest: int = 600) -> str:
     """A text on one line of a paragraph or a table, as it is: `plain("a|b")` is `a\\|b`."""
-    visible = UNPRINTABLE.sub("?", clip(" ".join(text.split()), longest))
+    visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(visible.split()))
     return "".join(HTML.get(letter, letter) for letter in escaped)
 

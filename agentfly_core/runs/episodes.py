@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tokenizers import Tokenizer
 
 from agentfly_core.artifacts.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
-from agentfly_core.formats.text import did_you_mean
+from agentfly_core.formats.text import did_you_mean, visible
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
@@ -35,7 +34,6 @@ STYLES: dict[Kind, str] = {
     "after": "dim italic",
     "context": "cyan",
 }
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "said": ">", "after": ".", "context": "#"}
 Pair = tuple[Trajectory, Scored | None]
 
@@ -178,11 +176,6 @@ def answered_last(trajectory: Trajectory) -> list[Piece]:
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
-def written_out(text: str) -> str:
-    """A text whose control characters do nothing to a terminal: ESC is written `\\x1b`."""
-    return UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
 def lines(piece: Piece, width: int) -> list[str]:
     """A piece's text in lines of at most `width` columns with their mark; control characters are
     written out.
@@ -190,7 +183,7 @@ def lines(piece: Piece, width: int) -> list[str]:
     room = max(20, width - 12)
     wrapped = (
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)
-        for line in written_out(piece.text).split("\n")
+        for line in visible(piece.text).split("\n")
     )
     return [part for parts in wrapped for part in parts or [""]]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.hashing import digest
@@ -35,6 +32,7 @@ from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run import name_of
 from flows.commands.arguments import STORE, Commands, positive
 from flows.context import context_of, store_at
+from flows.local.terminal import VisibleConsole, print_json
 from flows.sweep import run_members
 
 REFERENCE = "a finished run, RUN@STEP where that was evaluated, or sweep:NAME"
@@ -74,9 +72,9 @@ def compare(arguments: Namespace) -> None:
         draw(comparison, curves, split, Path(arguments.png))
     if arguments.json:
         learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
-        print(json.dumps({**comparison.to_json(), "split": split, "learning": learning}))
+        print_json({**comparison.to_json(), "split": split, "learning": learning})
         return
-    Console().print(view(comparison, curves, split), soft_wrap=True)
+    VisibleConsole().print(view(comparison, curves, split), soft_wrap=True)
     if arguments.png:
         print(f"The picture is {arguments.png}")
 
@@ -106,7 +104,7 @@ def sweep(arguments: Namespace) -> int:
         print(f"{ended} To continue: {made.command(store)}", file=sys.stderr)
     if done:
         print()
-        Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
+        VisibleConsole().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
     if not failed:
         again = in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}")
         print(f"The same again: {again}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Iterator
-
-from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.inspection import choice, rescored_view
@@ -22,6 +19,7 @@ from agentfly_core.reports.comparing.run_steps import run_steps, view
 from agentfly_core.runs.episodes import Episodes
 from flows.commands.arguments import STORE, Commands, positive
 from flows.context import store_at
+from flows.local.terminal import VisibleConsole, print_json
 
 WHAT = "RUN, RUN@STEP or play:NAME, see `agentfly list`"
 SHOWN = 3
@@ -95,18 +93,18 @@ def show(arguments: Namespace) -> None:
     if arguments.against is None:
         chosen = choice.first(found, *_order(arguments))
         if arguments.json:
-            print(json.dumps(episodes_json(stored, len(found), chosen), ensure_ascii=False))
+            print_json(episodes_json(stored, len(found), chosen))
         else:
-            Console().print(printed(stored, len(found), filters, chosen))
+            VisibleConsole().print(printed(stored, len(found), filters, chosen))
         return
     other = against_of(arguments.against, named)
     against = read(store, other, arguments.evaluation, arguments.demonstrations)
     twice = played_twice([pair for episode in found for pair in episode], against, stored.title)
     changed = most_changed(twice, *_order(arguments))
     if arguments.json:
-        print(json.dumps(both_json(stored, against, len(found), changed), ensure_ascii=False))
+        print_json(both_json(stored, against, len(found), changed))
     else:
-        Console().print(show_both(stored, against, twice, len(found), filters, changed))
+        VisibleConsole().print(show_both(stored, against, twice, len(found), filters, changed))
 
 
 def _show_steps(arguments: Namespace, store: Store, named: Reference) -> None:
@@ -118,9 +116,9 @@ def _show_steps(arguments: Namespace, store: Store, named: Reference) -> None:
         raise ValueError(f"--steps shows no episodes: leave --{chosen[0]} out.")
     steps = run_steps(store, named.run)
     if arguments.json:
-        print(json.dumps({"run": named.run, "steps": [step.to_json() for step in steps]}))
+        print_json({"run": named.run, "steps": [step.to_json() for step in steps]})
     else:
-        Console().print(view(named.run, steps), soft_wrap=True)
+        VisibleConsole().print(view(named.run, steps), soft_wrap=True)
 
 
 def score(arguments: Namespace) -> None:
@@ -133,9 +131,9 @@ def score(arguments: Namespace) -> None:
     steps = [judged(step) for step in rescored(store, named.run, named.step, rewards)]
     second = Second(named.run, rewards, steps)
     if arguments.json:
-        print(json.dumps(rescored_view.as_json(second, store), ensure_ascii=False))
+        print_json(rescored_view.as_json(second, store))
     else:
-        Console().print(rescored_view.view(second, store), soft_wrap=True)
+        VisibleConsole().print(rescored_view.view(second, store), soft_wrap=True)
 
 
 def _order(arguments: Namespace) -> tuple[choice.Order, int]:

@@ -6,8 +6,6 @@ import asyncio
 from argparse import REMAINDER, Namespace
 from pathlib import Path
 
-from rich.console import Console
-
 from agentfly_core.config import loading
 from agentfly_core.runs import versioning
 from agentfly_core.sandbox import preflight, report
@@ -18,6 +16,7 @@ from flows.local import doctor as doctors
 from flows.local.flow_run_owners import tidy
 from flows.local.prefect_server import prefect_command, reach
 from flows.local.state_dirs import settle
+from flows.local.terminal import VisibleConsole
 from flows.nights import readiness
 
 
@@ -48,12 +47,12 @@ def doctor(arguments: Namespace) -> int:
     if arguments.sandbox:
         sandbox = preflight.chosen()
         outcomes = asyncio.run(attacked(sandbox, ATTACKS))
-        Console().print(report.table(sandbox, outcomes))
+        VisibleConsole().print(report.table(sandbox, outcomes))
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
     site, places = loading.site("local"), settle(Path.cwd())
     findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
     findings.append(readiness.nights(reach(places), site.ping_url_env))
-    Console().print(doctors.table(findings))
+    VisibleConsole().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 
 

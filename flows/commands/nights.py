@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from datetime import datetime
 
-from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
@@ -19,6 +18,7 @@ from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import known_run
 from flows.commands.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
 from flows.context import context_of, store_at
+from flows.local.terminal import VisibleConsole
 from flows.nights.aliases import report_aliases
 
 
@@ -53,7 +53,7 @@ def nights(arguments: Namespace) -> None:
     for entry in (ledger := NightLedger(context.store, context.experiment)).entries():
         when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         table.add_row(when, entry.night, entry.event.replace("_", " "), entry.why)
-    Console().print(table)
+    VisibleConsole().print(table)
     champion = ledger.champion()
     print(f"The champion is {champion.reference}." if champion else "There is no champion.")
 
@@ -63,7 +63,7 @@ def report(arguments: Namespace) -> None:
     store, layout = store_at(arguments.store), RunLayout(arguments.night)
     page = page_of(night_report(store, arguments.night))
     store.write_text(layout.report, page)
-    Console().print(Markdown(page))
+    VisibleConsole().print(Markdown(page, hyperlinks=False))
     print(f"This report is the file {store.uri}/{layout.report}.")
 
 

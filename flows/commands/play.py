@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from agentfly_core.play.players import Model, Player
 from agentfly_core.play.session import Table, Wish, table
 from agentfly_core.play.session import play as play_episodes
 from agentfly_core.play.summary import Figures, figures
-from agentfly_core.runs.episodes import Piece, written_out
+from agentfly_core.runs.episodes import Piece
 from agentfly_core.runs.intervals import Interval
 from agentfly_core.runs.listing import in_store
 from agentfly_core.system.progress import Progress as Told
@@ -30,6 +29,7 @@ from agentfly_core.system.progress import listening
 from flows.commands.arguments import Commands, experiment_context, positive
 from flows.local.display import logging_to
 from flows.local.state_dirs import settle
+from flows.local.terminal import VisibleConsole, print_json
 
 POLICY = (
     "who plays: oracle (the function that warm_start.demonstrations names; where that has a "
@@ -38,6 +38,7 @@ POLICY = (
     "(a chat service of the site), a model's folder or hub id, a policy.json (default: the last "
     "policy of the run that `agentfly train` with the same settings makes, else base)"
 )
+
 PROBLEM = "play this problem only, by its id"
 YOU = "you>    "
 
@@ -61,7 +62,7 @@ def play(arguments: Namespace) -> None:
     """Play, store and sum up."""
     context = experiment_context(arguments)
     logs = settle(Path.cwd()).state / "logs" / "play"
-    terminal = Terminal(Console(stderr=arguments.json))
+    terminal = Terminal(VisibleConsole(stderr=arguments.json))
     with logging_to(logs / "play.log"):
         count, problem = 1 if arguments.chat else arguments.episodes, arguments.problem
         wish = Wish(arguments.policy, arguments.split, count, problem, arguments.typed)
@@ -76,7 +77,7 @@ def play(arguments: Namespace) -> None:
         # there was no attempt at the problem
         found = replace(found, reward=None, success=None, success_by_task={})
     if arguments.json:
-        print(json.dumps({"play": played.name, **asdict(found)}))
+        print_json({"play": played.name, **asdict(found)})
         return
     for line in lines(found):
         print(line)
@@ -99,14 +100,14 @@ def _mode(arguments: Namespace, terminal: Terminal, laid: Table) -> Mode | None:
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where a person reads and types: `Terminal(Console())`."""
+    """Where a person reads and types: `Terminal(VisibleConsole())`."""
 
     console: Console
 
     def show(self, what: Piece | str) -> None:
         """Show a piece of an episode, or plain text."""
         if isinstance(what, str):
-            self.console.print(written_out(what), highlight=False, markup=False, soft_wrap=True)
+            self.console.print(what, soft_wrap=True)
         else:
             self.console.print(what)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from pathlib import Path
-
-from rich.console import Console
 
 from agentfly_core.artifacts.run_tags import change_tags, remember_told, tags_of
 from agentfly_core.formats.text import counted, fault
@@ -20,6 +17,7 @@ from flows.context import store_at
 from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run
 from flows.local.state_dirs import settle
+from flows.local.terminal import VisibleConsole, print_json
 
 SORT = "by name, or the newest (time), best (success) or furthest (step) first (default: name)"
 FILTER = (
@@ -63,12 +61,12 @@ def list_runs(arguments: Namespace) -> None:
     everything = listed(store)
     runs = run_choice.ordered(run_choice.only(everything, arguments.filter), arguments.sort)
     if arguments.json:
-        print(json.dumps(run_choice.as_json(runs), ensure_ascii=False))
+        print_json(run_choice.as_json(runs))
     elif everything and not runs:
         wanted = " and ".join(arguments.filter)
         print(f"None of {counted(len(everything), 'run')} matches {wanted}.")
     else:
-        Console().print(view(runs, store), soft_wrap=True)
+        VisibleConsole().print(view(runs, store), soft_wrap=True)
 
 
 def tag(arguments: Namespace) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core.artifacts import transfer
@@ -24,11 +23,13 @@ from flows.commands.arguments import RUN, STORE, Commands
 from flows.context import store_at
 from flows.local.rebuilding import rebuild
 from flows.local.state_dirs import STATE, main_workspace
+from flows.local.terminal import VisibleConsole
 
 REMOTE = (
     "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "
     "remote)"
 )
+
 INTO = "where it is built; the same command continues there (default: .agentfly/verify/RUN)"
 
 
@@ -115,7 +116,7 @@ def verify(arguments: Namespace) -> int:
     table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
     for verdict in found:
         table.add_row(verdict.what, verdict.uri, verdict.words)
-    Console().print(table)
+    VisibleConsole().print(table)
     others = [verdict for verdict in found if not verdict.agrees]
     if not others:
         print(f"All {len(found)} artifacts of {name} agree to the byte.")

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core.artifacts import keys
@@ -31,6 +30,7 @@ from flows.commands.arguments import (
 from flows.commands.orchestration import orchestrated
 from flows.context import context_of
 from flows.local.display import rates_table
+from flows.local.terminal import VisibleConsole, print_json
 
 PARAMS = "a params.yaml whose `overrides` it takes: [update.learning_rate=3e-4]"
 POLICY = (
@@ -73,7 +73,7 @@ def evaluate(arguments: Namespace) -> None:
 
         found = flow(**flow_arguments(arguments), policy=arguments.policy)
     if arguments.json:
-        print(json.dumps(found, ensure_ascii=False))
+        print_json(found)
         return
     low, high, problems = found["interval_low"], found["interval_high"], found["problems"]
     print(
@@ -81,7 +81,7 @@ def evaluate(arguments: Namespace) -> None:
         f"to {high:.1%}."
     )
     if found.keys() & {"pass_at", "by", "datasets"}:
-        Console().print(rates_table(found))
+        VisibleConsole().print(rates_table(found))
 
 
 def prepare(arguments: Namespace) -> None:
@@ -95,8 +95,7 @@ def prepare(arguments: Namespace) -> None:
     found = preview(context.store, data, arguments.sample)
     checked = solvable.check(context, data)
     if arguments.json:
-        document = {**found.to_json(), "reused": reused, "checked": checked}
-        print(json.dumps(document, ensure_ascii=False))
+        print_json({**found.to_json(), "reused": reused, "checked": checked})
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
@@ -154,6 +153,6 @@ def config(arguments: Namespace) -> None:
         said = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
         if said or not arguments.changed:
             table.add_row(key, json.dumps(value), str(origin[key]))
-    Console().print(table)
+    VisibleConsole().print(table)
     for remark in checks.remarks(context.resolved):
         print(f"agentfly: {remark}", file=sys.stderr)

@@ -8,8 +8,6 @@ import logging
 from argparse import ArgumentParser, Namespace
 from functools import partial
 
-from rich.console import Console
-
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.continuing import refuse_finished, refuse_other_settings
 from agentfly_core.artifacts.run_code import (
@@ -38,6 +36,7 @@ from flows.commands.orchestration import orchestrated
 from flows.context import store_at
 from flows.local.display import summary_table
 from flows.local.state_dirs import Places
+from flows.local.terminal import VisibleConsole
 from flows.reporting import report_again
 
 logger = logging.getLogger(__name__)
@@ -175,7 +174,7 @@ def show_summary(store: Store, summary: Summary) -> None:
         ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"])
         for ui in ("MLflow", "Prefect")
     }
-    Console().print(summary_table(summary, opening), soft_wrap=True)
+    VisibleConsole().print(summary_table(summary, opening), soft_wrap=True)
 
 
 def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:

@@ -22,6 +22,7 @@ from agentfly_core.artifacts.keys import VERSIONS
 from agentfly_core.formats.text import counted
 from agentfly_core.records.run_record import Summary
 from agentfly_core.system.progress import Progress as Told
+from flows.local.terminal import VisibleConsole
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 OURS = ("agentfly_core", "flows", "tasks")
@@ -39,7 +40,7 @@ class Display:
     """
 
     def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
-        self._console = console or Console()
+        self._console = console or VisibleConsole()
         self._lines = _Lines(self._console, steps)
         self._bars = _Bars(self._console, run, steps)
         self._lock = threading.Lock()
@@ -204,7 +205,7 @@ def rates_table(found: Mapping[str, Any], title: str = "") -> Table:
     for name, rate in _rates(found, "test"):
         low, high = rate["interval_low"], rate["interval_high"]
         solved, interval = f"{rate['success']:.1%}", f"{low:.1%} to {high:.1%}"
-        table.add_row(escape(name), solved, interval, f"{rate['problems']}")
+        table.add_row(name, solved, interval, f"{rate['problems']}")
     return table
 
 

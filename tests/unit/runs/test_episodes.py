@@ -63,7 +63,7 @@ def test_long_lines_are_folded_with_their_mark() -> None:
 
 
 def test_control_characters_cannot_act_on_the_terminal() -> None:
-    assert lines(Piece("read", "\x1b[2J\x07 \u202eabc"), width=80) == [r"\x1b[2J\x07 \x202eabc"]
+    assert lines(Piece("read", "\x1b[2J\x07 \u202eabc"), width=80) == [r"\x1b[2J\x07 \u202eabc"]
 
 
 def test_the_table_for_people_has_text_marked_and_rewards_of_each_episode(store: Store) -> None:

@@ -290,6 +290,7 @@ def test_where_a_release_changes_a_default_a_run_with_the_old_one_is_told_how_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, LatestScience)
+    monkeypatch.chdir(tmp_path)  # an experiment elsewhere is not read, its name may be a stranger's
     context = at(tmp_path)
     with pytest.raises(ValueError, match=r"update.ema: None -> 0.99"), opened(context, NAME):
         pass

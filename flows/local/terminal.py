@@ -1,0 +1,93 @@
+"""Output on the terminal: foreign text, such as a model's, is printed without control characters.
+
+They could set the window's title, fill the clipboard, hide lines or reverse the order of letters.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from agentfly_core.formats.text import CONTROL, guard_logs, visible
+
+
+class VisibleStream:
+    """A text stream that writes control characters out: ESC becomes `\\x1b`."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.rich_proxied_file = stream
+        """The stream that rich writes its own control sequences to."""
+
+    def write(self, text: str) -> int:
+        """Write a text; on a terminal a carriage return at its ends stays, for progress bars."""
+        stream = self.rich_proxied_file
+        if not stream.isatty():
+            return stream.write(visible(text))
+        inner = text.strip("\r")
+        start = "\r" if text.startswith("\r") else ""
+        end = "\r" if inner and text.endswith("\r") else ""
+        return stream.write(f"{start}{visible(inner)}{end}")
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+class VisibleConsole(Console):
+    """A rich console whose text has no control characters, markup or links."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Segments of a renderable; only rich's own segments control the terminal."""
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                style = segment.style.update_link(None) if segment.style else None
+                yield Segment(visible(segment.text), style)
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream below any VisibleStream."""
+        stream = super().file
+        while isinstance(stream, VisibleStream):
+            stream = stream.rich_proxied_file
+        return stream
+
+    @file.setter
+    def file(self, stream: IO[str]) -> None:
+        self._file = stream
+
+
+@contextmanager
+def visible_output() -> Iterator[None]:
+    """Within the block whatever is printed has no control characters but rich's; logs have none
+    from then on.
+    """
+    guard_logs()
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (VisibleStream(stream) for stream in before)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON, whose control characters are escaped as JSON does."""
+    text = json.dumps(value, ensure_ascii=False)
+    print(CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
