@@ -86,8 +86,9 @@ def tokens_of(answer: JSON, most: int) -> int | None:
     """
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    counts = isinstance(total, int) and not isinstance(total, bool) and total > 0
-    return min(total, most) if counts else None
+    if not isinstance(total, int) or isinstance(total, bool) or total <= 0:
+        return None
+    return min(total, most)
 
 
 def _written(messages: Sequence[Message | Observation]) -> Iterator[JSON]:

@@ -80,7 +80,7 @@ def visible_output() -> Iterator[None]:
     """
     guard_logs()
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (VisibleStream(stream) for stream in before)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (VisibleStream(stream) for stream in before)
     try:
         yield
     finally:
