@@ -70,7 +70,7 @@ class LedgerChain:
 
     def length(self) -> int:
         """The number of entries, once missing ones are restored; raises Damaged for a gap."""
-        head = self.store.read_json(f"{self.uri}/head.json")  # before the names: others append
+        head = self._read(f"{self.uri}/head.json")  # before the names: others append
         numbers = self._numbers()
         last = max([*numbers, head["number"] if head else 0])
         if head and len(numbers) == last:
@@ -102,25 +102,26 @@ class LedgerChain:
         """The entries that runs of the experiment keep, by number."""
         entries = []
         for run in self.store.names("runs"):
-            record = self._record(run)
+            record = self._read(RunLayout(run).night)
             if record and record["experiment"] == self.experiment:
                 entries += record["entries"]
         return {entry["number"]: entry for entry in entries}
 
     def _copy_to_night(self, entry: Value) -> None:
         """Keep the entry with the run of its night, with those from before the run was made."""
-        layout, record = RunLayout(entry["night"]), self._record(entry["night"])
+        layout = RunLayout(entry["night"])
         if Path(layout.record).name not in self.store.names(layout.uri):
             return
+        record = self._read(layout.night)
         entries = record["entries"] if record else self._entries_of(entry["night"], entry["number"])
         kept: dict[str, JSON] = {"experiment": self.experiment, "entries": [*entries, entry]}
         self.store.write_json(layout.night, kept)
 
-    def _record(self, night: str) -> Value | None:
-        """The copies that a run keeps; a damaged file counts as none."""
+    def _read(self, uri: str) -> Value | None:
+        """A file that can be made again; a damaged one counts as none."""
         with suppress(Damaged):
-            record: Value | None = self.store.read_json(RunLayout(night).night)
-            return record
+            value: Value | None = self.store.read_json(uri)
+            return value
         return None
 
     def _entries_of(self, night: str, end: int) -> list[Value]:

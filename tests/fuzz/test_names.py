@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 from dvc.utils.serialize import load_yaml
 from mlflow import MlflowClient
 from prefect.client.schemas.actions import ArtifactCreate
 
+from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.foreign_names import (
     dvc_accepts,
     is_cut,
@@ -135,7 +135,7 @@ def test_dvc_reads_the_settings_beside_each_name(names: list[str], tmp_path: Pat
     texts = [storable(name) for name in names]
     settings = {"data": dict.fromkeys(texts, 1), "overrides": texts, "seed": 7}
     file = tmp_path / "config.yaml"
-    file.write_text(yaml.safe_dump(settings, sort_keys=True))
+    file.write_text(strict_yaml.dump(settings))
     assert load_yaml(file) == settings
 
 

@@ -22,6 +22,7 @@ from flows.local.prefect_server import answers, crash_abandoned, own_api, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.sign_in import SignIn
 from flows.local.state_dirs import Place, Places
+from flows.nights.deployment_schedule import SCHEDULED
 from tests.support.held import serving
 from tests.support.processes import command, is_to_end, process_of, processes_of
 from tests.support.project import PROGRAMS, ROOT, Project
@@ -165,8 +166,11 @@ def test_a_schedule_that_is_switched_on_has_flow_runs(orchestrator):
     wanted = {"deployments": {"id": {"any_": [nightly["id"]]}}}
     planned = orchestrator.http.post("/flow_runs/filter", json=wanted).json()
     orchestrator.http.patch(where, json={"active": False}).raise_for_status()
-    assert planned
-    assert {run["state"]["name"] for run in planned if run["auto_scheduled"]} == {"Scheduled"}
+    scheduled = [run for run in planned if run["auto_scheduled"]]
+    assert {run["state"]["name"] for run in scheduled} == {"Scheduled"}
+    starts = {SCHEDULED.match(run["idempotency_key"])[1]: run for run in scheduled}
+    assert starts and len(starts) == len(scheduled)
+    assert all(run["expected_start_time"].startswith(start) for start, run in starts.items())
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.system.process import Owner
 from flows.local.prefect_server import deliver, use
 from flows.local.servers import Servers
-from flows.run_pages import name_after, show_summary
+from flows.run_pages import artifact_key, name_after, show_summary
 from tests.support.servers import request
 
 RUN = "My_shop-1f2e3d4c"
@@ -88,7 +88,7 @@ def flow_run_of(context: ExperimentContext) -> str:
 def summary_of(api: str, flow_run_id: str) -> str:
     wanted = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}}}
     (artifact,) = request("POST", f"{api}/artifacts/filter", json=wanted)
-    assert (artifact["key"], artifact["type"]) == ("run-my-shop", "markdown")
+    assert (artifact["key"], artifact["type"]) == (artifact_key("run", "My_shop"), "markdown")
     return str(artifact["data"])
 
 

@@ -71,6 +71,26 @@ def test_promote_refuses_a_step_without_the_learner_state_that_the_next_night_ne
     assert NightLedger(context.store, "tiny").champion() == Champion(f"run:{RUN}@2", last)
 
 
+def test_nights_restores_a_missing_entry_of_the_ledger(
+    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["promote", RUN]) == 0
+    context.store.remove("nights/tiny/000001.json")
+    assert main(["nights", "tiny"]) == 0
+    assert f"The champion is run:{RUN}@2." in capsys.readouterr().out
+
+
+def test_nights_fails_where_an_entry_of_the_ledger_is_lost(
+    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["promote", RUN]) == 0
+    for lost in ("nights/tiny/000001.json", f"runs/{RUN}/night.json"):
+        context.store.remove(lost)
+    assert main(["nights", "tiny"]) != 0
+    printed = capsys.readouterr()
+    assert "nights/tiny/000001.json" in printed.err and "no champion" not in printed.out
+
+
 def _policy(uri: str) -> ArtifactKey:
     return ArtifactKey(uri, "update", uri, {})
 

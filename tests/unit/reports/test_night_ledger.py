@@ -98,6 +98,13 @@ def test_what_happened_before_a_night_had_a_run_is_restored_too(ledger: NightLed
     assert ledger.entries() == [began, ended]
 
 
+def test_a_damaged_head_stops_nothing(ledger: NightLedger) -> None:
+    entries = three_nights(ledger)
+    (ledger.store.root / ledger.uri / "head.json").write_text("{")
+    assert ledger.entries() == entries
+    assert ledger.append("nightly-4", "began").number == 4
+
+
 def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> None:
     three_nights(ledger)
     file = f"{ledger.uri}/000002.json"
