@@ -72,7 +72,7 @@ def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anythin
     )
     assert "agent.max_model_len is 12 tokens" in message
     left = (path.name for path in (tmp_path / "artifacts").iterdir() if any(path.iterdir()))
-    assert sorted(left) == ["model", "prepare"]
+    assert sorted(left) == ["model", "prepare", "solvable"]
 
 
 def test_what_is_refused_at_the_start_of_a_run_ends_none_that_an_earlier_release_began(
