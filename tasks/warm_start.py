@@ -10,7 +10,9 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
 from agentfly_core.pipeline import rejection_sampling, retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
+from agentfly_core.pipeline.playing import rehearsed
 from agentfly_core.pipeline.rejection_sampling import choose as choose_demonstrations
+from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.dataset import split
 from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
@@ -21,19 +23,22 @@ from tasks.stage import Made, reused, stage
 def demonstrate(
     context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Made:
-    """Publish episodes that a script played on training problems."""
+    """Publish episodes that a script played on training problems, after the rewards scored some."""
     target = keys.demonstrations(context.science, model, data, context.frozen)
     if found := context.store.find(target):
         return reused(found)
+    problems = split(context.store.open(data), "train")
+    place = (services.environments, services.frozen)
+    check_rewards(
+        context.resolved, rehearsed(context.resolved, services.tokenizer, problems, *place)
+    )
     with context.store.publish(target) as folder, measuring(folder):
-        problems = split(context.store.open(data), "train")
         play_demonstrations(
             context.resolved,
             services.tokenizer,
             problems,
             folder,
-            services.environments,
-            services.frozen,
+            *place,
         )
     return context.store.artifact(target.uri)
 

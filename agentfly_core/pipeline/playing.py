@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Gates, Science, WarmStart
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import warn_once
@@ -22,6 +23,7 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.models.known import end_tokens
 from agentfly_core.pipeline.stop_conditions import (
+    GateClosed,
     stop_if_all_frozen,
     stop_if_failing,
     stop_if_unobserved,
@@ -43,7 +45,7 @@ from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.rules import EpisodeSpec, Frozen
-from agentfly_core.rollout.shard import collect
+from agentfly_core.rollout.shard import NO_ANSWER, collect
 from agentfly_core.runs.context import Resolved
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.templates.chatml import reply_text
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 MOST_TAGS = 50
+REHEARSED = 8
+"""The number of demonstrations that are scored before the warm start."""
 HEARD = 512
 """The number of episodes from which the model `nano` has its tokens."""
 BYTES_A_TOKEN = 4
@@ -178,6 +182,42 @@ def demonstrate(
     watch = watching("demonstrate", 0, 0, settings.episodes)
     played, _ = _collect(specs, spec, sampler, folder, watch, environment_loop)
     stop_if_failing(played, science.gates.failed)
+
+
+def rehearsed(
+    resolved: Resolved,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    environment_loop: EnvironmentLoop,
+    frozen: Mapping[str, Frozen] = {},
+) -> list[Trajectory]:
+    """Play REHEARSED demonstrations with the rewards that need an environment.
+
+    Raises GateClosed when more episodes fail than the experiment allows, and for an agent that
+    returns without an answer after a reply without a tool call.
+    """
+    science, settings = resolved.science, resolved.science.warm_start
+    assert settings is not None
+    spec = rollout_spec(resolved, tokenizer, frozen)
+    demonstrations = _demonstrations(science, problems, REHEARSED, science.seed)
+    specs = [replace(one, role="train") for one in demonstrations]
+    shows = _showing(settings, tokenizer, spec, problems, science.seed)
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    unsure = Scripted(encode, spec.template.stop_tokens[0], _unsure)
+    played, unanswered = (
+        environment_loop.run(
+            collect(some, spec, sampler, lambda _: None, environment_loop.resources)
+        )[0]
+        for some, sampler in ((specs, shows), (specs[:1], unsure))
+    )
+    stop_if_failing(played, science.gates.failed)
+    if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
+        raise GateClosed(f"The warm start has not begun: {errors[0]}.")
+    return played
+
+
+async def _unsure(conversation: Conversation) -> str:
+    return "I do not know."
 
 
 def shown(

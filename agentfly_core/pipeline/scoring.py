@@ -10,7 +10,7 @@ from pathlib import Path
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
 from agentfly_core.config.tasks import GOAL
-from agentfly_core.pipeline.stop_conditions import stop_if_unscored
+from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
@@ -71,6 +71,17 @@ def score_episodes(
     episodes = len(by_episode(played))
     report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics
+
+
+def check_rewards(resolved: Resolved, episodes: Sequence[Trajectory]) -> None:
+    """Score rehearsed demonstrations; raise GateClosed when more of them lack a reward than the
+    experiment allows.
+    """
+    try:
+        scores = _fresh(resolved, episodes, episodes)
+        stop_if_unscored(episodes, scores, resolved.science.gates.unscored)
+    except GateClosed as closed:
+        raise GateClosed(f"The warm start has not begun: {closed}") from None
 
 
 def scored_shard(resolved: Resolved, rollout: Path) -> ScoredShard:

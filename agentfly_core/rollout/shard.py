@@ -26,6 +26,7 @@ from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import AgentPromptTooLong, EpisodeOver, EpisodeSpec, PromptTooLong
 
 LEASE_SECONDS = 120.0
+NO_ANSWER = "before there was any answer"
 _log = logging.getLogger(__name__)
 
 
@@ -253,7 +254,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
     raise BadEnding(
-        f"{agent} returned {name} before there was any answer; call {call}{speakers} before it",
+        f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} before it",
         name,
     )
 

@@ -16,12 +16,20 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.playing import demonstrate, of_step, of_test, play_shard, rollout_spec
-from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.playing import (
+    demonstrate,
+    of_step,
+    of_test,
+    play_shard,
+    rehearsed,
+    rollout_spec,
+)
+from agentfly_core.pipeline.scoring import check_rewards, score_episodes
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
+from agentfly_core.records.trajectory import Ending, Problem, Sampled, Trajectory
+from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import Frozen, FrozenPolicy
@@ -229,3 +237,45 @@ def test_a_frozen_role_that_says_nothing_in_a_shard_is_told_since_its_name_may_b
     played(science(), tokenizer, "2", tmp_path, frozen={"critc": silent})
     assert "agent.frozen names 'critc', who said nothing" in caplog.text
     assert "Those who spoke: tool_loop." in caplog.text
+
+
+async def halved(episode: Episode) -> Ending:
+    """A speaker of its own, whose answer is given only after a tool call."""
+    solver = episode.speaker("solver")
+    said = await solver.reply(*episode.opening)
+    if said.calls:
+        solver.answer("7")
+    return Ending.NO_TOOL_CALLS
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"agent": {"max_turns": 1}, "tools": []},
+            r"8 of 8 episodes have no reward .*fussy: KeyError: 'colour'",
+        ),
+        (
+            {"tools": [], "agent": {"use": "tests.unit.pipeline.test_playing:halved"}},
+            r"has not begun: .*returned Ending.NO_TOOL_CALLS before there was any answer",
+        ),
+        ({}, r"8 of 8 episodes failed .*the shop is closed"),
+    ],
+    ids=["reward", "answer", "service"],
+)
+def test_eight_demonstrations_are_scored_before_the_warm_start(
+    nano: Path, changes: Any, told: str
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    resolved = resolve(science(**changes))
+    with environment_loop({}) as here, pytest.raises(GateClosed, match=told):
+        check_rewards(resolved, rehearsed(resolved, tokenizer, PROBLEMS, here))
+
+
+def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
+    exact = {"agentfly_core.rewards.exact:exact": 1.0}
+    resolved = resolve(science(tools=[], rewards=exact, agent={"max_turns": 1}))
+    with environment_loop({}) as here:
+        played = rehearsed(resolved, AutoTokenizer.from_pretrained(nano), PROBLEMS, here)
+        check_rewards(resolved, played)
+    assert len(played) == 8
