@@ -202,8 +202,7 @@ def rehearsed(
     demonstrations = _demonstrations(science, problems, REHEARSED, science.seed)
     specs = [replace(one, role="train") for one in demonstrations]
     shows = _showing(settings, tokenizer, spec, problems, science.seed)
-    encode = partial(tokenizer.encode, add_special_tokens=False)
-    unsure = Scripted(encode, spec.template.stop_tokens[0], _unsure)
+    unsure = Scripted(reply_encoder(tokenizer), spec.template.stop_tokens[0], _unsure)
     played, unanswered = (
         environment_loop.run(
             collect(some, spec, sampler, lambda _: None, environment_loop.resources)
