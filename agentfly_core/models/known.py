@@ -27,6 +27,7 @@ FILES = {
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
 """What a model's folder must hold, by the names of its files."""
+TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
 MOST_NAMED = 8
 """How many folders beside a mistyped one an error names."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -59,6 +60,11 @@ def require(reference: str) -> None:
                     f"{patterns[0]}, {what}. Save it with transformers' `save_pretrained`, model "
                     "and tokenizer."
                 )
+        if all((Path(reference) / name).is_file() for name in TWO_SAVES):
+            raise ValueError(
+                f"The folder {reference} has {TWO_SAVES[0]} and {TWO_SAVES[1]}, the weights of two "
+                "saves: remove the older ones."
+            )
     elif HUB.fullmatch(reference) and (folders := _beside(reference)):
         listed = ", ".join(folders[:MOST_NAMED])
         raise ValueError(

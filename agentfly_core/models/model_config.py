@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentfly_core.formats.text import fault, sentence
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 CHANGES_LOGITS = (
     "final_logit_softcapping",
@@ -95,6 +95,30 @@ def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) 
         raise ValueError(
             f"agent.max_model_len is {max_model_len}, and the model {where} has {limit} positions "
             f"(config.json): set agent.max_model_len={limit} or less."
+        )
+
+
+def require_vocabulary(
+    tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, where: str
+) -> None:
+    """Raise ValueError for a tokenizer with ids beyond the model's embedding.
+
+    Special tokens are allowed there if the chat template does not write them, as Gemma's images.
+    """
+    size = config.get_text_config(decoder=True).vocab_size
+    template = str(getattr(tokenizer, "chat_template", None) or "")
+    ends = (tokenizer.bos_token, tokenizer.eos_token)
+    special = set(tokenizer.all_special_ids)
+    beyond = sorted(
+        token
+        for token, number in tokenizer.get_vocab().items()
+        if number >= size and (number not in special or token in template or token in ends)
+    )
+    if beyond:
+        raise ValueError(
+            f"The tokenizer of {where} has the token {beyond[0]!r} ({len(beyond)} such), and the "
+            f"model has {size} tokens only (vocab_size): save it again after "
+            "model.resize_token_embeddings(len(tokenizer))."
         )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -75,7 +76,9 @@ def make(reference: str, folder: Path, dtype: str) -> None:
     except Exception as error:  # damaged files raise errors of many types
         raise ValueError(_not_there(reference, error)) from error
     model_config.require_loadable(model.config, reference)
+    model_config.require_vocabulary(words, model.config, reference)
     _repair_generation_config(model)
+    _repair_tied_weights(model)
     write(model, words, folder)
 
 
@@ -160,12 +163,18 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     WrongFiles for weights that are not finite.
     """
     _require_finite(model)
+    model.eval()
+    logprobs = probe.of_model(model)
+    if not all(map(math.isfinite, logprobs)):
+        raise WrongFiles(
+            f"The model {model.config.name_or_path} computes log-probabilities that are not "
+            f"finite in {model.dtype}: its weights are too large. Take an earlier checkpoint."
+        )
     logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")
     _add_end_tokens(model, tokenizer)
     tokenizer.save_pretrained(folder)
-    model.eval()
-    probe.write(folder, model.config.vocab_size, probe.of_model(model))
+    probe.write(folder, model.config.vocab_size, logprobs)
 
 
 def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -207,6 +216,15 @@ def _repair_generation_config(model: PreTrainedModel) -> None:
         settings.validate(strict=True)
     except ValueError:
         settings.do_sample = True
+
+
+def _repair_tied_weights(model: PreTrainedModel) -> None:
+    """Set `tie_word_embeddings` by the weights: transformers keeps an output layer that differs
+    from the embedding, and vLLM would drop it.
+    """
+    layers = model.get_input_embeddings(), model.get_output_embeddings()
+    if layers[1] is not None and layers[0].weight is not layers[1].weight:
+        model.config.tie_word_embeddings = False
 
 
 @contextmanager

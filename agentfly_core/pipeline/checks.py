@@ -292,6 +292,8 @@ def _require_template(science: Science) -> None:
         raise ValueError(
             f"The tokenizer in {science.model} cannot be loaded: {sentence(fault(error))}"
         ) from None
+    if (config := _config_at_hand(science)) is not None:
+        model_config.require_vocabulary(tokenizer, config, science.model)
     template = science.template
     construct(load(template.use), template.settings, {"tokenizer": tokenizer})
 

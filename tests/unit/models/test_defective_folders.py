@@ -93,6 +93,23 @@ def encoder_decoder(folder: Path) -> None:
     configured(folder, model_type="t5", architectures=["T5ForConditionalGeneration"])
 
 
+def two_saves(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text("{}")
+
+
+def tokens_added(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    added = {**tokenizer["added_tokens"][0], "id": 4096, "content": "<tool>", "special": False}
+    tokenizer["added_tokens"].append(added)
+    path.write_text(json.dumps(tokenizer))
+
+
+def huge(folder: Path) -> None:
+    large = (HEAD, "model.norm.weight")
+    changed(folder, lambda w: {**w, **{name: w[name] * 1e30 for name in large}})
+
+
 DEFECTS = [
     (prefixed("_orig_mod."), "from torch.compile: save the model inside"),
     (prefixed("base_model.model."), "from peft: save the model inside"),
@@ -108,6 +125,9 @@ DEFECTS = [
     (shard_lost, "Cannot load the model"),
     (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),
     (cut_generation, "generation_config.json cannot be read"),
+    (two_saves, "model: .* the weights of two saves: remove the older"),
+    (tokens_added, r"model: .* has the token '<tool>' \(1 such\), and the model has \d+ tokens"),
+    (huge, "log-probabilities that are not finite"),
     (encoder_decoder, "model: .* expected a causal language model"),
 ]
 
@@ -130,6 +150,15 @@ def test_sampling_settings_without_sampling_are_repaired(nano: Path, tmp_path: P
     made(folder, tmp_path)
     saved = GenerationConfig.from_pretrained(tmp_path / "made")
     assert (saved.do_sample, saved.temperature, saved.eos_token_id) == (True, 0.6, [2, 5])
+
+
+def test_an_untied_output_layer_is_kept_and_recorded(nano: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(nano, tmp_path / "mine"))
+    configured(folder, tie_word_embeddings=True)
+    made(folder, tmp_path)
+    assert not json.loads((tmp_path / "made/config.json").read_text())["tie_word_embeddings"]
+    kept, own = (load_file(path / "model.safetensors") for path in (tmp_path / "made", nano))
+    assert torch.equal(kept[HEAD], own[HEAD])
 
 
 def made(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agentfly_core.pipeline import checks
 from tests.support.experiments import context
 
 SMALL: dict[str, Any] = {
-    "vocab_size": 128,
+    "vocab_size": 512,
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 2,
@@ -34,7 +34,11 @@ UNSUPPORTED = [
     ("MixtralConfig", SMALL, "mixture of experts"),
     ("Qwen3_5TextConfig", {**SMALL, **LINEAR}, "linear_attention: set update.share_prefixes=false"),
     ("MistralConfig", SMALL, "a window of 4096: set update.share_prefixes=false"),
-    ("BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, "an attention that no mask"),
+    (
+        "BloomConfig",
+        {"vocab_size": 512, "hidden_size": 32, "n_layer": 2, "n_head": 4},
+        "an attention that no mask",
+    ),
     ("Gemma3Config", WRAPPED, "wrapper around several models"),
     ("BertConfig", {**SMALL, "is_decoder": True}, "logits are not one projection"),
 ]
@@ -54,7 +58,7 @@ def test_an_unsupported_architecture_is_refused_by_config_json(
 def test_a_mixture_of_experts_can_be_evaluated(nano: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(nano, tmp_path / "mine"))
     (folder / "model.safetensors").unlink()
-    settings = {**SMALL, **EXPERTS, "vocab_size": 512}
+    settings = {**SMALL, **EXPERTS}
     config = transformers.Qwen3MoeConfig(**settings)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     checks.check_inputs(context(tmp_path, model=str(folder)).science)
