@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Science
@@ -36,7 +37,7 @@ print(tokenizer.decode(replies[0, read["input_ids"].shape[1] :]))
 from vllm import LLM, SamplingParams
 {llm}
 messages = {messages}
-sampling = SamplingParams(temperature=1.0, max_tokens={max_tokens})
+sampling = SamplingParams(temperature=1.0, max_tokens={max_tokens}, stop_token_ids={stop})
 print(llm.chat(messages, sampling{request})[0].outputs[0].text)
 ```
 
@@ -76,10 +77,15 @@ _OTHER = (
 
 
 def page(
-    reference: str, policy: Artifact, science: Science, rank: int | None, templated: bool
+    reference: str,
+    policy: Artifact,
+    science: Science,
+    rank: int | None,
+    templated: bool,
+    stop: Sequence[int],
 ) -> str:
     """The page of a policy: of a whole model, or of an adapter of this `rank`; `templated`: its
-    chat template is that of its training.
+    chat template is that of its training; `stop`: the tokens that end its replies.
     """
     most = next(known for known in VLLM_RANKS if known >= (rank or 0))
     parts = _WHOLE if rank is None else _ADAPTER
@@ -101,4 +107,5 @@ def page(
         template=template if templated else _OTHER.replace("USE", science.template.use),
         messages=json.dumps([*system, _ASKED], ensure_ascii=False),
         max_tokens=science.agent.max_tokens,
+        stop=list(stop),
     )

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.artifacts.store import MANIFEST, Store
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
+from agentfly_core.models.known import end_tokens
 from agentfly_core.models.policy_page import page
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.rollout.parts import template_of
@@ -42,28 +45,38 @@ def export(store: Store, reference: str, folder: Path) -> None:
         from transformers import AutoTokenizer  # takes seconds
 
         tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
-        jinja: str | None = getattr(template_of(science.template, tokenizer), "jinja", None)
-        _copy(policy, part, jinja)
+        template = template_of(science.template, tokenizer)
+        jinja: str | None = getattr(template, "jinja", None)
+        stop = sorted({*getattr(template, "stop_tokens", ()), *end_tokens(tokenizer)})
+        _copy(policy, part, jinja, stop)
         if base:
-            _copy(base, part / BASE, jinja)
+            _copy(base, part / BASE, jinja, stop)
         shape = shape_of(store, named.policy)
-        text = page(where, named.policy, science, shape.rank if shape else None, bool(jinja))
+        rank = shape.rank if shape else None
+        text = page(where, named.policy, science, rank, bool(jinja), stop)
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _copy(source: Path, folder: Path, jinja: str | None) -> None:
-    """Copy a model's files, with this chat template instead of its own, where there is one."""
+def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) -> None:
+    """Copy a model's files with the chat template and the end tokens of its training."""
     folder.mkdir(exist_ok=True)
     for path in source.iterdir():
         if path.is_file() and path.name not in OURS:
             shutil.copyfile(path, folder / path.name)  # and not its rights
+    if stop and (generation := folder / "generation_config.json").is_file():
+        _rewrite(generation, eos_token_id=list(stop))
     if jinja is None:
         return
     (folder / "chat_template.jinja").write_text(jinja, encoding="utf-8")
     if (settings := folder / "tokenizer_config.json").is_file():
-        said = json.loads(settings.read_text(encoding="utf-8"))
-        said.pop("chat_template", None)
-        settings.write_text(json.dumps(said, indent=2, ensure_ascii=False), encoding="utf-8")
+        _rewrite(settings, chat_template=None)
+
+
+def _rewrite(path: Path, **values: JSON) -> None:
+    """Change values of a JSON file; None removes a key."""
+    changed = json.loads(path.read_text(encoding="utf-8")) | values
+    kept = {key: value for key, value in changed.items() if key not in values or value is not None}
+    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")

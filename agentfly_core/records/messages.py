@@ -39,7 +39,7 @@ def call_of(value: JSON) -> ToolCall:
     """Return the call of a JSON object; raises ValueError with what is wrong with it.
 
     Three deviations make it a lenient one, as in vLLM and TRL: arguments as a JSON text,
-    `parameters` instead of `arguments`, and no arguments.
+    `parameters` instead of `arguments`, and missing arguments.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')

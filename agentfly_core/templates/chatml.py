@@ -62,9 +62,9 @@ class Hermes:
         <|im_start|>assistant
 
     With `show_tools` the system message lists the tools; a model that was warm-started on its tools
-    needs no list. Texts of users, tools and environments cannot write added tokens, special or not;
-    the markup and the replies in a history can. Raises ValueError for a tokenizer without ChatML's
-    two special tokens, and for one that encodes the exported template otherwise.
+    needs no list. Added tokens, special or not, come from the markup and from replies in a history,
+    never from other text. Raises ValueError for a tokenizer without ChatML's two special tokens,
+    and for a tokenizer that encodes the exported template to other tokens.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
@@ -76,7 +76,7 @@ class Hermes:
         self._before, self._behind, self._listed = mark(START), mark(END), mark(_TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
         self._header = self._text.encode(f"{self._before}assistant\n")
-        # white space beside a token belongs to it for some tokenizers
+        # some tokenizers count white space around a token as part of it
         self._after = self._text.encode(f"{self._behind}\n{self._before}")[1:-1]
         self.stop_tokens = (self._end,)
         self._require_served()
@@ -125,7 +125,7 @@ class Hermes:
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """Return the text before a stop string without the calls' markup, and its calls, unreadable
-        ones as BadCall. A call inside of a thought is text.
+        calls as BadCall. A call inside a thought is text.
         """
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = str(
@@ -163,7 +163,7 @@ class Hermes:
         return (*encoded, *self._after)
 
     def _reply(self, message: Message) -> tuple[int, ...]:
-        """Return the tokens of a reply behind its header, as `reply_encoder` does."""
+        """Return the tokens of a reply after its header, as `reply_encoder` does."""
         text = self._text.mark(reply_text(message), special=False)
         whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]
         size = len(self._header)
@@ -227,9 +227,7 @@ def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
 
 
 def _end_of_json(text: str, begin: int) -> int:
-    """Return the end of the JSON value at `begin`, whose strings may hold markup; `begin` where
-    there is none.
-    """
+    """Return the end of the JSON value at `begin`, or `begin` without a JSON value."""
     space = _SPACE.match(text, begin)
     assert space
     try:

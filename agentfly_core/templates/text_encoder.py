@@ -1,4 +1,4 @@
-"""Encode text of a template so that added tokens come from its markup alone."""
+"""Text encoding in which only the markup of a template gives added tokens."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 
 class TextEncoder:
-    """Encodes text as a tokenizer does, with added tokens in marked text alone.
+    """Encodes text as a tokenizer does, but only marked text gives added tokens.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
-    It has a twin of the tokenizer, in which each added token has a secret name and keeps its id and
-    the white space that it takes. Other text goes through the same normalizer, pre-tokenizer and
-    model. Raises ValueError for a tokenizer that is not of the tokenizers library, and for an added
-    token that plain text can produce.
+    A twin of the tokenizer has the same normalizer, pre-tokenizer and model, and its added tokens
+    under secret names. Raises ValueError for a tokenizer outside of the tokenizers library, and for
+    an added token that plain text can produce.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -36,7 +35,7 @@ class TextEncoder:
         self._twin.normalizer, self._twin.pre_tokenizer = own.normalizer, own.pre_tokenizer
         added = own.get_added_tokens_decoder()
         self._require_control(own, added)
-        self._secret = secrets.token_hex(8)  # in no text that anybody wrote
+        self._secret = secrets.token_hex(8)  # a name in a text would be a token again
         self._names = {t.content: f"<{self._secret}{index}>" for index, t in added.items()}
         self._twin.add_tokens(
             [
@@ -57,9 +56,7 @@ class TextEncoder:
         self._plain = _one_of(token.content for token in added.values() if not token.special)
 
     def mark(self, text: str, special: bool = True) -> str:
-        """Return markup in which added tokens count, without `special` only those that the
-        tokenizer does not flag as special.
-        """
+        """Mark the added tokens of a text; `special=False` skips those flagged as special."""
         names = self._any if special else self._plain
         return names.sub(lambda match: self._names[match[0]], text)
 
@@ -75,7 +72,7 @@ class TextEncoder:
         )
 
     def _require_control(self, own: Tokenizer, added: dict[int, AddedToken]) -> None:
-        # what stands for unknown characters is no control
+        # every unknown character becomes this token
         unknown = getattr(own.model, "unk_token", None)
         for index, token in added.items():
             if own.model.token_to_id(token.content) is None or token.content == unknown:
@@ -83,16 +80,16 @@ class TextEncoder:
             if index in self._twin.encode(token.content, add_special_tokens=False).ids:
                 raise ValueError(
                     f"The tokenizer's added token {token.content!r} ({index}) is also a token of "
-                    "plain text, so that tools and users could write it. Remove it from the added "
-                    "tokens, or choose another model."
+                    "plain text: tools and users can write it. Remove it from the added tokens, or "
+                    "choose another model."
                 )
 
 
 def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
     """Return a function that encodes replies, which follow a line break.
 
-    At the beginning of a text some tokenizers add a space, which no reply has. A reply that is
-    joined with the line break is encoded without it.
+    Some tokenizers add a space at the beginning of a text, but not after a line break. A reply
+    that shares a token with the line break is encoded without it.
     """
 
     def encode(text: str) -> list[int]:

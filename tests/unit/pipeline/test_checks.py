@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,16 @@ def test_a_template_that_does_not_fit_the_tokenizer_of_a_folder_is_refused(
         (tmp_path / path.name).write_bytes(other)
     with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
         checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_tokenizer_that_serves_other_tokens_is_refused(nano: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(nano, tmp_path / "model")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    for token in tokenizer["added_tokens"]:
+        token["single_word"] = True
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ValueError, match=r"model: The tokenizer encodes the Hermes template to"):
+        checks.check_inputs(science(model=str(folder)))
 
 
 def test_a_model_of_the_hub_that_was_fetched_before_is_looked_at_too(

@@ -111,6 +111,15 @@ def test_an_adapter_is_exported_with_the_model_that_it_stands_on(
     assert 'LoRARequest("policy", 1, ".")' in vllm
 
 
+def test_an_exported_policy_ends_its_replies_as_in_training(tmp_path: Path, nano: Path) -> None:
+    model = shutil.copytree(nano, tmp_path / "model")
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps({**settings, "end_tokens": [0]}))
+    export(stored(tmp_path, model), "run:mine@3", tmp_path / "policy")
+    assert read(tmp_path / "policy", "generation_config.json")["eos_token_id"] == [0, 2]
+    assert "stop_token_ids=[0, 2])" in (tmp_path / "policy/README.md").read_text()
+
+
 def test_an_exported_policy_has_the_chat_template_that_it_was_trained_with(
     tmp_path: Path, nano: Path
 ) -> None:
