@@ -197,7 +197,7 @@ def test_one_file_of_an_artifact_is_checked_by_itself(store):
     "uri",
     [
         "../precious",
-        "/etc",
+        "/no/folder",
         "runs/../x",
         "runs//x",
         "runs/./x",

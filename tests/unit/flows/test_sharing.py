@@ -25,3 +25,9 @@ def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_pat
     assert not (mine / "runs/demo/run.json").exists()
     sharing.pull(words)
     assert (mine / "runs/demo/steps/000001/policy/model.safetensors").read_text() == "1"
+
+
+def test_a_remote_that_is_no_folder_is_refused_with_its_path(tmp_path: Path) -> None:
+    words = Namespace(run="demo", remote="/dev/null", store=str(tmp_path))
+    with pytest.raises(ValueError, match="^/dev/null is not a folder"):
+        sharing.pull(words)

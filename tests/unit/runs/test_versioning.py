@@ -66,6 +66,16 @@ def test_a_remote_that_no_store_can_be_is_refused(tmp_path: Path, config: str, t
         remote(tmp_path)
 
 
+def test_a_remote_whose_folder_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/agentfly").symlink_to("/")
+    (tmp_path / ".dvc").mkdir()
+    config = "[core]\n    remote = x\n['remote \"x\"']\n    url = ../shared\n"
+    (tmp_path / ".dvc/config").write_text(config)
+    with pytest.raises(ValueError, match="shared/agentfly is a link, which may lead anywhere"):
+        remote(tmp_path)
+
+
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of DVC with the experiments tiny, which its params.yaml names, and other."""
