@@ -29,5 +29,5 @@ def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_pat
 
 def test_a_remote_that_is_no_folder_is_refused_with_its_path(tmp_path: Path) -> None:
     words = Namespace(run="demo", remote="/dev/null", store=str(tmp_path))
-    with pytest.raises(ValueError, match="^/dev/null is not a folder"):
+    with pytest.raises(ValueError, match=r"^/dev/null is not a folder"):
         sharing.pull(words)
