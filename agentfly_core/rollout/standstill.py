@@ -111,7 +111,7 @@ def _listed(chains: Mapping[Branch, Chain], branches: Sequence[Branch]) -> str:
     """The author's functions and their lines: `listen (duo.py:14), speak (duo.py:21)`."""
     return ", ".join(
         f"{part.__qualname__} ({Path(part.cr_code.co_filename).name}:{part.cr_frame.f_lineno})"
-        for part in (chains[branch][1] for branch in branches)
+        for part in (chains[branch][:2][-1] for branch in branches)
         if part.cr_frame is not None
     )
 
