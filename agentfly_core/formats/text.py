@@ -18,7 +18,6 @@ MOST_INNER = 3
 LONGEST_CHAIN = 4
 MOST_KNOWN = 20
 THINK, THOUGHT_END = "<think>", "</think>"
-_THOUGHT = re.compile(rf"{THINK}.*?{THOUGHT_END}|\A\s*{THINK}.*", re.DOTALL)
 
 
 CONTROL = re.compile(
@@ -230,17 +229,17 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def end_of_thought(text: str, begin: int) -> int:
-    """Return the end of the thought that opens at `begin`.
+def without_thoughts(text: str) -> str:
+    """Return the text outside of thoughts, where a model acts and answers.
 
     An opening tag that is never closed begins a thought only at the beginning of the text.
     """
-    closed = text.find(THOUGHT_END, begin)
-    if closed >= 0:
-        return closed + len(THOUGHT_END)
-    return begin + len(THINK) if text[:begin].strip() else len(text)
-
-
-def without_thoughts(text: str) -> str:
-    """Return the text outside of thoughts, where alone a model acts and answers."""
-    return _THOUGHT.sub("", text)
+    kept, end = list[str](), 0
+    while (begin := text.find(THINK, end)) >= 0:
+        closed = text.find(THOUGHT_END, begin)
+        if closed < 0:
+            rest = text[end:] if text[:begin].strip() else ""
+            return "".join([*kept, rest])
+        kept.append(text[end:begin])
+        end = closed + len(THOUGHT_END)
+    return "".join([*kept, text[end:]])

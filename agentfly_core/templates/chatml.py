@@ -14,7 +14,7 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.stop_strings import before_stop
-from agentfly_core.formats.text import THINK, clip, end_of_thought
+from agentfly_core.formats.text import THINK, THOUGHT_END, clip
 from agentfly_core.records.messages import call_of
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml_jinja import jinja_text
@@ -215,10 +215,13 @@ def call_text(name: str, **arguments: JSON) -> str:
 
 def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
     """Yield begin and end of each call outside of thoughts, and the call."""
-    at = 0
+    at, first, last = 0, len(text) - len(text.lstrip()), text.rfind(THOUGHT_END)
     while mark := _MARK.search(text, at):
         if mark[0] == THINK:
-            at = end_of_thought(text, mark.start())
+            # a thought that is never closed counts at the beginning only
+            at = len(text) if mark.start() == first else mark.end()
+            if mark.start() < last:
+                at = text.find(THOUGHT_END, mark.end()) + len(THOUGHT_END)
             continue
         closed = text.find(CLOSE, _end_of_json(text, mark.end()))
         body = text[mark.end() : closed if closed >= 0 else len(text)]

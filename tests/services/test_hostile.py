@@ -75,13 +75,13 @@ from tests.support.hostile import LENGTHY
 from agentfly_core.formats import strict_json, text as plaintext
 from agentfly_core.runs import episodes
 from agentfly_core.rewards.code_tests import program
-from agentfly_core.templates.chatml import _CALL
+from agentfly_core.templates.chatml import _calls
 for text in LENGTHY.values():
     try:
         strict_json.parse(text)
     except ValueError:
         pass
-    program(text), plaintext.clip(text, 4000), _CALL.sub("", text)
+    program(text), plaintext.clip(text, 4000), plaintext.without_thoughts(text), list(_calls(text))
     episodes.lines(episodes.Piece("sampled", text), 120)
 """
 
