@@ -16,7 +16,7 @@ from tests.support.experiments import context
 from tests.support.learning import after, digests, kill_worker, saved
 from tests.support.waiting import LIMIT
 
-SLOT = ArtifactKey("steps/1/learner", "update", "1", {})
+SLOT = ArtifactKey("runs/demo/steps/000001/learner", "update", "1", {})
 
 
 @pytest.fixture
