@@ -36,6 +36,6 @@ def store_at(uri: str) -> Store:
     where = uri or experiments.site("local").store
     if "://" not in where:
         where = str(main_workspace(Path.cwd()) / where)
-        # makes no folder, so that commands which only read can run in a read-only folder
+        # No folder is made: `config` works in a read-only project.
         return Store.at(where, state_of(Path.cwd()) / "cache")
     return Store.at(where, settle(Path.cwd()).state / "cache")

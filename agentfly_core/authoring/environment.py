@@ -50,8 +50,9 @@ class Environment:
         """Get ready to be lent; called once."""
 
     async def reset(self, problem: Problem) -> str | None:
-        """Forget the previous episode and set up this problem; returns text that the model reads
-        behind the problem, as an observation, or None.
+        """Forget the previous episode and set up this problem.
+
+        Returns None, or text for the model: an observation after the problem.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must say how it is set up for a problem: define reset()."

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -48,7 +49,9 @@ class Episode(Speaker):
         makes: Mapping[str, MakesSpeaker],
         name: str,
     ) -> None:
-        self.problem = episode_spec.problem
+        problem = episode_spec.problem
+        # tools and environments may change the facts, which other episodes of the problem share
+        self.problem = replace(problem, facts=deepcopy(problem.facts))
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
         stage = Stage(episode_spec, session, name, rules.max_sampled_tokens, self.lent)

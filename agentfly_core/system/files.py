@@ -117,7 +117,7 @@ def naming(path: Path) -> Iterator[None]:
     """Raise errors of writing within the block again as DiskFault with their path, or `path` where
     they have none.
 
-    Other errors pass, also those of files elsewhere.
+    Other errors pass.
     """
     try:
         yield
@@ -130,7 +130,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
-    """What to tell about an error of the disk at its own path, or at `path`; None for others.
+    """Message for an error of the disk at its own path, or at `path`; None for other errors.
 
     "/data/runs: No space left on device. 12 MiB are free; free some space and repeat the command."
     """

@@ -62,6 +62,9 @@ class Place(TypedDict, total=False):
 class Opaque:
     """A class of which pydantic knows nothing."""
 
+    def __str__(self) -> str:
+        return "opaque"
+
 
 Key = NewType("Key", str)
 T = TypeVar("T")

@@ -151,7 +151,7 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
     monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)
 
     async def blocks(episode: Episode) -> Ending:
-        if episode.problem is ADD:
+        if episode.problem == ADD:
             released.wait(LIMIT)
         await episode.reply(*episode.opening)
         return Ending.NO_TOOL_CALLS

@@ -1,4 +1,4 @@
-"""The text that an environment's `reset` returns is read by the model."""
+"""What an environment's `reset` returns and changes."""
 
 from __future__ import annotations
 
@@ -70,6 +70,26 @@ async def test_what_is_no_text_fails_the_episode_by_the_name_of_reset() -> None:
     trajectory = await played(["A door."], "in")
     assert trajectory.ending is Ending.FAILED
     assert "it returned ['A door.'], expected text for the model, or None" in str(trajectory.error)
+
+
+class Shop(Environment):
+    """A shop that changes the facts of its problem."""
+
+    async def reset(self, problem: Problem) -> str:
+        return str(problem.facts["stock"].pop())
+
+
+@tool
+def buy(*, shop: Shop) -> str:
+    return "sold"
+
+
+async def test_an_episode_changes_no_facts_of_another() -> None:
+    problem = Problem("p", "Q?", {"stock": ["cup", "pen"]})
+    specs = [*episode_specs(problem), *episode_specs(problem)]
+    spec = rollout_spec(buy, limits={Shop: 1})
+    episodes, _, _ = await play_all(specs, spec, scripted(saying("in")))
+    assert [as_letters(one) for one in episodes] == ["^uQ?$^tpen$^ain$"] * 2
 
 
 class Streaming(Environment):
