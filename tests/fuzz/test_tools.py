@@ -216,7 +216,7 @@ def made(draw: random.Random) -> Callable[..., Any]:
 
     given.__signature__ = inspect.Signature(parameters(draw))  # type: ignore[attr-defined]
     given.__name__, given.__doc__ = (
-        draw.choice(("look_up", "a", "é", "<lambda>")),
+        draw.choice(("look_up", "a", "buy-2", "look_up", "a", "buy-2", "é", "<lambda>")),
         draw.choice(DOCS),
     )
     return given
