@@ -121,12 +121,13 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
 
 def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
     """By how much the mean reward fell from one step to the next: 0.64 from 0.64 to 0, of a reward
-    beyond 1 its share. Empty where one of them has none.
+    beyond 1 its share, 0 in the first step. Empty for a step without rewards.
     """
     name = "agent/rollout/reward"
-    if name not in metrics or name not in before:
+    if name not in metrics:
         return {}
-    fall = (before[name] - metrics[name]) / max(1.0, abs(before[name]))
+    earlier = before.get(name, metrics[name])
+    fall = (earlier - metrics[name]) / max(1.0, abs(earlier))
     return {f"{name}_fall": max(0.0, fall)}
 
 

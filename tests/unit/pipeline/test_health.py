@@ -173,6 +173,7 @@ def test_the_fall_of_a_large_reward_is_its_share(before, now, fall):
 
 def test_a_reward_that_is_missing_has_not_fallen():
     assert reward_fall({}, {REWARD: 0.5}) == {}
+    assert reward_fall({REWARD: 0.5}, {}) == {f"{REWARD}_fall": 0.0}
 
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():
