@@ -40,10 +40,15 @@ _QUANTITY = re.compile(
     rf"|\s+(?P<words>{_UNIT}(?:\s+{_UNIT}){{0,3}}))?\s*\.?",
     re.ASCII,
 )
+_NUMBER_WORD = (
+    r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
+    r"|(?:dozen|hundred|thousand|million|billion|trillion|half|halve|third|quarter|fourth|fifth"
+    r"|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth|millionth|factorial)s?"
+)
 _NO_UNITS = re.compile(
-    r"\b(?:about|am|and|approximately|billion|cos|cubed|dozen|exp|factorial|five|four|half|halves"
-    r"|hundred|if|is|less|ln|log|maybe|million|minus|mod|more|not|of|one|or|over|pi|plus|pm|quarters?|sin"
-    r"|sqrt|squared|tan|tenths|than|think|thirds?|thousand|three|times|to|trillion|two)\b",
+    rf"\b(?:{_NUMBER_WORD}|about|am|and|approximately|but|cos|cubed|exp|if|is|less|ln|log|maybe|minus"
+    r"|mod|more|negative|nor|not|of|or|over|pi|plus|pm|sin|sqrt|squared|tan|than|think|times|to)\b",
     re.IGNORECASE,
 )
 """Words behind a number that change it, or make no unit."""
