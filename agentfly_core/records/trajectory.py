@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from agentfly_core.formats.text import without_thoughts
+
 Finish = Literal["stop", "length", "stop_string"]
 """Whether a stop token, the limit of tokens or a stop string ended what was sampled."""
 Role = Literal["train", "baseline", "evaluation", "demonstration"]
@@ -279,14 +281,15 @@ class Trajectory:
     @property
     def answer(self) -> str | None:
         """The answer that the agent set, else the output of the tool that ended the episode, else
-        the last reply if it has no calls and the token limit did not cut it, else None.
+        the last reply without its thoughts, if it has no calls and the token limit did not cut it,
+        else None.
         """
         if self.answered is not None:
             return self.answered
         if self.ending is Ending.TERMINAL and self.closing:
             return self.closing[-1].content
         if self.ending is Ending.NO_TOOL_CALLS and self.turns and not self.turns[-1].cut:
-            return self.turns[-1].reply.content
+            return without_thoughts(self.turns[-1].reply.content)
         return None
 
     @property

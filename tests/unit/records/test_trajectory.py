@@ -27,6 +27,11 @@ def test_the_answer_is_what_ended_the_episode():
     assert ended.sampled_tokens == 5
 
 
+def test_thoughts_are_no_part_of_the_answer():
+    reply = replace(FIRST.reply, content="<think>98? No.</think>99", calls=())
+    assert trajectory(turns=(replace(FIRST, reply=reply),)).answer == "99"
+
+
 def test_a_cut_reply_is_the_answer_only_where_the_agent_sets_it():
     assert SECOND.sampled[-1].finish == "length"
     assert trajectory().answer is None
