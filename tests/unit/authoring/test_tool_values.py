@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from typing import Annotated, Any
 
 import pytest
@@ -147,7 +148,6 @@ async def coroutine() -> str:
     return "a"
 
 
-@pytest.mark.filterwarnings("ignore:coroutine")
 @pytest.mark.parametrize(
     ("result", "kind"),
     [
@@ -157,7 +157,6 @@ async def coroutine() -> str:
         (lambda: iter([1]), "a list_iterator"),
         (lambda: {"rows": map(str, [1])}, "a map"),
         (replies, "an async_generator"),
-        (lambda: [coroutine()], "a coroutine"),
         (lambda: sqlite3.connect(":memory:").execute("select 1"), "a Cursor"),
     ],
 )
@@ -173,6 +172,17 @@ async def test_a_result_without_text_is_an_error_that_names_the_tool(
     assert str(error.value).startswith(
         f"The tool 'look' returned {kind}, which has no textual form: return "
     )
+
+
+async def test_a_coroutine_in_a_result_has_no_textual_form() -> None:
+    reply = coroutine()
+
+    @tool
+    def look() -> object:
+        return [reply]
+
+    with closing(reply), pytest.raises(ServiceFailure, match="'look' returned a coroutine, which"):
+        await answer(look)
 
 
 @pytest.mark.parametrize("name", ["", "look up", "search.web", "größe", "a" * 65, "<lambda>"])
