@@ -42,8 +42,8 @@ class React:
         Observation:
 
     reads the tool's answer, and says `Final Answer: 99`, which is the episode's answer, unless the
-    token limit cut the reply. A reply
-    with neither an action that can be read nor an answer is answered with an error.
+    token limit cut the reply. A reply with neither an action that can be read nor an answer is
+    answered with an error.
 
     The experiment lists `Observation:` in `agent.stop`, so that the model cannot make up what a
     tool answers, and sets `template.show_tools: false`. With `instructions` the system message

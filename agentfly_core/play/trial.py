@@ -16,6 +16,7 @@ from agentfly_core.formats.text import clip, counted, fault
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import boundless, of_split, rollout_spec
 from agentfly_core.play.players import oracle
+from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import environment_loop
@@ -111,7 +112,7 @@ async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str,
         scores = await score(own, rewards, injection.name(task.agent))
         for trajectory, one in zip(own, scores, strict=True):
             reward = one.reward
-            goal = one.rewards.get(task.goal, 0.0) >= 1
+            goal = reaches(one.rewards.get(task.goal, 0.0), 1.0)
             found[trajectory.problem.id] = reward.reason if isinstance(reward, Unscored) else goal
     return found
 

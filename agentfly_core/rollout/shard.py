@@ -245,7 +245,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     """Raise BadEnding for a wrong type, and for an ending that needs an answer without any."""
     if not isinstance(ending, Ending):
         raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
-    cut = [one.name for one in episode.speakers if any(turn.cut for turn in one.turns[-1:])]
+    cut = any(turn.cut for speaker in episode.speakers for turn in speaker.turns[-1:])
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns or cut}
     if answered.get(ending, True) or episode.answered[1] is not None:
         return
