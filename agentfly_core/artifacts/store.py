@@ -18,23 +18,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from agentfly_core.artifacts.manifest import (
+    MANIFEST,
+    digest_of,
+    entry_of,
+    manifest_in,
+    mismatch,
+    unstripped,
+    verify,
+)
 from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.formats import checksummed_json
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.file_shapes import Entry, Manifest, require_uri
+from agentfly_core.formats.file_shapes import Manifest, require_uri
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.system import files
 from agentfly_core.system.process import mark_alive, marked, own_mark
 from agentfly_core.system.revision import revision
 
-MANIFEST = "MANIFEST.json"
-OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
 logger = logging.getLogger(__name__)
-SMALL = 2**22
-"""Bytes that are hashed sooner than threads are started for them."""
 _opened: dict[Path, str] = {}
 """The digests of the folders that this process has checked or published."""
 
@@ -124,7 +129,7 @@ class Store:
             files.make_readable(folder)
             with ThreadPoolExecutor() as threads:
                 list(threads.map(files.sync, paths))
-                entries = dict(zip(names, threads.map(_entry, paths), strict=True))
+                entries = dict(zip(names, threads.map(entry_of, paths), strict=True))
             manifest: dict[str, JSON] = {
                 "stage": target.stage,
                 "key": target.key,
@@ -134,8 +139,8 @@ class Store:
             }
             files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
             _move(folder, path, target.key)
-            if written := _manifest(path):
-                _opened[path] = _digest(written)
+            if written := manifest_in(path):
+                _opened[path] = digest_of(written)
         if self.remote:
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
@@ -145,7 +150,7 @@ class Store:
             manifest = self.manifest(target.uri)
             if manifest is None or manifest["key"] != target.key:
                 return None
-            artifact = Artifact(target.uri, _digest(manifest))
+            artifact = Artifact(target.uri, digest_of(manifest))
             self._checked(artifact)
             return artifact
         return None
@@ -170,7 +175,7 @@ class Store:
 
     def artifact(self, uri: str) -> Artifact:
         """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
-        return Artifact(uri, _digest(self._published(uri)))
+        return Artifact(uri, digest_of(self._published(uri)))
 
     def key_of(self, uri: str) -> ArtifactKey:
         """The key that `uri` was published with; raises Damaged or FileNotFoundError."""
@@ -184,7 +189,7 @@ class Store:
         Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
         """
         folder = self._checked(artifact)
-        if (manifest := _manifest(folder)) and (stripped := manifest.get("stripped")):
+        if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
             raise ValueError(
                 f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}."
             )
@@ -192,7 +197,7 @@ class Store:
 
     def listed(self, artifact: Artifact) -> list[str]:
         """The names of an artifact's files in its manifest; raises Damaged or FileNotFoundError."""
-        return sorted(_kept(self._manifest_of(artifact)))
+        return sorted(unstripped(self._manifest_of(artifact)))
 
     def strip(self, uri: str, pattern: str) -> bool:
         """Remove an artifact's files of this pattern for good; it still counts as published.
@@ -217,7 +222,7 @@ class Store:
             if not self.remote:
                 raise
             manifest = self._manifest_of(artifact)
-            sizes = {name: entry["size"] for name, entry in _kept(manifest).items()}
+            sizes = {name: entry["size"] for name, entry in unstripped(manifest).items()}
             with _unfinished(folder) as copy:
                 self.remote.download(artifact.uri, copy, sizes)
                 files.write_json(copy / MANIFEST, checksummed_json.sealed(as_json(manifest)))
@@ -237,7 +242,7 @@ class Store:
         return manifest
 
     def _require(self, artifact: Artifact, manifest: Manifest) -> None:
-        if (found := _digest(manifest)) != artifact.digest:
+        if (found := digest_of(manifest)) != artifact.digest:
             raise Damaged(
                 f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}."
             )
@@ -251,7 +256,7 @@ class Store:
             return None
         written = self._content(f"{artifact.uri}/{name}", entry["size"])
         if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
-            raise Damaged(_changed(f"{self.uri}/{artifact.uri}/{name}"))
+            raise Damaged(mismatch(f"{self.uri}/{artifact.uri}/{name}"))
         return json.loads(written)
 
     def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
@@ -317,40 +322,6 @@ class Store:
         return len(dead)
 
 
-def verify(folder: Path) -> Manifest:
-    """Check the files of a published folder against its manifest, and return it.
-
-    Raises Damaged for a changed, missing or unlisted file, and for a link, device or pipe.
-    """
-    if (manifest := _manifest(folder)) is None:
-        raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
-    sizes, entries = files.file_sizes(folder), _kept(manifest)
-    for name in sizes.keys() - manifest["files"].keys() - {MANIFEST}:
-        if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 of a network disk
-            raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove it.")
-    for name, entry in entries.items():
-        if sizes.get(name) != entry["size"]:
-            raise Damaged(_changed(str(folder / name)))
-    paths = [folder / name for name in entries]
-    with ThreadPoolExecutor() as threads:
-        small = sum(entry["size"] for entry in entries.values()) < SMALL
-        hashed = map(files.sha256, paths) if small else threads.map(files.sha256, paths)
-        for path, entry, sha256 in zip(paths, entries.values(), hashed, strict=True):
-            if sha256 != entry["sha256"]:
-                raise Damaged(_changed(str(path)))
-    return manifest
-
-
-def _kept(manifest: Manifest) -> dict[str, Entry]:
-    """The listed files without the stripped ones."""
-    stripped = manifest.get("stripped", [])
-    return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
-
-
-def _changed(path: str) -> str:
-    return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
-
-
 @contextmanager
 def _damaged_is_unpublished() -> Iterator[None]:
     """Damage within the block ends it and is told: what is damaged counts as not published."""
@@ -371,10 +342,6 @@ def _unfinished(path: Path) -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _entry(path: Path) -> Entry:
-    return Entry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
@@ -398,23 +365,6 @@ def _move(folder: Path, path: Path, key: str) -> None:
         _move(folder, path, key)  # another process published just now
     else:
         files.sync(path.parent)
-
-
-def _digest(manifest: Manifest) -> str:
-    hashes = {
-        name: entry["sha256"]
-        for name, entry in manifest["files"].items()
-        if name not in OUTSIDE_DIGEST
-    }
-    return digest({"stage": manifest["stage"], "key": manifest["key"], "files": hashes})
-
-
-def _manifest(folder: Path) -> Manifest | None:
-    if (written := files.read_regular(folder / MANIFEST)) is None:
-        return None
-    # `value_of` checks its shape
-    manifest: Any = checksummed_json.value_of(written, str(folder / MANIFEST))
-    return cast(Manifest, manifest)
 
 
 def _remove(path: Path) -> None:

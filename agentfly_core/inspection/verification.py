@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.manifest import OUTSIDE_DIGEST
 from agentfly_core.artifacts.run_layout import RunLayout, rollouts
-from agentfly_core.artifacts.store import OUTSIDE_DIGEST, Artifact, Store
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.runs.context import ExperimentContext, evaluation_keys, policy_of
 from agentfly_core.runs.run import context_of, known_run, summary_of
 from agentfly_core.runs.summary import stored_stages

@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts.store import MANIFEST, Store
+from agentfly_core.artifacts.manifest import MANIFEST
+from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens

@@ -19,8 +19,9 @@ import pytest
 
 from agentfly_core.artifacts.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import Locked, LockLost
+from agentfly_core.artifacts.manifest import MANIFEST
 from agentfly_core.artifacts.object_storage import Refused, Remote
-from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
+from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged

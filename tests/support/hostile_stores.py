@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
+from agentfly_core.artifacts.manifest import MANIFEST
+from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.checksummed_json import sealed
 from agentfly_core.models.adapter_artifact import FILE, remember

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from agentfly_core.artifacts import store as store_module
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store, verify
+from agentfly_core.artifacts.manifest import verify
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.system.process import Owner
 from tests.support.clocks import set_clock
