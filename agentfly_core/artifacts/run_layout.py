@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypedDict
+
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records.run_record import RunRecord
@@ -95,6 +98,22 @@ def step_layout(store: Store, name: str, step: int) -> StepLayout:
 def shard_uri(folder: str, number: int) -> str:
     """Where a shard's episodes lie in a folder: `runs/demo/steps/000007/rollout-000`."""
     return f"{folder}/rollout-{number:03d}"
+
+
+class StepMetrics(TypedDict):
+    """metrics.json of a step: `{"step": 7, "time_ms": 1763740000000, "metrics": {...}}`."""
+
+    step: int
+    time_ms: int
+    metrics: Mapping[str, float]
+
+
+def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
+    """The metrics.json of a step that ended; raises Damaged where it is missing or damaged."""
+    metrics: StepMetrics | None = store.read_json(step.metrics)
+    if metrics is None:
+        raise Damaged(f"{store.uri}/{step.metrics} is missing.")
+    return metrics
 
 
 def begun_shards(store: Store, folder: str) -> list[str]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, record_of
+from agentfly_core.artifacts.run_layout import RunLayout, StepMetrics, metrics_of, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.run_record import RunRecord, Summary
@@ -34,14 +34,6 @@ VALIDATION = "success on validation"
 TOKENS = "agent/rollout/avg_sampled_tokens"
 START, END, CHAMPION = "the night's first policy", "its last policy", "the champion"
 Curve = Sequence[tuple[int, float]]
-
-
-class StepMetrics(TypedDict):
-    """A step's metrics.json, as `runs.metrics.point` makes it."""
-
-    step: int
-    time_ms: int
-    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +167,7 @@ class _Stored:
     def steps(self) -> Sequence[StepMetrics]:
         layout, store = RunLayout(self.judged.night), self.context.store
         numbers = self.context.science.own_steps
-        return [store.read_json(layout.step(number).metrics) for number in numbers]
+        return [metrics_of(store, layout.step(number)) for number in numbers]
 
     def held_out(self) -> dict[str, Evaluation]:
         """The evaluations on the test problems; the champion's only where it is not the policy that

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import metrics_of
 from agentfly_core.artifacts.run_tags import tags_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
@@ -97,9 +98,11 @@ class RunReporter(MlflowReporter):
         self.data_version(self.run.record["dataset_version"])
 
     def step(self, step: int) -> None:
-        """A step's metrics, and each few steps a table of its episodes."""
-        found = self.run.store.read_json(self.run.layout.step(step).metrics)
-        self.tracker.points(found["metrics"], step, found["time_ms"])
+        """A step's metrics, and each few steps a table of its episodes; raises Damaged, see
+        `metrics_of`.
+        """
+        point = metrics_of(self.run.store, self.run.layout.step(step))
+        self.tracker.points(point["metrics"], step, point["time_ms"])
         if (
             step == self.run.science.own_steps.start
             or step % self.run.science.log_trajectories_every == 0

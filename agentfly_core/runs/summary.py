@@ -11,7 +11,7 @@ from statistics import fmean
 import pandas as pd
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, record_of
+from agentfly_core.artifacts.run_layout import RunLayout, metrics_of, record_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.tasks import TASK
@@ -260,10 +260,10 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
 
 
 def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
-    """One row a step of a run with all its metrics, for plots."""
-    steps = [RunLayout(run).step(number) for number in context.science.own_steps]
-    found = [context.store.read_json(step.metrics) for step in steps]
-    return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
+    """One row a step of a run with all its metrics, for plots; raises Damaged, see `metrics_of`."""
+    layouts = [RunLayout(run).step(number) for number in context.science.own_steps]
+    steps = [metrics_of(context.store, layout) for layout in layouts]
+    return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in steps])
 
 
 def run_ledger(context: ExperimentContext, run: str) -> pd.DataFrame:

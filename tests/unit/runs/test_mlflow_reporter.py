@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from agentfly_core.artifacts.run_tags import change_tags
 from agentfly_core.artifacts.store import Store
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs.mlflow_reporter import RunReporter
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.summary import steps_frame
 from tests.support.tried_runs import BASE, experiment, finished, on_further, project
 
 HARD = "evaluate.datasets={hard: {use: 'tests.support.problems:kinds', test: 8}}"
@@ -77,6 +80,16 @@ def test_what_mlflow_hears_of_a_fork_begins_behind_the_step_that_it_goes_on_from
     assert found.points_at["evaluate/test/success"] == [1, 3]
     assert found.tables == [2]
     assert found.tagged["agentfly.parent"] == "mine"
+
+
+def test_a_lost_metrics_file_of_a_step_is_named(store: Store) -> None:
+    settings = forked(store)
+    lost = Path(store.root, "runs/new/steps/000002/metrics.json")
+    lost.unlink()
+    with pytest.raises(Damaged, match=re.escape(f"{lost} is missing.")):
+        heard(store, settings)
+    with pytest.raises(Damaged, match=re.escape(f"{lost} is missing.")):
+        steps_frame(experiment(store, *settings), "new")
 
 
 def test_mlflow_hears_which_model_an_adapter_stands_on(store: Store) -> None:
