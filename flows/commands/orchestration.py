@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.formats import tracebacks
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, words_of
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
@@ -19,7 +20,7 @@ from flows.local.state_dirs import Places, settle
 
 
 class Stopped(RuntimeError):
-    """A command ended before its work was done; the message says why, and how to continue."""
+    """A command ended before its work was done; the message has the cause and the next command."""
 
 
 LONGEST_CAUSE = 20_000
@@ -56,8 +57,7 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     block.
 
     Yields the places of its state. What would be logged on the terminal goes to a file. Whatever
-    the block raises, but Locked, becomes Stopped, which names that file, the cause and the command
-    that continues, `again`.
+    the block raises, but Locked, becomes Stopped with that file, the cause and `next_step`.
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
@@ -70,7 +70,14 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
                 yield places
             except Locked:
                 raise
-            except Exception as error:  # whatever ends it, its user reads how to continue it
+            except Exception as error:  # whatever ends it, its user reads the next step
                 raise Stopped(
-                    f"{message(error)}\nThe log is {log}. To continue: {again()}"
+                    f"{message(error)}\nThe log is {log}. {next_step(error, again)}"
                 ) from error
+
+
+def next_step(error: Exception, again: Callable[[], str]) -> str:
+    """The command that continues, `again`; none for an error that the same command repeats."""
+    if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
+        return "The same command fails again until that is corrected."
+    return f"To continue: {again()}"

@@ -51,7 +51,7 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
     end = lives.run(tmp_path, "prepare", TINY, data)
     assert end.code == 2
     message, ending = end.printed.splitlines()
-    assert ending.endswith(f"flow.log. To continue: agentfly prepare {TINY} {shlex.quote(data)}")
+    assert ending.endswith("flow.log. The same command fails again until that is corrected.")
     assert message.startswith(
         "agentfly: 1 rows of the data cannot be used (tolerated: 0), first rows.jsonl, row 13:"
     )

@@ -11,10 +11,14 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.models.pretrained import WrongFiles
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
+from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
-from flows.commands.orchestration import message
+from flows.commands.orchestration import message, next_step
 from flows.commands.training import show_places, show_summary
 from flows.local.state_dirs import Place, Places
 from tests.support.experiments import SUMMARY
@@ -208,6 +212,14 @@ def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behi
             assert ("File" in message(error)) is isinstance(error, TypeError)
     assert message(TimeoutError()) == "TimeoutError, without a message"
     assert message(ValueError("There is no run 'x'.")) == "There is no run 'x'."
+
+
+def test_a_refusal_does_not_end_with_a_command_that_continues() -> None:
+    for refusal in (ValueError("cannot be trained"), WrongFiles("1 missing"), GateClosed("9 of 9")):
+        expected = "The same command fails again until that is corrected."
+        assert next_step(refusal, lambda: "agentfly train tiny") == expected
+    for other in (Damaged("policy"), ServiceLost("vllm died"), OSError(28, "full"), TypeError()):
+        assert next_step(other, lambda: "agentfly train tiny") == "To continue: agentfly train tiny"
 
 
 def test_the_report_of_a_night_is_shown_and_written(
