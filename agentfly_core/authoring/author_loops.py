@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -86,16 +87,17 @@ class Loop:
             self._works[work] = None
             if self.given_up:
                 work.settle(LoopLost("other code held the event loop until it was given up"))
-        self._mailbox.post(functools.partial(self._start, work, function), context)
+        self._post(functools.partial(self._start, work, function), context)
 
     def cancel(self, work: Work) -> None:
         """Cancel what was begun, which may not listen."""
         work.cancel()
-        self._mailbox.post(functools.partial(self._cancel, work))
+        self._post(functools.partial(self._cancel, work))
 
     def adopt(self, environment: Environment) -> None:
         """Have an environment lost with this loop."""
-        self._residents[id(environment)] = environment
+        with _turn:
+            self._residents[id(environment)] = environment
 
     def is_held_by(self, work: Work) -> bool:
         """Whether the loop does not answer for what this call does at the moment."""
@@ -110,7 +112,7 @@ class Loop:
         """See if it answers, `passed` seconds after the last look; give up one held for long."""
         if self._answered:
             self._answered, self._holding = False, None
-            self._loop.call_soon_threadsafe(self._answer)
+            self._soon(self._answer)
             return
         # The answer did not come within a TICK: one task has run all that time, or code has that
         # belongs to none. Tasks cannot be interrupted from outside, so the whole loop is given up.
@@ -130,15 +132,32 @@ class Loop:
     def _give_up(self, holder: Work | None) -> None:
         what = holder.what if holder else "Code that no call stands for"
         fault = f"{what} held the event loop for {self._held:.3g} s: {self._advice}"
+        stack = self._stack()  # first, since the code and its thread can end as soon as calls end
         with _turn:
             self.given_up = True
             for environment in list(self._residents.values()):
                 environment.lost = True
             for work in list(self._works):
                 work.settle(Overdue(fault) if work is holder else LoopLost(fault))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        frame = sys._current_frames()[self._thread.ident or 0]
-        _log.warning("%s. It stands here:\n%s", fault, "".join(traceback.format_stack(frame)))
+        self._soon(self._loop.stop)
+        _log.warning("%s.%s", fault, stack)
+
+    def _stack(self) -> str:
+        """The lines that the loop runs at the moment; empty once its thread has ended."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return f" It runs:\n{''.join(traceback.format_stack(frame))}" if frame else ""
+
+    def _post(
+        self, callback: Callable[[], None], context: contextvars.Context | None = None
+    ) -> None:
+        """Run a callback on the loop; a closed loop drops it, and `look` settles what was begun."""
+        with suppress(RuntimeError):
+            self._mailbox.post(callback, context)
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        """Run a callback on the loop, unless it is closed: no error may end the watch."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
 
     def _start(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
         self._works[work] = task = self._loop.create_task(_done(work, function))

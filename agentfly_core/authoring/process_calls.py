@@ -101,8 +101,7 @@ class _Asking:
         call = f'{{"ask": {self._part.text}, "question": {self._question}}}'
         with _process() as process:
             with self._turn:
-                if self._cancelled:
-                    raise Died("its caller was cancelled")
+                self._refuse_cancelled()
                 self._process = process
             try:
                 process.know(self._part)
@@ -110,9 +109,14 @@ class _Asking:
             finally:  # from now on it is another call's, and `cancel` must not kill it
                 with self._turn:
                     self._process = None
+            self._refuse_cancelled()  # `cancel` killed it after its answer: it serves no other call
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
         return answer["answer"]
+
+    def _refuse_cancelled(self) -> None:
+        if self._cancelled:
+            raise Died("its caller was cancelled")
 
     def cancel(self) -> None:
         with self._turn:

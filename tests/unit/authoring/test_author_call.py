@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -146,6 +146,46 @@ async def test_a_call_that_comes_just_as_its_loop_is_given_up_is_lost() -> None:
     loop.begin(work, returns)
     await work.ended
     with pytest.raises(LoopLost, match="other code held the event loop until it was given up"):
+        work.check()
+
+
+async def test_the_watch_outlives_a_loop_that_ends_as_it_is_given_up(
+    released: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop, work, holding = author_loops.Loop("parts"), Work("The tool 'search'", 0.0), Signal()
+
+    async def blocks() -> None:
+        holding.set()
+        released.wait(LIMIT)
+
+    def end(stops: Callable[[], None]) -> None:
+        monkeypatch.setattr(loop._loop, "call_soon_threadsafe", soon)
+        soon(stops)
+        released.set()
+        loop._thread.join(LIMIT)
+
+    loop.begin(work, blocks)
+    await holding.wait()
+    soon = loop._loop.call_soon_threadsafe
+    monkeypatch.setattr(loop._loop, "call_soon_threadsafe", end)
+    loop._give_up(work)
+    assert "in blocks" in caplog.text
+    await work.ended
+    with pytest.raises(Overdue, match="The tool 'search' held the event loop"):
+        work.check()
+
+
+async def test_a_call_on_a_loop_whose_thread_ended_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.0)
+    loop, work = author_loops.Loop("parts"), Work("The tool 'search'", 30.0)
+    loop._loop.call_soon_threadsafe(loop._loop.stop)
+    loop._thread.join(LIMIT)
+    loop.begin(work, partial(asyncio.sleep, 0))
+    loop.cancel(work)
+    for _ in range(2):
+        loop.look(author_loops.TICK)
+    await work.ended
+    with pytest.raises(LoopLost, match="held the event loop"):
         work.check()
 
 

@@ -134,6 +134,27 @@ async def test_a_call_that_is_cancelled_is_killed_at_once_and_no_other_is_harmed
         await exploding
 
 
+async def test_a_process_killed_just_after_its_answer_serves_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = process_calls._Asking(process_calls.Named("tests.support.crunchers:again", {}), "[]", 9)
+    asking = process_calls._Process.ask
+    used = []
+
+    def cancelled(process: Any, question: str, seconds: float) -> Any:
+        used.append(process)
+        answer = asking(process, question, seconds)
+        call.cancel()
+        return answer
+
+    monkeypatch.setattr(process_calls._Process, "alive", True)  # its death takes a moment
+    monkeypatch.setattr(process_calls._Process, "know", lambda process, part: None)
+    monkeypatch.setattr(process_calls._Process, "ask", cancelled)
+    with pytest.raises(process_calls.Died, match="its caller was cancelled"):
+        call()
+    assert used[0] not in process_calls._idle
+
+
 async def test_a_call_that_is_cancelled_while_it_waits_for_a_process_is_never_made(
     tmp_path: Path,
 ) -> None:
