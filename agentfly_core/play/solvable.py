@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
@@ -17,8 +16,9 @@ from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.datasets.files import files, read
 from agentfly_core.formats.text import clip, counted, words_of
-from agentfly_core.play.trial import scores_answers, trials
+from agentfly_core.play.trial import evenly, scores_answers, trials
 from agentfly_core.records.dataset import split
+from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import (
     Ending,
     Examples,
@@ -33,7 +33,6 @@ from agentfly_core.runs.context import ExperimentContext
 WRONG = 64
 """The number of problems whose wrong answers are scored."""
 SHOWN = 5
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -65,55 +64,63 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
         own = [problem for problem in problems if context.resolved.of(problem) is task]
         for reward in task.rewards:
             if reward.examples is not None and scores_answers(reward):
-                found = asyncio.run(_checked(reward, reward.examples, own))
-                report += [f"{name}: {line}" if name else line for line in found.report]
-                unsolvable |= found.unsolvable
+                checked = asyncio.run(_checked(reward, reward.examples, own))
+                report += [f"{name}: {line}" if name else line for line in checked.report]
+                unsolvable |= checked.unsolvable
     report += _tolerated(context, unsolvable)
     report += trials(context, split(folder, "train"))
     context.store.write_json(uri, {"report": [*report]})
     return report
 
 
-def evenly(things: Sequence[T], most: int) -> list[T]:
-    """At most `most` of them, evenly spread."""
-    count = min(most, len(things))
-    return [things[len(things) * number // count] for number in range(count)]
-
-
 async def _checked(
     reward: Reward, examples: Callable[[Problem], Examples], problems: Sequence[Problem]
 ) -> Checked:
-    unsolvable, given = dict[str, str](), list[tuple[Problem, Examples]]()
-    for problem in problems:
-        try:
-            given.append((problem, examples(problem)))
-        except (KeyError, SyntaxError, TypeError, ValueError) as error:
-            unsolvable[problem.id] = words_of(error)
-    right = [(problem, text) for problem, one in given for text in one.right[:2]]
-    for (problem, text), found in zip(right, await _scores(reward, right), strict=True):
-        if fault := _too_little(reward, text, found):
+    pairs, unsolvable = _readable(examples, problems)
+    right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
+    for (problem, text), score in zip(right, await _scores(reward, right), strict=True):
+        if fault := _too_little(reward, text, score):
             unsolvable[problem.id] = fault
-    some = evenly(given, WRONG)
-    wrong = [(problem, text) for problem, one in some for text in one.wrong]
-    mistaken = [
-        f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
-        f"{found.value:g}."
-        for (problem, text), found in zip(wrong, await _scores(reward, wrong), strict=True)
-        if isinstance(found, Score) and found.value >= 1
-    ]
-    for line in mistaken[:SHOWN]:
-        logger.warning(line)
-    known = {problem.id for problem, _ in right} | unsolvable.keys()
-    if not known and not wrong:
+    sample = evenly(pairs, WRONG)
+    wrong = [(problem, text) for problem, answers in sample for text in answers.wrong]
+    mistaken = await _mistaken(reward, wrong)
+    judged = {problem.id for problem, _ in right} | unsolvable.keys()
+    if not judged and not wrong:
         return Checked([], unsolvable)
-    unknown = len(problems) - len(known)
+    without = len(problems) - len(judged)
     line = (
-        f"{reward.name}: the right answer earns 1 in {len(known - unsolvable.keys())} of "
-        f"{counted(len(known), 'problem')}{f' ({unknown} give none)' if unknown else ''}; wrong "
+        f"{reward.name}: the right answer earns 1 in {len(judged - unsolvable.keys())} of "
+        f"{counted(len(judged), 'problem')}{f' ({without} give none)' if without else ''}; wrong "
         f"answers earn less in {len(wrong) - len(mistaken)} of {len(wrong)} cases on "
-        f"{counted(len(some), 'sampled problem')}."
+        f"{counted(len(sample), 'sampled problem')}."
     )
     return Checked([line, *mistaken[:SHOWN]], unsolvable)
+
+
+def _readable(
+    examples: Callable[[Problem], Examples], problems: Sequence[Problem]
+) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
+    """The examples of problems, and the errors of the others by id."""
+    pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
+    for problem in problems:
+        try:
+            pairs.append((problem, examples(problem)))
+        except (KeyError, SyntaxError, TypeError, ValueError) as error:
+            errors[problem.id] = words_of(error)
+    return pairs, errors
+
+
+async def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]]) -> list[str]:
+    """A sentence for each wrong answer that earns the reward; the first ones are logged."""
+    lines = [
+        f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
+        f"{score.value:g}."
+        for (problem, text), score in zip(wrong, await _scores(reward, wrong), strict=True)
+        if isinstance(score, Score) and reaches(score.value, 1.0)
+    ]
+    for line in lines[:SHOWN]:
+        logger.warning(line)
+    return lines
 
 
 async def _scores(reward: Reward, answers: Sequence[tuple[Problem, str]]) -> list[Found]:
@@ -146,11 +153,13 @@ def _answered(problem: Problem, text: str) -> Trajectory:
     )
 
 
-def _too_little(reward: Reward, text: str, found: Found) -> str | None:
+def _too_little(reward: Reward, text: str, score: Found) -> str | None:
     answer = f"its right answer {clip(text, 80)!r}"
-    if isinstance(found, Unscored):
-        return f"{answer} is unscored: {found.reason}"
-    return f"{answer} earns {found.value:g} of {reward.name}, not 1" if found.value < 1 else None
+    if isinstance(score, Unscored):
+        return f"{answer} is unscored: {score.reason}"
+    if reaches(score.value, 1.0):
+        return None
+    return f"{answer} earns {score.value:g} of {reward.name}, not 1"
 
 
 def _tolerated(context: ExperimentContext, unsolvable: Mapping[str, str]) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import TypeVar
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
@@ -22,11 +22,19 @@ from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import ExperimentContext, Resolved
+from agentfly_core.templates.text_encoder import reply_encoder
 
 PLAYED = 16
 """The number of problems that the oracle and an idle policy play."""
 LONGEST, SHOWN = 300, 3
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
+
+
+def evenly(items: Sequence[T], most: int) -> list[T]:
+    """At most `most` items, evenly spread."""
+    count = min(most, len(items))
+    return [items[len(items) * number // count] for number in range(count)]
 
 
 async def idle(conversation: Conversation) -> str:
@@ -78,12 +86,10 @@ def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list
     from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
 
     resolved, tokenizer = context.resolved, byte_tokenizer()
-    count = min(PLAYED, len(problems))
-    some = [problems[len(problems) * number // count] for number in range(count)]
-    specs = of_split(context.science, some, "trial", count)
+    sample = evenly(problems, PLAYED)
+    specs = of_split(context.science, sample, "trial", len(sample))
     spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
-    encode = partial(tokenizer.encode, add_special_tokens=False)
-    solved = {}
+    encode, solved = reply_encoder(tokenizer), {}
     with environment_loop(resolved.limits) as environments:
         for name, policy in (("oracle", oracle(context, problems).policy), ("idle", idle)):
             sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
@@ -103,27 +109,29 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
 
 async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str, bool | str]:
     """Whether each problem was solved, or why it could not be scored, by id."""
-    found = dict[str, bool | str]()
+    outcomes = dict[str, bool | str]()
     for task in resolved.each.values():
-        own = [one for one in played if resolved.of(one.problem) is task]
+        own = [trajectory for trajectory in played if resolved.of(trajectory.problem) is task]
         rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
         if not own or task.goal not in (reward.name for reward in rewards):
             continue
         scores = await score(own, rewards, injection.name(task.agent))
-        for trajectory, one in zip(own, scores, strict=True):
-            reward = one.reward
-            goal = reaches(one.rewards.get(task.goal, 0.0), 1.0)
-            found[trajectory.problem.id] = reward.reason if isinstance(reward, Unscored) else goal
-    return found
+        for trajectory, scored in zip(own, scores, strict=True):
+            outcomes[trajectory.problem.id] = (
+                scored.reward.reason
+                if isinstance(scored.reward, Unscored)
+                else reaches(scored.rewards[task.goal], 1.0)
+            )
+    return outcomes
 
 
 def _report(
     context: ExperimentContext, oracle: Mapping[str, bool | str], idle: Mapping[str, bool | str]
 ) -> list[str]:
     report = []
-    for who, found in (("The oracle", oracle), ("An idle policy", idle)):
-        right = sum(outcome is True for outcome in found.values())
-        report.append(f"{who} solves {right} of {counted(len(found), 'sampled problem')}.")
+    for who, outcomes in (("The oracle", oracle), ("An idle policy", idle)):
+        right = sum(outcome is True for outcome in outcomes.values())
+        report.append(f"{who} solves {right} of {counted(len(outcomes), 'sampled problem')}.")
     command = f"agentfly play {context.experiment} --policy oracle --split train --problem"
     wrong = [
         f"The oracle does not solve {name!r}{f' ({outcome})' if outcome else ''}: {command} {name}"

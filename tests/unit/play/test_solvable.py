@@ -69,6 +69,12 @@ def judge_of_the_atlas(atlas: Atlas) -> float:
 
 
 @reward
+def tenths(trajectory: Trajectory) -> float:
+    """1 but for rounding."""
+    return sum([0.1] * 10)
+
+
+@reward
 def any_answer(trajectory: Trajectory) -> float:
     """1 for an answer, even an empty one."""
     return float(trajectory.answer is not None)
@@ -142,7 +148,7 @@ def test_a_judge_is_skipped_and_reported(tmp_path: Path, name: str) -> None:
     assert ASKED == []
 
 
-def test_a_judge_of_an_environment_is_not_asked_while_the_oracle_plays(tmp_path: Path) -> None:
+def test_a_judge_of_an_environment_is_not_asked_by_the_oracle(tmp_path: Path) -> None:
     right = "tests.support.capitals:right"
     settings = {**CAPITALS, "rewards": {right: 1.0, f"{HERE}:judge_of_the_atlas": 1.0}}
     settings |= {"evaluate": {"goal": right}, "warm_start": {"demonstrations": f"{HERE}:atlas"}}
@@ -173,6 +179,13 @@ def test_problems_that_an_idle_policy_solves_are_reported(tmp_path: Path) -> Non
     report = solvable.check(*made(tmp_path, **{**settings, "warm_start": shown}))
     assert report[1] == "An idle policy solves 3 of 3 sampled problems."
     assert "An idle policy solves 'Chile': check the reward." in report
+
+
+def test_a_reward_reaches_1_but_for_rounding(tmp_path: Path) -> None:
+    settings = {**CAPITALS, "rewards": {f"{HERE}:tenths": 1.0}}
+    shown = {"demonstrations": f"{HERE}:atlas"}
+    report = solvable.check(*made(tmp_path, **{**settings, "warm_start": shown}))
+    assert report[0] == "The oracle solves 3 of 3 sampled problems."
 
 
 def test_a_report_is_stored_and_made_again_for_other_rewards(
