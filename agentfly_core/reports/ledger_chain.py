@@ -89,9 +89,9 @@ class LedgerChain:
                 )
         if lost := [number for number in missing if number not in copies]:
             raise Damaged(
-                f"The ledger of {self.experiment} has a gap: {', '.join(map(self._where, lost))} "
-                f"of {last} entries is missing, and no run has a copy. Put it back from a copy of "
-                "the store, or give the experiment another name to begin anew."
+                f"The ledger of {self.experiment} has a gap of {len(lost)} in {last} entries: "
+                f"{', '.join(map(self._where, lost))}. No run has a copy. Put them back from a "
+                "copy of the store, or give the experiment another name to begin anew."
             )
         return last
 

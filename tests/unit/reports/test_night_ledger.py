@@ -65,7 +65,7 @@ def test_a_file_that_is_no_entry_stops_nothing(ledger: NightLedger) -> None:
 def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
     three_nights(ledger)
     ledger.store.remove(f"{ledger.uri}/{number:06d}.json")
-    name = rf"gap: .*/nights/shop/00000{number}\.json of 3 entries is missing.*another name"
+    name = rf"gap of 1 in 3 entries: .*/nights/shop/00000{number}\.json.*another name"
     with pytest.raises(Damaged, match=name):
         ledger.champion()
     with pytest.raises(Damaged, match=name):
