@@ -18,6 +18,8 @@ NOTHING = (
     "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s "
     "--step %s`; %s."
 )
+OF_RATE = ("kl", "reward_fall")
+"""Health signs of a learning rate that is too high."""
 SPREAD = (
     "easier or harder problems, a larger rollout.group_size, or a warm_start, or more of it, help"
 )
@@ -63,8 +65,8 @@ def look_at_health(run: Run, step: int) -> None:
     ):
         for warning in mistyped:
             logger.warning("Step %s: %s", step, warning)
-    rate = _rate_advice(run, step)
-    advice = {"kl": rate, "reward_fall": rate} if rate else {}
+    due = stop_conditions.due(run.science.health, metrics)
+    advice = {name: _rate_advice(run, step) or "" for name in OF_RATE if name in due}
     for warning in stop_conditions.warnings(run.science.health, metrics, advice):
         logger.warning("Step %s: %s.", step, warning)
 
