@@ -166,15 +166,16 @@ class Tracker:
         """Say how the run ended (FINISHED, FAILED or KILLED) and when."""
         self._outbox.put("the end of the run", _Sink.finish, status, time_ms)
 
-    def flush(self, deadline: float = 0.0) -> Unsent:
+    def flush(self, deadline: float | None = None) -> Unsent:
         """Wait until all is sent, at most `deadline` seconds, less when MLflow does not answer.
 
         By default a server gets 20 seconds, since it may hang. A store without a server gets 1800:
         this process writes it, and a busy machine takes minutes to create one.
         """
-        return self._outbox.flush(deadline or (20.0 if self.place.served else 1800.0))
+        usual = 20.0 if self.place.served else 1800.0
+        return self._outbox.flush(usual if deadline is None else deadline)
 
-    def close(self, deadline: float = 0.0) -> Unsent:
+    def close(self, deadline: float | None = None) -> Unsent:
         """Flush, and send no more."""
         unsent = self.flush(deadline)
         self._outbox.close()

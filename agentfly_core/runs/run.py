@@ -216,7 +216,7 @@ class Run:
 
 def known_run(store: Store, name: str) -> RunRecord:
     """The run.json of a run; raises ValueError where there is none."""
-    record = record_of(store, name)
+    record = record_of(store, name) if re.fullmatch(NAME, name) else None
     if record is None:
         hint = did_you_mean(name, store.names("runs"))
         raise ValueError(

@@ -187,6 +187,8 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
         f"There is no run 'mien' in {project}; `agentfly list` shows all. Did you mean 'mine'?"
         in capsys.readouterr().err
     )
+    assert main(["open", "prefect", "../mine"]) == 2
+    assert capsys.readouterr().err.startswith(f"agentfly: There is no run '../mine' in {project}; ")
 
 
 def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behind_it(
