@@ -109,11 +109,11 @@ class VLLM:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
         body = {"model": model, "token_ids": probe.tokens, "sampling_params": sampling}
         places = server.post("/inference/v1/generate", json=body).json()["prompt_logprobs"][1:]
-        found = [
+        logprobs = [
             place[str(token)]["logprob"]
             for token, place in zip(probe.tokens[1:], places, strict=True)
         ]
-        probe.require(found, self.dtype, "vLLM", policy)
+        probe.require(logprobs, self.dtype, "vLLM", policy)
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:

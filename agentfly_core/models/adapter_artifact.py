@@ -31,21 +31,21 @@ def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
 
 def base_of(store: Store, policy: Artifact) -> Artifact | None:
     """The model that an adapter stands on; None for a policy that is a whole model."""
-    found = _stored(store, policy)
-    return Artifact.of(found["base"], f"{policy.uri}/{FILE}") if found else None
+    adapter = _stored(store, policy)
+    return Artifact.of(adapter["base"], f"{policy.uri}/{FILE}") if adapter else None
 
 
 def shape_of(store: Store, policy: Artifact) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
-    found = _stored(store, policy)
-    return Adapter.model_validate(Adapter.restored(found["shape"])) if found else None
+    adapter = _stored(store, policy)
+    return Adapter.model_validate(Adapter.restored(adapter["shape"])) if adapter else None
 
 
 def _stored(store: Store, policy: Artifact) -> Any:
-    match found := store.part(policy, FILE):
+    match adapter := store.part(policy, FILE):
         case None | {"base": dict()}:
-            return found
-    raise Damaged(f'{policy.uri}/{FILE} holds {found!r:.200}, expected the key "base".')
+            return adapter
+    raise Damaged(f'{policy.uri}/{FILE} holds {adapter!r:.200}, expected the key "base".')
 
 
 def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:

@@ -271,9 +271,9 @@ def _packaged(name: str) -> tuple[Path, str]:
 
 
 def _not_there(reference: str, error: Exception) -> str:
-    told = str(error) if isinstance(error, OSError | ValueError) else fault(error)
+    cause = str(error) if isinstance(error, OSError | ValueError) else fault(error)
     return (
-        f"Cannot load the model {reference!r}: {sentence(told)} Expected nano:<recipe>, "
+        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano:<recipe>, "
         "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
         "Hugging Face id."
     )

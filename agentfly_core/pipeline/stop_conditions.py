@@ -120,8 +120,9 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
 
 
 def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """By how much the mean reward fell from one step to the next: 0.64 from 0.64 to 0, of a reward
-    beyond 1 its share, 0 in the first step. Empty for a step without rewards.
+    """Return the fall of the mean reward since the step before, as a share of a reward beyond 1.
+
+    From 0.64 to 0 it is 0.64. The first step has 0, a step without rewards no entry.
     """
     name = "agent/rollout/reward"
     if name not in metrics:

@@ -38,7 +38,6 @@ POLICY = (
     "(a chat service of the site), a model's folder or hub id, a policy.json (default: the last "
     "policy of the run that `agentfly train` with the same settings makes, else base)"
 )
-
 PROBLEM = "play this problem only, by its id"
 YOU = "you>    "
 

@@ -29,7 +29,6 @@ REMOTE = (
     "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "
     "remote)"
 )
-
 INTO = "where it is built; the same command continues there (default: .agentfly/verify/RUN)"
 
 

@@ -27,15 +27,15 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
     Only processes of this user count whose environment has the mark. Another program on the usual
     port is never one of them, whatever it answers.
     """
-    found = {}
+    servers = {}
     for connection in psutil.net_connections("tcp"):
         is_server = connection.status == psutil.CONN_LISTEN and connection.laddr.ip in REACHED
         if is_server and connection.pid:
             with suppress(psutil.Error):
                 environment = psutil.Process(connection.pid).environ()
                 if mark(*serves).items() <= environment.items():
-                    found[connection.laddr.port] = environment
-    return found
+                    servers[connection.laddr.port] = environment
+    return servers
 
 
 def first_free(ports: Sequence[int], use: str) -> int:
