@@ -10,15 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import GenericAlias, UnionType
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,
-    Required,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from griffe import Docstring, DocstringSectionKind, DocstringStyle
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError

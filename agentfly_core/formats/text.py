@@ -18,8 +18,6 @@ MOST_INNER = 3
 LONGEST_CHAIN = 4
 MOST_KNOWN = 20
 THINK, THOUGHT_END = "<think>", "</think>"
-
-
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks of direction, line separators

@@ -119,8 +119,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
 
 def is_cut(trajectory: Trajectory) -> bool:
     """Whether the last reply, the turns or the context ended at their limit."""
-    finishes = [span.finish for turn in trajectory.turns[-1:] for span in turn.sampled[-1:]]
-    return "length" in finishes or trajectory.ending in LIMITS
+    return any(turn.cut for turn in trajectory.turns[-1:]) or trajectory.ending in LIMITS
 
 
 def _contexts(trajectory: Trajectory) -> list[Spans]:
