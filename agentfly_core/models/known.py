@@ -52,19 +52,7 @@ def require(reference: str) -> None:
     elif (kind, colon) == ("package", ":"):
         require_package(name)
     elif Path(reference).is_dir():
-        refuse_adapter(Path(reference))
-        for what, patterns in FILES.items():
-            if not any(path for pattern in patterns for path in Path(reference).glob(pattern)):
-                raise ValueError(
-                    f"The folder {Path(reference)} is no model that can be trained: it has no "
-                    f"{patterns[0]}, {what}. Save it with transformers' `save_pretrained`, model "
-                    "and tokenizer."
-                )
-        if all((Path(reference) / name).is_file() for name in TWO_SAVES):
-            raise ValueError(
-                f"The folder {reference} has {TWO_SAVES[0]} and {TWO_SAVES[1]}, the weights of two "
-                "saves: remove the older ones."
-            )
+        _require_files(Path(reference))
     elif HUB.fullmatch(reference) and (folders := _beside(reference)):
         listed = ", ".join(folders[:MOST_NAMED])
         raise ValueError(
@@ -79,6 +67,22 @@ def require(reference: str) -> None:
             f"Got {reference!r}, expected a folder (there is none of this name in {Path.cwd()}), "
             "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
             "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
+        )
+
+
+def _require_files(folder: Path) -> None:
+    """Raise ValueError for a folder without the files of one whole model."""
+    refuse_adapter(folder)
+    for what, patterns in FILES.items():
+        if not any(path for pattern in patterns for path in folder.glob(pattern)):
+            raise ValueError(
+                f"The folder {folder} is no model that can be trained: it has no {patterns[0]}, "
+                f"{what}. Save it with transformers' `save_pretrained`, model and tokenizer."
+            )
+    if all((folder / name).is_file() for name in TWO_SAVES):
+        raise ValueError(
+            f"The folder {folder} has {TWO_SAVES[0]} and {TWO_SAVES[1]}, the weights of two "
+            "saves: remove the older ones."
         )
 
 
