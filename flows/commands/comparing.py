@@ -101,7 +101,8 @@ def sweep(arguments: Namespace) -> int:
         print(f"{member.run} failed: {made.differing(member)}", file=sys.stderr)
     if failed:
         ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
-        print(f"{ended} To continue: {made.command(store)}", file=sys.stderr)
+        again = made.command(store)
+        print(f"{ended} Correct the causes, then continue: {again}", file=sys.stderr)
     if done:
         print()
         VisibleConsole().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)

@@ -163,8 +163,8 @@ def test_a_run_that_fails_does_not_end_the_sweep_and_is_told_at_the_end(
     failed = trained.words[1][trained.words[1].index("--run") + 1]
     assert said.err.splitlines() == [
         f"{failed} failed: update.learning_rate=3e-5 seed=0",
-        "1 of 4 runs failed. To continue: agentfly sweep tiny update.learning_rate=1e-5,3e-5 "
-        "--seeds 2 --name rates",
+        "1 of 4 runs failed. Correct the causes, then continue: agentfly sweep tiny "
+        "update.learning_rate=1e-5,3e-5 --seeds 2 --name rates",
     ]
 
 
