@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import httpx
@@ -18,15 +17,12 @@ from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.context import context_of
-from flows.local.prefect_server import answers, crash_abandoned, own_api, use
-from flows.local.prefect_server import prefect_api as prefect_api_of
-from flows.local.sign_in import SignIn
-from flows.local.state_dirs import Place, Places
+from flows.local.prefect_server import answers
 from flows.nights.deployment_schedule import SCHEDULED
 from tests.support.held import serving
 from tests.support.processes import command, is_to_end, process_of, processes_of
-from tests.support.project import PROGRAMS, ROOT, Project
-from tests.support.servers import client, free_port, request
+from tests.support.project import PROGRAMS, Project
+from tests.support.servers import client
 from tests.support.waiting import until
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
@@ -337,76 +333,3 @@ def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path
     changes = recorded_changes(context_of("tiny", [], "local", ""), "nightly-2026-11-20")
     assert {change.partition("=")[0] for change in changes} == {"steps", "warm_start", "algorithm"}
     assert context_of("tiny", changes, "local", "").science == first.science
-
-
-def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):
-    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    program = (
-        "import os, signal\nfrom prefect import flow, runtime\n@flow\ndef killed():\n"
-        "    print(runtime.flow_run.id, flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
-    )
-    (tmp_path / "killed.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "killed.py")],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    flow_run = done.stdout.strip()
-    use(prefect_api)
-    elsewhere = "00000000-0000-4000-8000-000000000000"
-    assert crash_abandoned([flow_run, elsewhere]) == [flow_run]
-    assert crash_abandoned([flow_run]) == []
-    assert request("GET", f"{prefect_api}/flow_runs/{flow_run}")["state"]["name"] == "Crashed"
-
-
-@pytest.mark.service
-def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
-    program = (
-        "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
-        "from flows.local.prefect_server import prefect_api\n"
-        "with prefect_api(settle(Path.cwd())) as api:\n"
-        "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True, check=False
-    )
-    url = done.stdout.strip()
-    assert url.startswith("http://127.0.0.1:")
-    until(lambda: not answers(url))
-    assert (tmp_path / ".agentfly/prefect/prefect.db").exists()
-    assert not (tmp_path / ".prefect").exists()
-
-
-@pytest.mark.service
-def test_a_server_without_up_serves_its_own_page_and_asks_for_the_password(tmp_path, monkeypatch):
-    for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING"):
-        monkeypatch.delenv(name, raising=False)
-    project, port = Project(tmp_path), free_port()
-    words = ["-m", "flows", "prefect", "server", "start", "--port", str(port)]
-    server = project.start(sys.executable, *words, PYTHONPATH=str(ROOT))
-    state, api = tmp_path / ".agentfly", f"http://127.0.0.1:{port}/api"
-    until(lambda: answers(api) and own_api(state), server)
-    assert own_api(state) == {"PREFECT_API_URL": api, **SignIn.of(state).prefect_client}
-    page = httpx.get(f"http://127.0.0.1:{port}/ui-settings").json()
-    assert (page["api_url"], page["auth"]) == (api, "BASIC")
-    assert httpx.post(f"{api}/deployments/filter", json={}).status_code == 401
-    server.kill()
-    server.communicate()
-
-
-@pytest.mark.service
-def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
-    nowhere = "http://127.0.0.1:9/api"
-    monkeypatch.setenv("PREFECT_API_URL", nowhere)
-    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # so that it is restored
-    with prefect_api_of(Places(tmp_path, nowhere, Place(nowhere, "PREFECT_API_URL is set"))) as api:
-        assert api.service is not None
-        api.wait()
-        assert httpx.post(f"{api.url}/deployments/filter", json={}).status_code == 401
-        assert os.environ["PREFECT_API_URL"] == api.url != nowhere
-    assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text

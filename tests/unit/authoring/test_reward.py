@@ -3,11 +3,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import Reward, combined, reward, score
 from agentfly_core.records.trajectory import (
     Ending,
-    Group,
     Problem,
     Score,
     Scored,
@@ -383,65 +382,6 @@ def weighed(factor: float, trajectory: Trajectory, *, most: float = 1.0) -> floa
 async def test_a_partial_is_a_reward_named_after_its_function() -> None:
     part = reward(functools.partial(weighed, 0.5, most=20.0))
     assert (part.name, await part.score(played(), {})) == ("weighed", Score(20.0))
-
-
-def in_turn(trajectory: Trajectory) -> Iterator[float]:
-    yield 1.0
-
-
-async def later(trajectory: Trajectory) -> AsyncIterator[float]:
-    yield 1.0
-
-
-class Yields:
-    def __call__(self, trajectory: Trajectory) -> Iterator[float]:
-        yield 1.0
-
-
-@pytest.mark.parametrize(
-    "function", [in_turn, later, Yields(), Yields, functools.partial(in_turn)], ids=range(5)
-)
-def test_a_generator_is_no_reward(function: Any) -> None:
-    with pytest.raises(ValueError, match="is a generator function: it contains `yield`"):
-        _ = reward(function).signature
-
-
-def returning(annotation: Any, kind: Any = Trajectory) -> Reward:
-    def graded(episode: Any) -> Any:
-        return 1.0
-
-    graded.__annotations__ = {"episode": kind, "return": annotation}
-    return reward(graded)
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [str, None, list[float], dict[str, float], str | None, "str", bytes, Literal["yes"]],
-    ids=str,
-)
-def test_a_return_type_that_is_no_score_is_refused(annotation: Any) -> None:
-    with pytest.raises(ValueError, match=r"'graded' is annotated to return .*, expected a number"):
-        _ = returning(annotation).signature
-
-
-@pytest.mark.parametrize("annotation", [float, str, list[str], dict[str, float]], ids=str)
-def test_a_reward_that_compares_returns_a_list_of_scores(annotation: Any) -> None:
-    with pytest.raises(ValueError, match="expected a list of numbers or Scores"):
-        _ = returning(annotation, Group).signature
-
-
-@pytest.mark.parametrize(
-    ("annotation", "kind"),
-    [
-        *[(one, Trajectory) for one in (float, int, bool, Score, "float", Score | float, Any)],
-        *[(one, Trajectory) for one in (np.float32, Fraction, Literal[0, 1], Awaitable[float])],
-        *[(one, Group) for one in (list[float], Sequence[Score], np.ndarray, list, Any)],
-        (tuple[float, ...], Group),
-    ],
-    ids=str,
-)
-def test_every_return_type_of_scores_is_accepted(annotation: Any, kind: Any) -> None:
-    assert returning(annotation, kind).signature.lent == {"episode": kind}
 
 
 async def test_a_rewards_error_carries_file_and_line() -> None:
