@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from agentfly_core.datasets.babyai_player import COLORS, PORTABLE, named, solvable
 from agentfly_core.datasets.splitting import shares
 from agentfly_core.environments.babyai import level, mission, told
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
 LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
-COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
-PORTABLE = ("key", "ball", "box")
-_THING = re.compile(
-    rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
-)
 _MOST_SEEDS = 1000
 """So many seeds are tried for a problem, at most."""
 
@@ -31,8 +26,8 @@ def babyai(
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
     The things that missions name, such as a green key, or any ball, are of one split only, under
-    any seed. Raises ValueError for a level that is none, or whose missions name no thing of a
-    split's.
+    any seed. Missions that the player of `babyai_player` cannot carry out are left out. Raises
+    ValueError for a level that is none, or whose missions name no thing of a split's.
     """
     if not levels:
         raise ValueError("levels: got none, expected levels such as BabyAI-PickupDist-v0.")
@@ -70,19 +65,15 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
         for _ in range(_MOST_SEEDS):
             seed = draw.randrange(2**31)
             asked = mission(grid, seed)
-            if seed not in taken and named(asked) and set(named(asked)) <= set(mine):
+            is_mine = seed not in taken and named(asked) and set(named(asked)) <= set(mine)
+            if is_mine and solvable(grid, asked, seen := told(grid)):
                 break
         else:
             raise ValueError(
                 f"{name}: of {_MOST_SEEDS} missions, such as {asked!r}, none is about only "
-                f"{', '.join(mine)}. Name other levels."
+                f"{', '.join(mine)} and can be carried out. Name other levels."
             )
         taken.add(seed)
         kind = name.removeprefix("BabyAI-").removesuffix("-v0")
         facts = {"level": name, "seed": seed, "mission": asked, "kind": kind}
-        yield Problem(f"{kind}-{seed}", f"{asked}\n{told(grid)}", facts)
-
-
-def named(asked: str) -> list[str]:
-    """The things that a mission names: `put the red ball next to a box` names red ball and box."""
-    return _THING.findall(asked)
+        yield Problem(f"{kind}-{seed}", f"{asked}\n{seen}", facts)

@@ -29,10 +29,8 @@ FORMS = [
     lambda n: f"{n}x^2+1",
 ]
 NEEDS = {"babyai": "minigrid", "textworld": "textworld", "reasoning-gym": "reasoning_gym"}
-LESS = {"babyai": 0.99, "textworld": 0.9}
-"""Least shares that the oracle solves. In BabyAI other objects can enclose the thing to pick up; a
-hunt of TextWorld can need more turns than `agent.max_turns`.
-"""
+LESS = {"textworld": 0.9}
+"""Least shares that the oracle solves: a hunt can need more turns than `agent.max_turns`."""
 
 
 @pytest.fixture

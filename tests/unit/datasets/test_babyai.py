@@ -12,9 +12,9 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.babyai import LEVELS, babyai, named, things
-from agentfly_core.datasets.babyai_demonstrations import Goal
+from agentfly_core.datasets.babyai import LEVELS, babyai, things
 from agentfly_core.datasets.babyai_demonstrations import babyai as oracle
+from agentfly_core.datasets.babyai_player import Goal, named, solvable
 from agentfly_core.datasets.mistakes import observed
 from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, told
 from agentfly_core.environments.babyai import mission as mission_of
@@ -53,8 +53,44 @@ async def test_the_oracle_carries_out_what_it_reads(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     trajectories = await played(hundred, oracle(hundred, 0, 0.0), tokenizer)
-    assert tasks.observed_success(trajectories, mission) >= 0.95
+    assert tasks.observed_success(trajectories, mission) == 1.0
     assert not any(o.error for trajectory in trajectories for o in trajectory.observations)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "asked", "is_solvable"),
+    [
+        ("BabyAI-PickupDist-v0", 1878657141, None, False),  # other things enclose it
+        ("BabyAI-GoToLocal-v0", 1984627255, "go to the grey key", False),  # it takes 15 calls
+        ("BabyAI-PutNextLocalS6N4-v0", 119985226, "put the red key next to the purple box", True),
+        ("BabyAI-PickupDist-v0", 1878657141, "pick up a key on your left", True),
+        ("BabyAI-PickupDist-v0", 1878657141, "open the red door", True),
+    ],
+)
+def test_missions_that_the_player_cannot_carry_out_are_left_out(
+    name: str, seed: int, asked: str | None, is_solvable: bool
+) -> None:
+    grid = level(name)
+    found = mission_of(grid, seed)
+    assert solvable(grid, asked or found, told(grid)) is is_solvable
+
+
+def test_the_dataset_skips_missions_that_cannot_be_carried_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (first,) = babyai(0, 1, 0, 0)["train"]
+
+    def other(grid: object, asked: str, seen: str) -> bool:
+        return f"{asked}\n{seen}" != first.prompt
+
+    monkeypatch.setattr("agentfly_core.datasets.babyai.solvable", other)
+    (second,) = babyai(0, 1, 0, 0)["train"]
+    assert first.prompt != second.prompt
+
+
+def test_missions_of_several_rooms_are_kept() -> None:
+    grid = level("BabyAI-GoTo-v0")
+    assert solvable(grid, mission_of(grid, 0), told(grid))
 
 
 async def test_random_calls_carry_out_nearly_none(

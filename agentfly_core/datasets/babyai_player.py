@@ -1,0 +1,189 @@
+"""A player for missions in one room: its next action follows from the views so far."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product, takewhile
+from typing import TYPE_CHECKING, Any, cast
+
+from agentfly_core.environments.babyai import ACTIONS, told
+
+if TYPE_CHECKING:
+    from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+
+MOST_CALLS = 12
+"""The `agent.max_turns` of conf/babyai.yaml."""
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+PORTABLE = ("key", "ball", "box")
+_THING = re.compile(
+    rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
+)
+Cell = tuple[int, int]
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))
+_AHEAD, _ASIDE = range(7), range(-3, 4)
+"""The cells of a view, seen from its lower middle."""
+_PLACE = re.compile(r"(\d+) (ahead|left|right)")
+_CARRIED = "you carry a "
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """Where one stands, and the direction in which one looks: `Pose((0, 0), (1, 0))` at first."""
+
+    cell: Cell
+    looks: Cell
+
+    def at(self, ahead: int, right: int) -> Cell:
+        """The cell so far ahead and to the right."""
+        (x, y), (dx, dy) = self.cell, self.looks
+        return x + ahead * dx - right * dy, y + ahead * dy + right * dx
+
+    def after(self, action: str, times: int = 1) -> Pose:
+        """The pose after an action that nothing hinders."""
+        pose = self
+        for _ in range(times):
+            dx, dy = pose.looks
+            moved = {
+                "turn left": Pose(pose.cell, (dy, -dx)),
+                "turn right": Pose(pose.cell, (-dy, dx)),
+                "go forward": Pose(pose.at(1, 0), pose.looks),
+            }
+            pose = moved.get(action, pose)
+        return pose
+
+
+@dataclass(slots=True)
+class Room:
+    """What was seen of a room: its things by cell, cells without one, walls, and what one carries:
+
+    Room({(2, -1): "red ball"}, {(0, 0), (1, 0)}, {(3, 0)}, "grey box")
+    """
+
+    things: dict[Cell, str] = field(default_factory=dict)
+    free: set[Cell] = field(default_factory=set)
+    walls: set[Cell] = field(default_factory=set)
+    carried: str = ""
+
+    def see(self, told: str, pose: Pose) -> None:
+        """Learn what is told of the view from a pose, in the words of environments.babyai."""
+        listed, *others = told.split("; ")
+        far = {"ahead": 7, "left": 4, "right": 4}
+        self.carried = ""
+        for part in others:
+            far |= {side: int(n) for n, side in _PLACE.findall(part)}
+            self.carried = part.removeprefix(_CARRIED) if part.startswith(_CARRIED) else ""
+        for ahead, right in product(_AHEAD, _ASIDE):
+            inside = ahead < far["ahead"] and -far["left"] < right < far["right"]
+            cell = pose.at(ahead, right)
+            (self.free if inside else self.walls).add(cell)
+            self.things.pop(cell, None)
+        for thing in listed.split(", ") if listed != "nothing" else []:
+            side = {side: int(n) for n, side in _PLACE.findall(thing)}
+            cell = pose.at(side.get("ahead", 0), side.get("right", 0) - side.get("left", 0))
+            self.things[cell] = " ".join(thing.split()[:2])
+
+    def is_free(self, cell: Cell) -> bool:
+        """Whether one was seen to be able to stand there."""
+        return cell in self.free and cell not in self.things
+
+    def is_unknown(self, cell: Cell) -> bool:
+        """Whether nothing was seen of it."""
+        return not {cell} & (self.free | self.walls)
+
+    def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
+        """The fewest actions to where the cell before one is the goal's; None without a way."""
+        ways: dict[Pose, list[str]] = {start: []}
+        waiting = deque([start])
+        while waiting:
+            pose = waiting.popleft()
+            if is_goal(pose.at(1, 0)):
+                return ways[pose]
+            for action in ACTIONS[:3]:
+                after = pose.after(action)
+                if after not in ways and self.is_free(after.cell):
+                    ways[after] = [*ways[pose], action]
+                    waiting.append(after)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`Goal("put", "red ball", "blue key")`; the second thing is empty but for "put"."""
+
+    verb: str
+    thing: str
+    beside: str = ""
+
+    @classmethod
+    def of(cls, mission: str) -> Goal:
+        """What a mission asks for; raises ValueError for one of another kind."""
+        for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
+            if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:
+                return cls(verb, *things)
+        raise ValueError(f"Got the mission {mission!r}, expected to go, pick up, or put next to.")
+
+    def next_actions(self, room: Room, pose: Pose) -> list[str]:
+        """What leads to it from here; where that is not known, to a cell that was not seen."""
+        if self.verb == "put" and room.carried:
+            way, last = room.way(pose, partial(self._is_beside, room)), "drop"
+        else:
+            way = room.way(pose, lambda cell: fits(room.things.get(cell, ""), self.thing))
+            last = "go forward" if self.verb == "go to" else "pick up"
+        if way is None:
+            return room.way(pose, room.is_unknown) or ["turn right"]
+        return [*way, last]
+
+    def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
+        """The first of these actions, and how often it follows in a row."""
+        action, *others = self.next_actions(room, pose)
+        return action, 1 + len([*takewhile(action.__eq__, others)])
+
+    def _is_beside(self, room: Room, cell: Cell) -> bool:
+        around = [(cell[0] + dx, cell[1] + dy) for dx, dy in _SIDES]
+        return room.is_free(cell) and any(
+            fits(room.things.get(next_to, ""), self.beside) for next_to in around
+        )
+
+
+def solvable(grid: RoomGridLevel, asked: str, seen: str) -> bool:
+    """Whether the player carries out the mission of a new grid, with this first view, in at most
+    MOST_CALLS calls of `act`; true for missions with places, and in several rooms, which it does
+    not understand. It changes the grid.
+    """
+    if (goal := _understood(grid, asked)) is None:
+        return True
+    room, pose = Room(), Pose((0, 0), (1, 0))
+    room.see(seen, pose)
+    for _ in range(MOST_CALLS):
+        action, times = goal.next_call(room, pose)
+        for _ in range(times):
+            _, reward, done, late, _ = grid.step(cast(Any, ACTIONS.index(action)))
+            if done or late:
+                return float(reward) > 0
+        pose = pose.after(action, times)
+        room.see(told(grid), pose)
+    return False
+
+
+def _understood(grid: RoomGridLevel, asked: str) -> Goal | None:
+    """The goal of a mission in one room that ends with a thing: no `on your left` follows it."""
+    if grid.num_rows * grid.num_cols > 1 or not asked.endswith(named(asked)[-1]):
+        return None
+    try:
+        return Goal.of(asked)
+    except ValueError:
+        return None
+
+
+def fits(thing: str, wanted: str) -> bool:
+    """Whether a thing is one of those: a red ball is a `red ball`, a `ball` and a `red object`."""
+    return bool(thing) and {*wanted.split()} <= {*thing.split(), "object"}
+
+
+def named(asked: str) -> list[str]:
+    """The things that a mission names: `put the red ball next to a box` names red ball and box."""
+    return _THING.findall(asked)
