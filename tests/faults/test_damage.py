@@ -79,6 +79,12 @@ def found(context: ExperimentContext, places: list[ArtifactKey]) -> list[Artifac
     return list(itertools.takewhile(bool, map(context.store.find, places)))
 
 
+def checks_of_data(store: Store) -> list[Any]:
+    """The stored reports on right and wrong answers."""
+    folder = f"{keys.SHARED}/solvable"
+    return [store.read_json(f"{folder}/{name}") for name in store.names(folder)]
+
+
 def readers(
     context: ExperimentContext, places: list[ArtifactKey]
 ) -> dict[str, Callable[[int], Any]]:
@@ -107,6 +113,7 @@ def readers(
         "steps": lambda _: steps_frame(context, "demo").to_json(),
         "continue": continued,
         "keys": lambda _: found(context, places),
+        "check of the data": lambda _: checks_of_data(context.store),
     }
 
 

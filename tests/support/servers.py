@@ -65,8 +65,9 @@ with socket.socket() as server:
 def listener(env: Mapping[str, str] = MappingProxyType({})) -> Iterator[int]:
     """Yield the port of another process with these environment variables."""
     command = [sys.executable, "-S", "-c", LISTENS]
-    pipe, environment = subprocess.PIPE, {**os.environ, **env}
-    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin and process.stdout
         yield int(process.stdout.readline())
         process.stdin.close()

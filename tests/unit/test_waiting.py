@@ -12,13 +12,13 @@ from tests.support.waiting import until
 
 def test_a_wait_ends_with_its_process_and_tells_what_it_printed():
     command = [sys.executable, "-S", "-c", "print('no such table'); raise SystemExit(3)"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
         with pytest.raises(AssertionError, match=r"ended with 3, printing 'no such table\\n'"):
             until(lambda: False, process)
 
 
 def test_a_wait_ends_with_the_process_of_an_id():
-    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as process:
+    with subprocess.Popen([sys.executable, "-S", "-c", ""], stdin=-1) as process:
         with pytest.raises(AssertionError, match=f"the process {process.pid} ended"):
             until(lambda: False, process.pid)
 
@@ -26,7 +26,7 @@ def test_a_wait_ends_with_the_process_of_an_id():
 def test_what_a_process_did_before_its_end_counts(tmp_path):
     file = tmp_path / "made"
     command = [sys.executable, "-S", "-c", f"open({str(file)!r}, 'w')"]
-    with subprocess.Popen(command, text=True) as process:
+    with subprocess.Popen(command, stdin=-1, text=True) as process:
         until(file.exists, process)
 
 
