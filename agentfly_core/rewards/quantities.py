@@ -75,7 +75,7 @@ def without_unit(text: str) -> str:
 
     Any other text comes back with signs as `plain` writes them. A unit is a degree sign, a
     currency, or up to four words after a space. Words that change the number, such as "million",
-    are no unit. A single letter is a unit only after a space: `4s` is a term.
+    are no unit: with them `\\text{}` is removed. A single letter is a unit only after a space: `4s` is a term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
@@ -84,8 +84,9 @@ def without_unit(text: str) -> str:
     found = _QUANTITY.fullmatch(spelled)
     if found is None or (found["sign"] and found["number"][:1] in "+-"):
         return signs
-    changed = _NO_UNITS.search(found["words"] or "")
-    return signs if changed else found["sign"] + found["number"]
+    if _NO_UNITS.search(found["words"] or ""):
+        return spelled  # math-verify leaves out the words of \text{ million}
+    return found["sign"] + found["number"]
 
 
 def decimal(text: str) -> str:

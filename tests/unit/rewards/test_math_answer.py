@@ -102,6 +102,7 @@ OTHER = [
     *(("5", "5 million"), ("5", "5 dozen"), ("5", "5 pi"), ("50", "50 percent"), ("-5", "5")),
     *(("72", "71 clips"), ("Monday", "Tuesday"), ("8 AM", "8 PM"), ("5", "5 and a half")),
     *(("5", "5 hundreds"), ("5", "5 eighths"), ("5", "5 ten"), ("5", "5 negative")),
+    *(("5", r"5 \text{ million}"), ("3/4", r"\frac{3}{4}\text{ million}")),
 ]
 
 
