@@ -113,7 +113,7 @@ FAULTS = (
     Fault(
         "a prompt that leaves no room is played",
         "rollout/speaker.py",
-        "raise PromptTooLong({self._stage.spec.problem.id: tokens}, most)",
+        "raise self.rules.too_long(request.conversation, tokens, is_main)",
         "raise EpisodeOver(Ending.MAX_MODEL_LEN)",
         "unit/rollout",
     ),
