@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 
 from agentfly_core.artifacts.run_layout import step_layout
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import stop_conditions
+from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from tasks.stage import stage
@@ -91,7 +93,9 @@ def _rate_advice(run: Run, step: int) -> str | None:
     lower = f"update.learning_rate={rate / 10:g}"
     command = f"agentfly fork {run.name}@{before} {lower}"
     if before < max(science.start_step, 1):
-        command = f"agentfly train {run.context.experiment} {lower}"
+        experiment, changed = experiment_of(run.record)
+        others = [one for one in changed if not one.startswith("update.learning_rate=")]
+        command = shlex.join(["agentfly", "train", experiment, *others, lower])
     elif not run.store.holds(step_layout(run.store, run.name, before).learner):
         command += " fork.optimizer_state=fresh"
     return f"update.learning_rate is {rate:g}, probably too high; lower it: `{command}`"

@@ -86,6 +86,6 @@ def _installed(frame: traceback.FrameSummary) -> bool:
 
 def _below(frame: traceback.FrameSummary, folders: tuple[Path, ...]) -> bool:
     path = Path(frame.filename).resolve()
-    return frame.filename.startswith("<frozen") or any(
+    return frame.filename.startswith(("<frozen", "<string>")) or any(
         path.is_relative_to(folder) for folder in folders
     )

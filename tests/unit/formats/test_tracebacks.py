@@ -41,6 +41,16 @@ def test_an_error_of_ours_or_of_an_installed_package_has_no_line_of_the_users():
     assert tracebacks.own_line(ValueError("never raised")) is None
 
 
+def test_code_that_dataclasses_generate_has_no_line():
+    generated = {}
+    exec("def __init__(function): function()", generated)
+    line = read_mine.__code__.co_firstlineno + 1
+    error = caught(lambda: generated["__init__"](read_mine))
+    assert tracebacks.own_line(error) == f"{__file__}:{line} in read_mine"
+    error = caught(lambda: generated["__init__"](None))
+    assert "<string>" not in tracebacks.own_line(error)
+
+
 def test_a_traceback_shows_the_users_lines_ours_and_the_innermost():
     def both():
         return parse("[1")

@@ -163,6 +163,13 @@ def test_what_a_too_high_rate_ruined_is_no_matter_of_problems(tmp_path, caplog):
         assert "`agentfly train tiny update.learning_rate=0.001`" in warning
 
 
+def test_the_advised_command_keeps_the_other_overrides(tmp_path, caplog, monkeypatch):
+    overrides = ["steps=3", "update.learning_rate=1e-06"]
+    monkeypatch.setattr("tasks.step_metrics.experiment_of", lambda record: ("tiny", overrides))
+    logged(tmp_path, "ppo", [{"train/optimizer_steps": 8.0, "train/kl": 4.39}])
+    assert "`agentfly train tiny steps=3 update.learning_rate=1e-07`" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("before", "now", "fall"), [(0.5, 0.4, 0.1), (0.4, 0.5, 0.0), (20.0, 15.0, 0.25)]
 )
