@@ -14,7 +14,7 @@ def new_store(folder: Path) -> str:
     path = folder / "mlflow.db"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_nothing())
+        path.write_bytes(_nothing())
     return f"sqlite:///{path}"
 
 
