@@ -47,7 +47,8 @@ _NUMBER_WORD = (
     r"|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth|millionth|factorial)s?"
 )
 _NO_UNITS = re.compile(
-    rf"\b(?:{_NUMBER_WORD}|about|am|and|approximately|but|cos|cubed|exp|if|is|less|ln|log|maybe|minus"
+    rf"\b(?:{_NUMBER_WORD}|about|am|and|approximately|but|cos|cubed|exp|if|is|less|ln|log|maybe"
+    r"|minus"
     r"|mod|more|negative|nor|not|of|or|over|pi|plus|pm|sin|sqrt|squared|tan|than|think|times|to)\b",
     re.IGNORECASE,
 )
@@ -58,7 +59,8 @@ _MIXED = re.compile(
     re.ASCII,
 )
 _SCIENTIFIC = re.compile(
-    r"([-+]?[1-9](?:\.\d+)?)(?:\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*\{?([-+]?\d+)\}?|[eE]([-+]?\d+))",
+    r"([-+]?[1-9](?:\.\d+)?)(?:\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*\{?([-+]?\d+)\}?"
+    r"|[eE]([-+]?\d+))",
     re.ASCII,
 )
 _BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII)
