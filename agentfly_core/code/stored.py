@@ -31,7 +31,7 @@ def write(code: Code, folder: Path) -> None:
 
 
 def read(folder: Path) -> Code:
-    """What `write` wrote, which this Python parses anew: syntax trees differ between Pythons."""
+    """Load code from a folder and parse it again: syntax trees differ between Python versions."""
     said = json.loads((folder / INDEX).read_text())
     modules = {}
     for name, suffix in said["suffixes"].items():

@@ -31,7 +31,7 @@ OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Maker(Protocol):
-    """What an import path names, a function or a class, whose types only its author knows."""
+    """A function or a class at an import path; it may have any parameters."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -46,8 +46,8 @@ def at(key: str) -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """What an import path names (`package.module:name`), a function or a class; the working
-    directory is importable.
+    """Import the function or class at an import path (`package.module:name`); the working directory
+    is importable.
 
     Raises ValueError for anything else, and for a module that cannot be imported.
     """
@@ -79,7 +79,7 @@ def load(path: str) -> Any:
 
 
 def algorithm_path(short: str) -> str:
-    """The import path behind an algorithm's short name: `algorithm_path("grpo")` is that of `GRPO`.
+    """Return an algorithm's import path by its short name, such as "grpo" for `GRPO`.
 
     The table `NAMES` of their package has them. Import paths are returned as they are; raises
     ValueError for an unknown name.
@@ -98,9 +98,7 @@ def algorithm_path(short: str) -> str:
 def construct(
     maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None
 ) -> R:
-    """Call `maker` with its settings, checked by `check_settings`, and with what it is given
-    besides.
-    """
+    """Call `maker` with its settings, checked by `check_settings`, and the `given` arguments."""
     given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
@@ -110,8 +108,8 @@ def check_settings(
 ) -> dict[str, Any]:
     """The settings as the types with which `maker` annotates its parameters.
 
-    Raises ValueError for a setting that it does not have, that has another type, or that is
-    missing, except for those that it is `given`.
+    Raises ValueError for an unknown setting and for a value of another type. Also raises it for a
+    missing setting without a default, unless the setting is in `given`.
     """
     name, parameters = _called(maker), _parameters(maker)
     for key in given:
@@ -158,8 +156,9 @@ def optional_types(maker: Maker) -> dict[str, Any]:
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """The types of those parameters of `maker` that have these names; annotations of others may
-    name what is imported for type checking only. A parameter whose default is None takes null.
+    """The types of the parameters of `maker` with these names. Annotations of other parameters may
+    use names that are imported for type checking only. A parameter with the default None takes
+    null.
     """
     parameters = {key: p for key, p in _parameters(maker).items() if key in names}
     told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
@@ -190,8 +189,8 @@ def nullable(kind: Any) -> Any:
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:
-    """A setting as the type with which it is annotated; raises ValueError with `where` it stands
-    for one of another type.
+    """Return a setting as the type with which it is annotated. Raises ValueError for a value of
+    another type, with its key `where`.
     """
     try:
         return TypeAdapter(kind).validate_python(value)

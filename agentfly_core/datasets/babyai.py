@@ -1,4 +1,4 @@
-"""Missions in the levels of BabyAI, about things of which no split knows another's."""
+"""Missions in the levels of BabyAI. Each thing in a mission belongs to one split only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_SEEDS = 1000
 def babyai(
     seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, of the levels in turn, told with what is seen at first:
+    """Problems for each split, from the levels in turn. A prompt is the mission and the first view:
 
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})

@@ -32,7 +32,7 @@ _CARRIED = "you carry a "
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """Where one stands, and the direction in which one looks: `Pose((0, 0), (1, 0))` at first."""
+    """The player's cell and viewing direction: `Pose((0, 0), (1, 0))` at first."""
 
     cell: Cell
     looks: Cell
@@ -58,7 +58,7 @@ class Pose:
 
 @dataclass(slots=True)
 class Room:
-    """What was seen of a room: its things by cell, cells without one, walls, and what one carries:
+    """The seen part of a room: things by cell, cells within the walls, walls and the carried thing:
 
     Room({(2, -1): "red ball"}, {(0, 0), (1, 0)}, {(3, 0)}, "grey box")
     """
@@ -69,7 +69,7 @@ class Room:
     carried: str = ""
 
     def see(self, told: str, pose: Pose) -> None:
-        """Learn what is told of the view from a pose, in the words of environments.babyai."""
+        """Update the room by the view from a pose, in the words of `environments.babyai.told`."""
         listed, *others = told.split("; ")
         far = {"ahead": 7, "left": 4, "right": 4}
         self.carried = ""
@@ -87,7 +87,7 @@ class Room:
             self.things[cell] = " ".join(thing.split()[:2])
 
     def is_free(self, cell: Cell) -> bool:
-        """Whether one was seen to be able to stand there."""
+        """Whether a cell is within the seen walls and empty."""
         return cell in self.free and cell not in self.things
 
     def is_unknown(self, cell: Cell) -> bool:
@@ -112,7 +112,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`Goal("put", "red ball", "blue key")`; the second thing is empty but for "put"."""
+    """`Goal("put", "red ball", "blue key")`; `beside` is used by "put" only."""
 
     verb: str
     thing: str
@@ -120,14 +120,14 @@ class Goal:
 
     @classmethod
     def of(cls, mission: str) -> Goal:
-        """What a mission asks for; raises ValueError for one of another kind."""
+        """Return the goal of a mission; raises ValueError for another kind of mission."""
         for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
             if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:
                 return cls(verb, *things)
         raise ValueError(f"Got the mission {mission!r}, expected to go, pick up, or put next to.")
 
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
-        """What leads to it from here; where that is not known, to a cell that was not seen."""
+        """Actions that reach the goal; without a way to it, actions that reach an unseen cell."""
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
         else:

@@ -1,7 +1,8 @@
-"""Names and shapes of the JSON files of a store, checked before a name becomes a path.
+"""Names and shapes of the JSON files of a store. They are checked before a name becomes a path.
 
-A store may come from a stranger, who computes checksums too: a name in it may be `../precious`.
-Files of schema 1, of earlier releases, have no checksum; they need a known shape.
+A store from a stranger may have valid checksums. A name in it may still be `../precious`.
+Files of schema 1, from earlier releases, lack a checksum. Their whole shape is checked. In a
+run.json with a checksum only the names are checked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from agentfly_core.formats.json_value import JSON
 logger = logging.getLogger(__name__)
 _warned: set[str] = set()
 FOLDERS = ("answers", "artifacts", "nights", "plays", "runs", "sweeps")
-"""Folders of a store, which often lies in a project beside folders of other programs."""
+"""Folders of a store. It is often a project's folder, with folders of other programs in it."""
 LONGEST_PART = 255
 LONGEST = 1024
 
@@ -159,7 +160,7 @@ SEALED: Mapping[str, TypeAdapter[Any]] = {
 
 
 def check_sealed(where: str, value: Mapping[str, JSON]) -> None:
-    """Raise ValueError for a file whose names lead out of its store."""
+    """Raise ValueError for a file with a name that leads out of its store."""
     if shape := SEALED.get(where.rpartition("/")[2]):
         _check(shape, value)
 

@@ -32,7 +32,7 @@ def mlflow_key(name: str) -> str:
 
 
 def one_part(text: str) -> str:
-    """The text without `/`, so that it is one part of a name: `one_part("a/b")` is "a%2fb"."""
+    """The text as one part of a name, with `/` escaped: `one_part("a/b")` is "a%2fb"."""
     return re.sub("/|%(?=2f|25)", lambda found: f"%{ord(found[0]):02x}", text)
 
 
@@ -47,7 +47,7 @@ def mlflow_text(value: str, longest: int) -> str:
 
 
 def is_cut(key: str) -> bool:
-    """Whether `mlflow_key` or `mlflow_text` cut what it escaped."""
+    """Whether `mlflow_key` or `mlflow_text` shortened the text."""
     return re.search("(?:_x| ... )long-[0-9a-f]{16}(?:/|$)", key) is not None
 
 

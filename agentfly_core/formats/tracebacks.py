@@ -18,8 +18,8 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 
 def own_line(error: BaseException) -> str | None:
-    """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react"; None where
-    it has no part.
+    """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react". None for a
+    traceback without the user's code.
     """
     own = [frame for frame in _frames(error) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
@@ -63,7 +63,7 @@ def returned(function: Callable[..., object], value: str) -> str:
 
 
 def _returns(tree: ast.AST) -> Iterator[ast.Return]:
-    """The `return` statements of a function without those of functions inside it."""
+    """The `return` statements of a function, without nested functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Return):
             yield node

@@ -1,4 +1,4 @@
-"""What run.json and summary.json of a run say."""
+"""Contents of run.json and summary.json of a run."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class ParentPolicy(Pointer):
 
 
 class CodeRecord(Pointer):
-    """The sources that a run works under, and what they are of: `{"uri": "artifacts/code/9f2c...",
-    ..., "repository": {"commit": "4f0c...", "dirty": ""}}`.
+    """The sources of a run's code, with the state of its repository: `{"uri":
+    "artifacts/code/9f2c...", ..., "repository": {"commit": "4f0c...", "dirty": ""}}`.
     """
 
     repository: NotRequired[Mapping[str, str]]
 
 
 class EarlierCode(TypedDict):
-    """Code that a run worked under up to a step, with its digests by stage; `differs` tells what
-    was accepted then.
+    """Code that a run used up to a step, with its digests by stage. `differs` lists the changes
+    that were accepted then.
     """
 
     until: int
@@ -42,7 +42,7 @@ class EarlierCode(TypedDict):
 
 
 class SiteRecord(TypedDict):
-    """What is read of the site; all the rest of it stands there too."""
+    """Settings of the site that are read again. The record contains all its other settings too."""
 
     name: str
     mlflow_tracking_uri: str
@@ -51,13 +51,13 @@ class SiteRecord(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """run.json: what the run is and was started with; earlier releases left out `NotRequired` keys.
+    """run.json: identity and settings of a run; earlier releases left out `NotRequired` keys.
 
     `science` is the identity of the experiment and `site` where it last continued, both as their
     models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
-    role; `code` is what it works under, and `earlier_code` what it did before other code was
-    accepted; `model_digest` is that of the files of a model folder; `planned_steps` were asked for
-    in a run that ended before, as its time was over.
+    role; `code` is its current code, and `earlier_code` its code before changes were accepted;
+    `model_digest` is the digest of a model folder's files; `planned_steps` is the planned number of
+    steps in a run that ended early because its time was over.
     """
 
     uid: str
@@ -88,16 +88,16 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """What a summary says of the evaluations `before` and `after` where more was asked for than the
-    success on the test split.
+    """Details of the evaluations `before` and `after`, if they measured more than the success on
+    the test split.
     """
 
     evaluations: dict[str, dict[str, JSON]]
 
 
 class Summary(Details):
-    """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage, 0 for
-    one that another run had made.
+    """summary.json: how a run ended. An interval is `[low, high]`. `seconds` are by stage, and 0
+    for a stage that another run executed.
     """
 
     run: str

@@ -50,12 +50,12 @@ class LedgerChain:
         return entries
 
     def append(self, value: Mapping[str, JSON]) -> Value:
-        """Write an entry behind the last one; two processes may do so at the same time."""
+        """Append an entry to the ledger; two processes may do so at the same time."""
         while True:
             number = self.length() + 1
             before = digest(self.entry(number - 1)) if number > 1 else ""
             entry: Value = {**value, "number": number, "before": before}
-            # A store that wrote it, and whose answer was lost, refuses the same entry again.
+            # A retried write is refused if the first one succeeded but its answer was lost.
             if self.store.create_json(self._file(number), entry) or self.entry(number) == entry:
                 self.store.write_json(f"{self.uri}/head.json", {"number": number})
                 self._copy_to_night(entry)
@@ -108,7 +108,10 @@ class LedgerChain:
         return {entry["number"]: entry for entry in entries}
 
     def _copy_to_night(self, entry: Value) -> None:
-        """Keep the entry with the run of its night, with those from before the run was made."""
+        """Copy the entry to the run of its night.
+
+        The first copy includes the night's entries from before the run existed.
+        """
         layout = RunLayout(entry["night"])
         if Path(layout.record).name not in self.store.names(layout.uri):
             return
@@ -118,7 +121,7 @@ class LedgerChain:
         self.store.write_json(layout.night, kept)
 
     def _read(self, uri: str) -> Value | None:
-        """A file that can be made again; a damaged one counts as none."""
+        """Read a file that can be recreated; a damaged file counts as missing."""
         with suppress(Damaged):
             value: Value | None = self.store.read_json(uri)
             return value

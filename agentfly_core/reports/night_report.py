@@ -1,6 +1,4 @@
-"""What is to be said of a night, read from what the store has of it: so it can be read again at any
-time.
-"""
+"""The report of a night. It is computed from the store alone, at any time."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ Curve = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class SignSeen:
-    """A health sign that was told: `SignSeen("entropy", (11, 12), "train/entropy is 0.0004, below
-    0.001, for 4 steps in a row")`; the text is that of its last step.
+    """A health sign that was logged: `SignSeen("entropy", (11, 12), "train/entropy is 0.0004, below
+    0.001, for 4 steps in a row")`; `text` is its message at the last step.
     """
 
     name: str
@@ -49,12 +47,12 @@ class SignSeen:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a night took: `Effort(steps=15, planned=15, attempts=1, hours=6.1, seconds={"rollout":
-    9000.0, ...}, tokens=1234567, price_per_hour=None)`.
+    """Steps, time and tokens of a night: `Effort(steps=15, planned=15, attempts=1, hours=6.1,
+    seconds={"rollout": 9000.0, ...}, tokens=1234567, price_per_hour=None)`.
 
-    `steps` are fewer than `planned` where the night's hours were over. `hours` are those of its
-    attempts, each from its beginning to the last thing that it left; `tokens` those that were
-    sampled to train on.
+    `steps` are fewer than `planned` where the night's hours were over. `hours` is the sum over its
+    attempts, each from its start to its last recorded event; `tokens` counts the tokens that were
+    sampled for training.
     """
 
     steps: int
@@ -75,10 +73,10 @@ class Effort:
 class NightReport:
     """A finished and judged night.
 
-    `champion` is the policy that it was compared with, by its reference; `held_out` its evaluation
-    and those of the night's first and last policies on the test problems; `gain` how much success
-    rose from the first to the last, and the 95 % interval of that; `history` all that the ledger
-    says of the night.
+    `champion` is the reference of the policy that the night was compared with. `held_out` contains
+    the evaluations of the champion and of the night's first and last policies on the test problems.
+    `gain` is the rise of success from the first to the last policy, with its 95 % interval.
+    `history` contains the night's entries in the ledger.
     """
 
     night: str
@@ -95,8 +93,8 @@ class NightReport:
 
 
 def night_report(store: Store, night: str) -> NightReport:
-    """The report of a night; raises ValueError for a run that is no finished and judged night, and
-    where its dataset is not there any more.
+    """The report of a night; raises ValueError for a run that is not a finished and judged night,
+    and for a dataset that is missing from the store.
     """
     stored = _Stored.of(store, night)
     champion, challenger = stored.champion.policy, stored.challenger.policy
@@ -122,7 +120,7 @@ def night_report(store: Store, night: str) -> NightReport:
 
 @dataclass(frozen=True)
 class _Stored:
-    """What the store has of a night."""
+    """Stored records of a night."""
 
     context: ExperimentContext
     record: RunRecord
@@ -132,7 +130,7 @@ class _Stored:
 
     @classmethod
     def of(cls, store: Store, night: str) -> _Stored:
-        """Raises ValueError for a run that is no finished and judged night."""
+        """Load a night; raises ValueError for a run that is not a finished and judged night."""
         record, summary = record_of(store, night), summary_of(store, night)
         ledger = NightLedger(store, record["experiment"]) if record else None
         history = [entry for entry in ledger.entries() if entry.night == night] if ledger else []
@@ -182,7 +180,7 @@ class _Stored:
         }
 
     def curves(self) -> dict[str, Curve]:
-        """What was measured step by step, without what no step measured."""
+        """Curves over the steps. A curve without any measured step is left out."""
         found: dict[str, Curve] = {}
         for title, name in CURVES.items():
             measured = [step for step in self.steps if name in step["metrics"]]
@@ -216,7 +214,7 @@ class _Stored:
         return ((trajectory, by_id[trajectory.id]) for trajectory in trajectories)
 
     def effort(self) -> Effort:
-        """What the night took."""
+        """Steps, time and tokens of the night."""
         episodes = run_ledger(self.context, self.judged.night).groupby("step")["episodes"].sum()
         tokens = [step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps]
         done = self.context.science.steps
@@ -231,7 +229,7 @@ class _Stored:
         )
 
     def hours(self) -> float:
-        """The hours of all attempts, each from its beginning to the last thing that it left."""
+        """The hours of all attempts, each from its start to its last recorded event."""
         ended = [entry.time_ms for entry in self.history if entry.event == "finished"]
         left = [*(step["time_ms"] for step in self.steps), *ended, self.judged.time_ms]
         began = [entry.time_ms for entry in self.history if entry.event == "began"]

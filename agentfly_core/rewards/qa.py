@@ -18,8 +18,8 @@ _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 
 @reward(examples=_EXAMPLES)
 async def qa_em(trajectory: Trajectory) -> float:
-    """1 when the answer is one of the right ones, but for case, articles, punctuation and spaces
-    (arXiv 1606.05250, section 6.1); else, or without one, 0.
+    """1 when the answer equals a right one apart from case, articles, punctuation and spaces (arXiv
+    1606.05250, section 6.1); 0 for any other answer and without an answer.
 
     See `gold.right_answers` for the shapes of `problem.facts["answer"]`.
     """
@@ -48,8 +48,8 @@ def normalised(text: str) -> str:
     """`normalised("The  River-Bank!")` is "riverbank": in lower case, without ASCII punctuation
     and articles, with one space between words.
 
-    A number keeps its sign and its point. A text that consists of articles keeps them, one that
-    consists of punctuation keeps that: `normalised("A.")` is "a".
+    A number keeps its sign and its point. Articles stay where no other word remains, and
+    punctuation stays where no word remains: `normalised("A.")` is "a".
     """
     lower = " ".join(text.lower().replace("\u2212", "-").split())
     bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())

@@ -77,8 +77,8 @@ def without_unit(text: str) -> str:
 
     Any other text comes back with signs as `plain` writes them. A unit is a degree sign, a
     currency, or up to four words after a space. Words that change the number, such as "million",
-    are no unit: with them `\\text{}` is removed. A single letter is a unit only after a space: `4s`
-    is a term.
+    are not units: with them `\\text{}` is removed. A single letter is a unit only after a space:
+    `4s` is a term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())

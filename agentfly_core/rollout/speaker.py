@@ -41,7 +41,7 @@ current_branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
 
 @dataclass
 class Stage:
-    """What the speakers of an episode share: a sampler, what is lent, and the time."""
+    """Shared state of an episode's speakers: the sampler, lent objects and recorded times."""
 
     spec: EpisodeSpec
     session: SamplerSession
@@ -53,7 +53,7 @@ class Stage:
     here: LoopCrossing = field(default_factory=LoopCrossing)
     parts: Parts = field(default_factory=Parts)
     fault: Exception | None = None
-    """What went wrong last in what the agent asked for, which is no error of the agent's."""
+    """The last error of a request of the agent: it is not an error in the agent's code."""
 
     @property
     def branch(self) -> Branch:
@@ -61,9 +61,9 @@ class Stage:
         return current_branch.get() or self.trunk
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
-        """Do for the agent what it asks for, on the loop where the episode is played.
+        """Run a request of the agent on the event loop of the episode.
 
-        A reply is `held` that begins only with those of all other parts.
+        A `held` reply begins only when every open part has a request.
         """
         try:
             with self.parts.asking(self.branch, held):
@@ -100,15 +100,15 @@ class Sampling(TypedDict, total=False):
 class Context:
     """One conversation of a speaker, which each reply makes longer.
 
-    It begins with what it was opened with. What stands in it is never rewritten: to have the model
-    read something else, open another one.
+    It begins with its opening messages. Its messages are never rewritten: open another context for
+    another prompt.
     """
 
     def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
         self._speaker, self._begin = speaker, messages
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """What the model says after reading these, too; its calls are not answered yet.
+        """Append these messages and sample a reply, with its tool calls still unanswered.
 
         Raises EpisodeOver when there were `max_turns` replies, or `max_model_len` tokens in this
         context, PromptTooLong where these are too few for the experiment's own opening,
@@ -120,7 +120,7 @@ class Context:
 
     @property
     def messages(self) -> tuple[Message | Observation, ...]:
-        """All that was read and said in it, as `Speaker.reply_to` takes it."""
+        """All its messages and replies, in the form that `Speaker.reply_to` takes."""
         return timeline.messages_of(self._last) or self._begin
 
     @property
@@ -138,7 +138,7 @@ MakesSpeaker = Callable[..., "Speaker"]
 
 
 class Speaker:
-    """One of those who speak in an episode, with its own instructions, tools and contexts.
+    """A speaker of an episode, with its own instructions, tools and contexts.
 
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
@@ -159,7 +159,7 @@ class Speaker:
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """What the model says after reading these; its calls are not answered yet.
+        """Sample a reply to these messages, with its tool calls still unanswered.
 
         It continues in the speaker's first context. Raises as `Context.reply`.
         """
@@ -168,10 +168,10 @@ class Speaker:
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """What the model says to a whole conversation, which is the prompt's.
+        """Sample a reply to a full message list.
 
-        Where it begins with what was read and said in a context before, it continues behind the
-        last such reply, whose tokens it keeps. Raises as `Context.reply`.
+        The list may begin with earlier conversations of this speaker. The reply then continues the
+        longest of them and keeps its tokens. Raises as `Context.reply`.
         """
         mine = (one for one in self.branch.replies if one.speaker == self.name)
         before = timeline.longest_beginning(mine, messages)
@@ -179,7 +179,7 @@ class Speaker:
         return await self.reply_behind(before, tuple(messages[known:]), sampling)
 
     def context(self, *messages: Message | Observation) -> Context:
-        """A new context that begins with these messages, behind the speaker's own instructions."""
+        """A new context that begins with the speaker's own instructions and these messages."""
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
@@ -205,8 +205,8 @@ class Speaker:
         sampling: Sampling,
         context: Context | None = None,
     ) -> Message:
-        """What the model says after reading these behind a reply of before, or as a whole prompt;
-        it is the newest reply of `context`.
+        """Sample a reply to these messages after the reply `before`, or to a full prompt if that is
+        None. It becomes the newest reply of `context`.
         """
         branch, temperature = self.branch, sampling.get("temperature")
         own = self._stage.spec.temperature if temperature is None else temperature
@@ -230,7 +230,7 @@ class Speaker:
 
     @property
     def closing(self) -> tuple[Observation, ...]:
-        """What tools answered after the last reply."""
+        """Observations after the last reply."""
         return self.branch.unread_by(self.name)
 
     async def _reply(
@@ -282,7 +282,7 @@ class Speaker:
             raise EpisodeOver(Ending.MAX_TURNS)
 
     async def _state(self) -> str:
-        """What the environments call their state."""
+        """The state keys of all lent environments."""
         lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
         return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
@@ -311,8 +311,9 @@ class Speaker:
         return max(0, min(own - mine, whole - everybodys))
 
     def _seed(self, branch: Branch, before: Reply | None, prompt: str) -> int:
-        """Of a reply of the only context so far of the only speaker: by its number. Of all others:
-        by who speaks, what is read, and how often that was read before.
+        """The seed of a reply. In the only context so far of the only speaker it depends on the
+        reply's number, elsewhere on the speaker, the prompt and the number of earlier replies to
+        that prompt.
         """
         spec, depth = self._stage.spec, len(timeline.path(before))
         alone = not branch.number and branch.call == depth

@@ -27,7 +27,7 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 class Parts:
     """Open parts of an agent by branch, with their replies and calls in progress.
 
-    Replies are held that begin only with those of all other parts.
+    A held reply begins only when every open part has a request.
     """
 
     failure: ServiceFailure | None = None

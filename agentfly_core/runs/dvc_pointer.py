@@ -15,7 +15,7 @@ def write(path: Path, artifact: Artifact) -> None:
 
 
 def read(path: Path) -> Artifact:
-    """The artifact that a file points to; raises Damaged for a file that is no pointer."""
+    """Return the artifact that a file points to; raises Damaged for any other file."""
     if (content := read_regular(path)) is None:
         raise FileNotFoundError(f"There is no file {path}.")
     return Artifact.of(json_of(content, str(path)), str(path))

@@ -1,4 +1,4 @@
-"""Numbers about what was played: from trajectories, scores and timings to named metrics."""
+"""Metrics of played episodes, computed from trajectories, scores and timings."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ def rollout_metrics(
     goal: str,
     tools: Sequence[str],
 ) -> dict[str, float]:
-    """What a stage played, by metric name; empty when it played nothing.
+    """Metrics of a stage's episodes by name; empty without episodes.
 
     Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored episodes,
     `tokens_per_second` is sampled tokens over the time in which any episode was played,
     `zero_spread_groups` the share of problems on which each speaker's rewards are equal; all others
     are means or shares over all episodes, times in seconds. Calls are counted by name for the given
-    `tools` only, since a model may make up any name: `avg_bad_calls` counts calls of other tools
-    and calls that could not be read, `avg_lenient_calls` those that were read although they deviate
-    from the template's format. Where several speak, `speaker/NAME/...` is what each of them
-    did in an episode.
+    `tools` only, since a model may make up any name: `avg_bad_calls` counts unreadable calls and
+    calls of other tools. `avg_lenient_calls` counts readable calls that deviate from the template's
+    format. With several speakers, `speaker/NAME/...` contains the metrics of each speaker.
     """
     if not trajectories:
         return {}
@@ -102,7 +101,7 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """What a step leaves in a file and MLflow is sent:
+    """A step's metrics in the form of its file and of MLflow:
     `{"step": 7, "time_ms": ..., "metrics": {...}}`.
 
     Numbers that are not finite are left out: a missing number is never a zero.
@@ -113,7 +112,7 @@ def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JS
 
 @dataclass(frozen=True)
 class _Played:
-    """What a stage played, and the scores by the trajectory's id."""
+    """Trajectories of a stage, and scores by trajectory id."""
 
     trajectories: Sequence[Trajectory]
     scored: Mapping[str, Scored]
@@ -191,8 +190,8 @@ class _Played:
         return found
 
     def speakers(self) -> dict[str, float]:
-        """What each speaker did in an episode, and earned where it spoke; empty where one alone
-        does.
+        """Activity of each speaker in an episode, and its mean reward over the episodes in which it
+        spoke; empty with fewer than two speakers.
         """
         did = activity(self.trajectories)
         if len(did) < 2:

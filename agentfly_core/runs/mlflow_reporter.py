@@ -1,6 +1,4 @@
-"""Reports of stages and runs to MLflow, all read from files, so that a continued run can send them
-again.
-"""
+"""Reports of stages and runs to MLflow. They are read from files: a continued run resends them."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ class MlflowReporter:
                 self.tracker.points(metrics, number, each.time_ms)
 
     def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        """How the policy of a step did on held-out problems, those of further datasets too."""
+        """Report a step's evaluations on held-out problems, further datasets included."""
         self.tracker.points(evaluation_metrics(evaluation), step, evaluation.time_ms)
         for other in evaluation.datasets.values():
             MlflowReporter.evaluation(self, other, step)

@@ -32,8 +32,9 @@ whole vocabulary.
 class Policy(nn.Module):
     """Projects onto the vocabulary only where a sampled token is predicted.
 
-    Rows are padded on the right, so that causal attention needs no mask. A critic says what each
-    sampled token was expected to lead to, before it: it sees the same hidden states, or its own.
+    Rows are padded on the right: causal attention then needs no mask. A critic predicts the return
+    from the hidden state before each sampled token. It reads the policy's hidden states, or its own
+    backbone's.
     """
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
@@ -42,7 +43,7 @@ class Policy(nn.Module):
         self.projection = Projection(model.get_output_embeddings())
         self.critic: nn.ModuleDict | None = None
         if critic != "none":
-            # it says 0 at first; one of its own has a copy of the policy's layers before the head
+            # It predicts 0 at first. Its own backbone is a copy of the policy's layers.
             head = nn.Linear(self.projection.weight.shape[1], 1, dtype=model.dtype)
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
@@ -56,8 +57,8 @@ class Policy(nn.Module):
         temperature: float | Tensor,
         trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64
-        and bool [rows, T], at one temperature or at that of each token [rows, T].
+        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere. `tokens` are
+        int64 and `sampled` is bool, both [rows, T]; `temperature` is a number or [rows, T].
 
         With `trees`, these rows as prefix trees, the model reads those instead, to the same result.
         """
@@ -139,8 +140,8 @@ def load_policy(
     critic.
 
     With an `adapter`, a policy that has none gets a new one, made from the `seed`. Raises OSError
-    where no model is. A weight of -0.0 becomes 0.0: summed over ranks, as a saved state is, the two
-    could not be told apart.
+    where no model is. A weight of -0.0 becomes 0.0: a saved state is a sum over ranks, which loses
+    the sign of zero.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not is_adapter(Path(folder)):
@@ -151,11 +152,12 @@ def load_policy(
 
 
 def recompute_activations(policy: Policy) -> None:
-    """Keep of each layer only what goes into it; the backward pass computes the rest again (arXiv
+    """Keep only the inputs of each layer; the backward pass recomputes its activations (arXiv
     1604.06174).
 
-    transformers does so only for layers that are in training, which these are then, without what is
-    inside them. Raises ValueError for a model that can not do it, or would do it with dropout.
+    transformers does so only for layers in training mode. This mode is set on the layers alone, not
+    on the modules inside them. Raises ValueError for a model that cannot do it, or would do it with
+    dropout.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):

@@ -76,7 +76,7 @@ def _remote(uri: str) -> Store:
 
 
 def _transfer(run: str, source: Store, target: Store) -> None:
-    """Copy the last policy, the model that an adapter stands on, and what says whose it is."""
+    """Copy the last policy, the base model of an adapter, and the run's record and summary."""
     policy = final_policy(source, run)
     base = adapter_artifact.base_of(source, policy)
     artifacts = [*filter(None, [base]), policy]
@@ -90,7 +90,7 @@ def _transfer(run: str, source: Store, target: Store) -> None:
 
 
 def _run_of(artifact: Artifact) -> str:
-    """The run that has made an artifact; empty for one that runs share."""
+    """The run that made an artifact; empty for a shared artifact."""
     folder, name, *_ = artifact.uri.split("/")
     return name if folder == "runs" else ""
 

@@ -44,7 +44,7 @@ class VisibleStream:
 
 
 class VisibleConsole(Console):
-    """A rich console whose text has no control characters, markup or links."""
+    """A rich console that escapes control characters, prints markup as text and removes links."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
@@ -75,8 +75,8 @@ class VisibleConsole(Console):
 
 @contextmanager
 def visible_output() -> Iterator[None]:
-    """Within the block whatever is printed has no control characters but rich's; logs have none
-    from then on.
+    """Escape control characters in text printed within the block, except rich's own. In logs they
+    stay escaped after the block.
     """
     guard_logs()
     before = sys.stdout, sys.stderr
@@ -88,6 +88,6 @@ def visible_output() -> Iterator[None]:
 
 
 def print_json(value: object) -> None:
-    """Print a value as one line of JSON, whose control characters are escaped as JSON does."""
+    """Print a value as one line of JSON, with JSON escapes for control characters."""
     text = json.dumps(value, ensure_ascii=False)
     print(CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))

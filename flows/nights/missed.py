@@ -21,7 +21,7 @@ def note_missed(ledger: NightLedger, today: date) -> None:
     known = [night for night in dates if night is not None and night < today]
     if not known:
         return
-    day = timedelta(days=1)  # dates are those of the schedules' time zones
+    day = timedelta(days=1)  # dates are in the schedules' time zones
     since, until = (
         datetime.combine(date, time.min, UTC) for date in (max(known) - day, today + day)
     )

@@ -1,4 +1,4 @@
-"""What `agentfly up` prints: what it serves, how to sign in, how it starts at each boot."""
+"""Messages of `agentfly up`: addresses, sign-in, and start at each boot."""
 
 from __future__ import annotations
 
