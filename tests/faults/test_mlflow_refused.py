@@ -147,7 +147,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     assert has["inputs"] == [data[:36]]
     assert json.loads((folder / RUN / "run.json").read_text())["dataset_digest"] == data
     assert has["tags"]["agentfly.dvc_dataset"].startswith("none: ")
-    assert [len(table["reward"]) for table in has["tables"]] == [8]
+    assert [len(table["data"]) for table in has["tables"]] == [8]
     policy = digests(folder)[f"{RUN}/steps/000003/policy"]
     assert [(v["agentfly.policy_digest"], v["agentfly.dataset"]) for v in has["versions"]] == [
         (policy, data)
