@@ -146,8 +146,8 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
     if _is_excluded(answer, right, prompt):
         return False
     # math-verify takes the s of the term 4s for a unit
-    for text, other in ((right, answer), (answer, right)):
-        if (term := _TERM.fullmatch(text)) and term[1] not in other:
+    for text, counterpart in ((right, answer), (answer, right)):
+        if (term := _TERM.fullmatch(text)) and term[1] not in counterpart:
             return False
     expected = _read(decimal(right))
     return bool(limited(partial(_equal, expected, decimal(answer))))
