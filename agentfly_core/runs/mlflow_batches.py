@@ -70,7 +70,7 @@ def _failures(sink: Sink, kind: Kind, batch: Sequence[Entry]) -> list[tuple[Entr
     """Log entries at once, or where MLflow refuses that, each half; return the failed ones."""
     try:
         sink.client.log_batch(sink.run_id, **{kind: [entry.entity for entry in batch]})
-    except Exception as error:
+    except Exception as error:  # MLflow and its client raise many types
         if not sink.answers() or getattr(error, "error_code", "") in LATER:
             raise
         if len(batch) == 1:

@@ -123,7 +123,7 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except DiskFault:
         raise
-    except Exception as error:
+    except Exception as error:  # raises again; libraries wrap disk errors in their own types
         if (fault := disk_fault(error, path)) is None:
             raise
         raise DiskFault(fault) from error
