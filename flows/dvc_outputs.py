@@ -43,15 +43,12 @@ def overrides(experiment: str) -> list[str]:
 
 def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     """The complete configuration, with the version of each stage's code and the overrides of
-    params.yaml that are in it; a new release changes no more than it must.
+    params.yaml that are in it.
     """
-    # DVC stops where one that dvc.yaml names is missing
-    every_key = context.science.model_dump(mode="json")
-    every_key |= {keys[0]: before for keys, before in context.science.added() if len(keys) == 1}
     code: JSON = {stage: context.science.code.get(stage, {}) for stage in COUNTED}
     said: JSON = [*overrides]
     found = {"code": code, "stages": dict(keys.VERSIONS), "overrides": said}
-    values = every_key | context.science.identity() | found
+    values = context.science.model_dump(mode="json") | found
     write_text(folder(context.experiment) / "config.yaml", strict_yaml.dump(values))
 
 

@@ -58,8 +58,7 @@ def train(
     """
     until = Deadline.after(hours)
     with session(experiment, run, overrides, new, site, store) as here:
-        # what earlier releases made of other counts is recomputed for their runs
-        data = prepare(here.context, counted=here.run.dataset_digest is None)
+        data = prepare(here.context)
         model = base_model(here.context, here.run.parent)
         with training_services(here.context, model, here.run.uid, here.logs) as services:
             here.run.remember_data(data, version(here.context))

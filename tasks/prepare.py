@@ -18,10 +18,10 @@ def version(context: ExperimentContext) -> str:
 
 
 @stage("prepare the dataset")
-def prepare(context: ExperimentContext, counted: bool = True) -> Made:
+def prepare(context: ExperimentContext) -> Made:
     """Publish the experiment's dataset; raises ValueError for data that cannot be used, see
     `inputs.dataset`, and for problems that cannot be solved, see `solvable.check`.
     """
-    data, made = inputs.dataset(context, counted)
+    data, made = inputs.dataset(context)
     solvable.check(context, data)
     return data if made else reused(data)

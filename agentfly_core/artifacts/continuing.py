@@ -26,13 +26,7 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
     assert record is not None, f"{name} continues"
     refuse_other_settings(store, name, science)
     refuse_other_code(store, name, code)
-    if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
-        old = record["revision"]["commit"] or "the revision it was started with"
-        raise ValueError(
-            f"The run {name!r} was started with stages {record['stages']}, this code has "
-            f"{dict(keys.VERSIONS)}. Finish it with `git checkout {old}`, or start another run "
-            "with --new."
-        )
+    refuse_other_stages(name, record)
     if record["revision"] != revision():
         logger.warning(
             "The run was started under revision %s and continues under %s.",
@@ -45,6 +39,16 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
         raise ValueError(
             f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
             f"many or more with steps={done[-1]}, or for another run with --new."
+        )
+
+
+def refuse_other_stages(name: str, record: RunRecord) -> None:
+    """Raise ValueError for a run whose stages had other versions."""
+    if record["stages"] != keys.VERSIONS:
+        old = record["revision"]["commit"] or "the revision it was started with"
+        raise ValueError(
+            f"The run {name!r} was started with stages {record['stages']}, this code has "
+            f"{dict(keys.VERSIONS)}. Use `git checkout {old}`, or start another run with --new."
         )
 
 
@@ -70,7 +74,7 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
     if (record := record_of(store, name)) is None:
         return
     _refuse_other_model(name, record, science)
-    changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
+    changes = differences(record["science"], science.model_dump(mode="json"))
     planned = record.get("planned_steps")
     if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
         raise ValueError(

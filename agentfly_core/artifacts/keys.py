@@ -7,12 +7,9 @@ for the same inputs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout, shard_uri
@@ -34,15 +31,14 @@ Stage = Literal[
 VERSIONS: Mapping[str, int] = {
     "prepare": 1,
     "model": 1,
-    "demonstrate": 3,
-    "warm_start": 5,
-    "rollout": 2,
-    "score": 2,
-    "update": 8,
-    "evaluate": 2,
+    "demonstrate": 1,
+    "warm_start": 1,
+    "rollout": 1,
+    "score": 1,
+    "update": 1,
+    "evaluate": 1,
 }
 UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
-_recorded: ContextVar[Mapping[str, int]] = ContextVar("recorded", default=MappingProxyType({}))
 SHARED = "artifacts"
 """The folder of what the runs of a store share."""
 FINE_TUNING = tuple(
@@ -50,18 +46,6 @@ FINE_TUNING = tuple(
 )
 """Settings of the warm start which do not change its demonstrations."""
 PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
-
-
-@contextmanager
-def of_versions(stages: Mapping[str, int]) -> Iterator[None]:
-    """Within the block keys are those that stages of these versions gave, by which what they made
-    is found.
-    """
-    before = _recorded.set(stages)
-    try:
-        yield
-    finally:
-        _recorded.reset(before)
 
 
 def prepare(science: Science) -> ArtifactKey:
@@ -311,14 +295,13 @@ def _key(
     inputs: Mapping[str, str],
     *place: int | str,
 ) -> str:
-    version = _recorded.get().get(stage, VERSIONS[stage])
     settings = _settings(stage, science, reads)
-    return digest([stage, version, settings, dict(inputs), list(place)])
+    return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
 
 
 def _settings(stage: Stage, science: Science, reads: Sequence[str]) -> dict[str, JSON]:
     """Settings read by a stage, without resumable settings and weights of rewards."""
-    identity = science.identity()
+    identity = science.model_dump(mode="json")
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
     unread = [*resumable(Science), *(FINE_TUNING if stage == "demonstrate" else ())]

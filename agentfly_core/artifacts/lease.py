@@ -98,7 +98,7 @@ class Held:
     @property
     def sure(self) -> bool:
         """Whether its owner is a process of this machine, so that we know whether it lives."""
-        return self.owner is not None and self.owner.here and self.owner.ticks is not None
+        return self.owner is not None and self.owner.here
 
     @property
     def free(self) -> bool:

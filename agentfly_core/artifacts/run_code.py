@@ -53,14 +53,13 @@ def publish(store: Store, code: Code) -> CodeRecord:
     return {**found, "repository": here.revision} if here else found
 
 
-def sources(store: Store, record: RunRecord, code: Code) -> CodeRecord:
+def sources(store: Store, told: CodeRecord, code: Code) -> CodeRecord:
     """The sources that a run works under; where they are lost or damaged, or lack a dataset that is
     evaluated in addition, the code at hand is stored, which is no other.
     """
-    told = record.get("code")
-    if told is None or (known := _known(store, told)) is None:
+    if (known := _known(store, told)) is None:
         found = publish(store, code)
-        return told if told and told["uri"] == found["uri"] else found
+        return told if told["uri"] == found["uri"] else found
     return told if code.names <= known.names else publish(store, known.with_more(code))
 
 
@@ -74,25 +73,26 @@ def _known(store: Store, sources: CodeRecord) -> Code | None:
 
 def remove_unused(store: Store, sources: CodeRecord) -> None:
     """Remove sources that no run works under."""
-    used = (record["code"]["uri"] for record in _with_sources(store))
+    used = (record["code"]["uri"] for record in _records(store))
     if sources["uri"].startswith(f"{FOLDER}/") and sources["uri"] not in used:
         store.remove(sources["uri"])
 
 
-def _with_sources(store: Store) -> Iterator[RunRecord]:
-    """The run.json of each run that tells of its code."""
+def _records(store: Store) -> Iterator[RunRecord]:
+    """The run.json of each run."""
     for name in store.names("runs"):
         with suppress(Damaged):  # it is reported where it is read for its own sake
-            if (record := record_of(store, name)) and "code" in record:
+            if record := record_of(store, name):
                 yield record
 
 
 def under(science: Science, record: RunRecord) -> Science:
-    """The science with the digests of the code that a run works under; a run of an earlier release
-    has none. A dataset that is evaluated in addition has its own.
+    """The science with the digests of the code that a run works under.
+
+    A dataset that is evaluated in addition has its own.
     """
     code = digests(record)
-    if code and (made := {**science.code.get("prepare", {}), **code.get("prepare", {})}):
+    if made := {**science.code.get("prepare", {}), **code.get("prepare", {})}:
         code["prepare"] = made
     return science.model_copy(update={"code": code})
 
@@ -117,16 +117,14 @@ def with_data_of_origin(store: Store, science: Science) -> Science:
 
 def digests(record: RunRecord) -> dict[str, dict[str, str]]:
     """Those of the code that a run works under, see `Science.code`."""
-    return DIGESTS.validate_python(record["science"].get("code", {}))
+    return DIGESTS.validate_python(record["science"]["code"])
 
 
 def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) -> list[str]:
     """Which functions of which files differ between the code that a run works under, parsed by this
     Python, and the code at hand: in its author's modules, or in AgentFly's.
     """
-    if (found := record.get("code")) is None:
-        return []
-    if (known := _known(store, found)) is not None:
+    if (known := _known(store, record["code"])) is not None:
         return differences(known, code, of_ours)
     # the sources are lost or damaged
     told = {} if of_ours else digests(record)
@@ -144,7 +142,6 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
     """
     if (record := record_of(store, name)) is None:
         return
-    _refuse_digests_of_files(record, name)
     if lines := changed(store, record, code):
         raise ValueError(
             f"The run {name!r} works under other code:\n{listed(lines)}\nPut it back; or continue "
@@ -160,23 +157,13 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
         )
 
 
-def _refuse_digests_of_files(record: RunRecord, name: str) -> None:
-    """Raise ValueError for a run in whose keys files in code_files have digests of their own."""
-    if "files" in digests(record):
-        raise ValueError(
-            f"The run {name!r} was begun while files in code_files counted otherwise. Finish it "
-            f"with `git checkout {record['revision']['commit']}`, or start another run with --new."
-        )
-
-
 def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
     """Let a run continue under the code at hand, which run.json then says; steps that are done
     stay. Raises Locked while a process writes it.
     """
     layout = RunLayout(name)
-    if (there := record_of(store, name)) is None:
+    if record_of(store, name) is None:
         return
-    _refuse_digests_of_files(there, name)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
         if record is None or not (lines := changed(store, record, code)):
@@ -215,10 +202,10 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     """
     if not science.code:
         return None
-    same = science.model_copy(update={"code": {}}).identity()
+    same = science.model_copy(update={"code": {}}).model_dump(mode="json")
     found = [
         record
-        for record in _with_sources(store)
+        for record in _records(store)
         if {**record["science"], "code": 0} == {**same, "code": 0}
     ]
     if not found:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.promotion import HeldOutDataset
-from agentfly_core.config.section import RESUMABLE, Added, Positive, Section
+from agentfly_core.config.section import RESUMABLE, Positive, Section
 
 SPLITS = ("train", "validation", "test")
 
@@ -29,13 +29,9 @@ class Evaluate(Section):
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1
     temperature: Annotated[float, Field(ge=0)] = 1.0
-    pass_at: Annotated[tuple[Positive, ...], Added(before=[])] = Field(
-        default=(), json_schema_extra=RESUMABLE
-    )
-    by: Annotated[str, Added(before="")] = Field(default="", json_schema_extra=RESUMABLE)
-    datasets: Annotated[dict[str, HeldOutDataset], Added(before={})] = Field(
-        default_factory=dict, json_schema_extra=RESUMABLE
-    )
+    pass_at: tuple[Positive, ...] = Field(default=(), json_schema_extra=RESUMABLE)
+    by: str = Field(default="", json_schema_extra=RESUMABLE)
+    datasets: dict[str, HeldOutDataset] = Field(default_factory=dict, json_schema_extra=RESUMABLE)
 
     @model_validator(mode="after")
     def _has_enough_episodes(self) -> Evaluate:

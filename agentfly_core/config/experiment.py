@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from agentfly_core.config.evaluation import Evaluate
-from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
+from agentfly_core.config.health_signs import SIGNS, Sign
 from agentfly_core.config.parts import (
     NAME,
     AgentPart,
@@ -28,11 +28,10 @@ from agentfly_core.config.parts import (
     ToolPart,
     own_settings_of,
 )
-from agentfly_core.config.promotion import AS_BEFORE, HeldOutDataset, Promotion
-from agentfly_core.config.section import RESUMABLE, Added, Keys, Positive, Section
+from agentfly_core.config.promotion import HeldOutDataset, Promotion
+from agentfly_core.config.section import RESUMABLE, Positive, Section
 from agentfly_core.config.tasks import GOAL, TASK, Name, Task, mixed, quotas
 from agentfly_core.formats.hashing import digest
-from agentfly_core.formats.json_value import JSON
 
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -99,7 +98,7 @@ class Rollout(Section):
     shard: Positive = 32
     refills: Annotated[int, Field(ge=0)] = 0
     max_staleness: Annotated[int, Field(ge=0)] = 0
-    curriculum: Annotated[Curriculum | None, Added(before=None)] = None
+    curriculum: Curriculum | None = None
 
 
 class Update(Section):
@@ -113,10 +112,10 @@ class Update(Section):
     """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
-    lr_scheduler_type: Annotated[
-        Literal["constant", "linear", "cosine"], Added(before="constant")
-    ] = Field(default="constant", description="the rate over the steps, after the warm-up")
-    warmup_steps: Annotated[int, Field(ge=0), Added(before=0)] = Field(
+    lr_scheduler_type: Literal["constant", "linear", "cosine"] = Field(
+        default="constant", description="the rate over the steps, after the warm-up"
+    )
+    warmup_steps: Annotated[int, Field(ge=0)] = Field(
         default=0, description="steps over which the rate rises to `learning_rate`"
     )
     epochs: Positive = 1
@@ -124,7 +123,7 @@ class Update(Section):
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    optimizer_state: Annotated[Literal["fresh", "parent"], Added(before="fresh")] = Field(
+    optimizer_state: Literal["fresh", "parent"] = Field(
         default="fresh",
         description="what step 1 starts with: nothing, or that of the run that `model` names",
     )
@@ -159,7 +158,7 @@ class Night(Place):
     """
 
     number: Positive
-    tasks: Annotated[dict[Name, Place], Added(before={})] = Field(default_factory=dict)
+    tasks: dict[Name, Place] = Field(default_factory=dict)
 
     def of(self, task: str) -> Night:
         """The night as one task has it."""
@@ -195,7 +194,7 @@ class Science(Section):
     """
 
     model: str
-    nano: Annotated[Nano, Added(before={"atoms": []})] = Nano()
+    nano: Nano = Nano()
     dtype: Literal["float32", "bfloat16"] = "float32"
     template: Part = Part(use="agentfly_core.templates.chatml:Hermes")
     data: Data
@@ -203,7 +202,7 @@ class Science(Section):
     tools: tuple[ToolPart, ...] = ()
     rewards: dict[str, RewardPart]
     environments: dict[str, Pool] = Field(default_factory=dict)
-    tasks: Annotated[dict[Name, Task], Added(before={})] = Field(default_factory=dict)
+    tasks: dict[Name, Task] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
     algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
@@ -212,16 +211,14 @@ class Science(Section):
     evaluate: Evaluate = Evaluate()
     gates: Gates = Gates()
     health: dict[str, Sign | None] = Field(default=SIGNS, json_schema_extra=RESUMABLE)
-    promotion: Annotated[Promotion, Added(before=AS_BEFORE)] = Field(
-        default=Promotion(), json_schema_extra=RESUMABLE
-    )
+    promotion: Promotion = Field(default=Promotion(), json_schema_extra=RESUMABLE)
     steps: Positive = Field(json_schema_extra=RESUMABLE)
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0
-    night: Annotated[Night | None, Added(before=None)] = None
-    fork: Annotated[Fork | None, Added(before=None)] = None
-    code_files: Annotated[tuple[str, ...], Added(before=[])] = ()
-    code: Annotated[dict[str, dict[str, str]], Added(before={})] = Field(default_factory=dict)
+    night: Night | None = None
+    fork: Fork | None = None
+    code_files: tuple[str, ...] = ()
+    code: dict[str, dict[str, str]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -360,23 +357,8 @@ class Science(Section):
 
     @property
     def digest(self) -> str:
-        """The identity of the experiment, the same in a release that has more settings."""
-        return digest(self.identity())
-
-    def added(self) -> Iterator[tuple[Keys, JSON]]:
-        """Also those of what tools, rewards, the agent and environments are, and the signs that a
-        later release ships.
-        """
-        yield from super().added()
-        for own in self.own_settings():
-            yield from own.added()
-        for name, task in self.tasks.items():
-            yield from (
-                (("data", "tasks", name, *keys), before) for keys, before in task.data.added()
-            )
-        for name, sign in SIGNS.items():
-            if sign and name not in FIRST:
-                yield ("health", name), sign.model_dump(mode="json")
+        """The identity of the experiment."""
+        return digest(self.model_dump(mode="json"))
 
 
 def step_named(where: str) -> tuple[str, int] | None:

@@ -56,17 +56,3 @@ SIGNS: dict[str, Sign | None] = {
     "reward_fall": Sign(metric="agent/rollout/reward_fall", above=0.3),
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
-FIRST = {
-    "unscored",
-    "zero_spread",
-    "bad_calls",
-    "mismatch",
-    "entropy",
-    "grad_norm",
-    "skipped_steps",
-    "not_finite",
-}
-"""The signs that are part of an experiment's identity as shipped: the first release had them.
-
-Those of later releases are no part of it as they are shipped.
-"""

@@ -22,18 +22,14 @@ from agentfly_core.config.import_path import (
     at,
     construct,
     load,
-    optional_types,
     settings_of,
-    typed,
     with_defaults,
 )
 from agentfly_core.config.section import (
     OPEN,
-    Added,
     Keys,
     Positive,
     Section,
-    added_within,
     by_name,
 )
 from agentfly_core.formats.json_value import JSON
@@ -67,11 +63,6 @@ class Part(Section):
         """
         return construct(load(self.use), self.settings)
 
-    def added(self) -> Iterator[tuple[Keys, JSON]]:
-        """Its own settings, and those of what it names."""
-        yield from _added(load(self.use), self.settings)
-        yield from super().added()
-
 
 class AlgorithmPart(Part):
     """The algorithm: a name in agentfly_core.algorithms or an import path, and its settings.
@@ -97,7 +88,7 @@ class Data(Part):
     validation: Annotated[int, Field(ge=0)] = 200
     test: Positive
     tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
-    seed: Annotated[int | None, Added(before=None)] = Field(
+    seed: int | None = Field(
         default=None,
         description="of the problems, and of how held-out ones are played (default: `seed`)",
     )
@@ -165,10 +156,10 @@ class AgentPart(Section):
     max_tokens: Positive = 256
     max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
     max_model_len: Positive = 2048
-    max_sampled_tokens: Annotated[Positive | None, Added(before=None)] = None
+    max_sampled_tokens: Positive | None = None
     deadline: Annotated[float, Field(gt=0)] = 3600.0
-    stop: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Added(before=[])] = ()
-    frozen: Annotated[dict[str, str], Added(before={})] = Field(default_factory=dict)
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    frozen: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("frozen")
     @classmethod
@@ -205,8 +196,6 @@ class Pool(Section):
     def _of_number(cls, value: T) -> T | dict[str, T]:
         return value if isinstance(value, dict | cls) else {"limit": value}
 
-    # What is null or empty is not written, and so a setting that is added here has that as its
-    # default.
     @model_serializer(mode="wrap")
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
         written = {key: value for key, value in full(self).items() if value not in (None, {})}
@@ -252,26 +241,10 @@ class OwnSettings:
         with at(where):
             return with_defaults(maker, self.settings) if isinstance(maker, type) else {}
 
-    def added(self) -> Iterator[tuple[Keys, JSON]]:
-        """See `Section.added`."""
-        if self.settings:
-            for keys, before in _added(self._maker(), self.settings):
-                yield (*self.keys, *keys), before
-
     def _maker(self) -> Maker:
         found = load(self.path)
         maker: Maker = getattr(found, "made_of", found)  # a decorated class is a Tool or a Reward
         return maker
-
-
-def _added(maker: Maker, settings: Mapping[str, JSON]) -> Iterator[tuple[Keys, JSON]]:
-    """The settings that were added to `maker` and the sections among them, see `Section.added`."""
-    for key, kind in optional_types(maker).items():
-        if isinstance(value := settings.get(key), Mapping):
-            section = typed(key, value, kind)
-            yield from (((key, *keys), before) for keys, before in added_within(section))
-        marks = getattr(kind, "__metadata__", ())
-        yield from (((key,), mark.before) for mark in marks if isinstance(mark, Added))
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.config.section import BY_NAME, OPEN, Added, Positive, Section
+from agentfly_core.config.section import BY_NAME, OPEN, Positive, Section
 from agentfly_core.formats.json_value import JSON
 
 Margin = Annotated[float, Field(gt=0)]
@@ -83,24 +83,10 @@ class Promotion(Section):
 
     rewards: Margin | None = 0.05
     reward_margins: dict[str, Margin | None] = Field(default_factory=dict)
-    tasks: Annotated[Margin | None, Added(before=0.1)] = 0.1
+    tasks: Margin | None = 0.1
     tokens: Margin | None = 0.25
     unreadable_calls: Margin | None = 0.05
-    unscored: Annotated[Margin | None, Added(before=0.05)] = 0.05
+    unscored: Margin | None = 0.05
     datasets: dict[str, GuardDataset] = Field(default_factory=dict)
     confirmation: Annotated[Confirmation, BY_NAME] = Confirmation()
     start: Literal["champion", "last"] = "champion"
-
-
-AS_BEFORE: JSON = {
-    "rewards": 0.05,
-    "reward_margins": {},
-    "tokens": 0.25,
-    "unreadable_calls": 0.05,
-    "datasets": {},
-    "confirmation": {"use": "auto", "times": 2.0, "share": 0.3},
-    "start": "champion",
-}
-"""What the section said in its first release, and what experiments without it mean: it is never
-changed, also when a default is.
-"""

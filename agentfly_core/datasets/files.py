@@ -6,9 +6,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from agentfly_core.config.section import Added
 from agentfly_core.datasets.file_rows import FIRST, INDEX, first_fields, rows
 from agentfly_core.formats.hashing import digest, short
 from agentfly_core.formats.json_fault import json_fault
@@ -18,7 +17,7 @@ from agentfly_core.records.trajectory import Problem
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "messages")
 Rows = list[Problem | BadRow]
-Columns = Annotated[dict[str, str] | None, Added(before=None)]
+Columns = dict[str, str] | None
 """Under which name a column is read, where not under its own: `{"solution": "answer"}`."""
 
 

@@ -1,9 +1,9 @@
 """JSON files with a checksum of their content, so that damaged ones are detected.
 
-    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 2,
+    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 1,
      "uri": "artifacts/warm_start/1f2e/001/policy"}
 
-`checksum` is the digest of all the rest. Files of schema 1, of earlier releases, have none.
+`checksum` is the digest of all the rest. Files of another schema are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentfly_core.formats import file_shapes, strict_json
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
-SCHEMA = 2
+SCHEMA = 1
 SEAL = ("checksum", "schema")
 
 
@@ -34,14 +34,14 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
     found = json_of(content, where)
     said = {key: value for key, value in found.items() if key != "checksum"}
     try:
-        if "checksum" not in found and found.get("schema", 1) == 1:
-            file_shapes.check_unsealed(where, said)
-        elif found.get("checksum") != digest(said):
-            raise ValueError("it does not say what its checksum stands for")
-        elif (schema := found.get("schema")) != SCHEMA:
-            raise ValueError(f"it has schema {schema!r:.40}, expected 1 or {SCHEMA}")
-        else:
-            file_shapes.check_sealed(where, said)
+        if found.get("checksum") != digest(said):
+            raise ValueError("checksum mismatch")
+        if (schema := found.get("schema")) != SCHEMA:
+            raise ValueError(
+                f"it has schema {schema!r:.40}, expected {SCHEMA}: read it with the version of "
+                "AgentFly that wrote it"
+            )
+        file_shapes.check(where, said)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged: {error}.") from None
     return {key: value for key, value in found.items() if key not in SEAL}

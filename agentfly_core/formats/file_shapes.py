@@ -1,13 +1,10 @@
 """Names and shapes of the JSON files of a store. They are checked before a name becomes a path.
 
 A store from a stranger may have valid checksums. A name in it may still be `../precious`.
-Files of schema 1, from earlier releases, lack a checksum. Their whole shape is checked. In a
-run.json with a checksum only the names are checked.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 
@@ -16,8 +13,6 @@ from typing_extensions import TypedDict
 
 from agentfly_core.formats.json_value import JSON
 
-logger = logging.getLogger(__name__)
-_warned: set[str] = set()
 FOLDERS = ("answers", "artifacts", "nights", "plays", "runs", "sweeps")
 """Folders of a store. It is often a project's folder, with folders of other programs in it."""
 LONGEST_PART = 255
@@ -89,20 +84,6 @@ class _Parent(_Pointer):
     run: Part
 
 
-class _Revision(TypedDict):
-    commit: str | None
-
-
-class _Science(TypedDict):
-    model: str
-    steps: int
-
-
-class _Site(TypedDict):
-    name: str
-    mlflow_tracking_uri: str
-
-
 class _Names(TypedDict, total=False):
     experiment: Part
     origin: dict[str, str]
@@ -111,76 +92,18 @@ class _Names(TypedDict, total=False):
     code: _Pointer
 
 
-class _Run(TypedDict):
-    uid: str
-    created_ms: int
-    experiment: Part
-    origin: dict[str, str]
-    revision: _Revision
-    stages: dict[str, int]
-    science: _Science
-    site: _Site
-    parent: _Parent | None
-    reference: NotRequired[_Pointer | None]
-    dataset_digest: NotRequired[str]
-    dataset_version: NotRequired[str]
-
-
-class _Point(TypedDict):
-    step: int
-    time_ms: int
-    metrics: dict[str, float]
-
-
-class _Summary(TypedDict):
-    run: str
-    experiment: str
-    steps: int
-    success_before: float
-    success_after: float
-    interval_before: list[float]
-    interval_after: list[float]
-    seconds: dict[str, float]
-
-
 SHAPES: Mapping[str, TypeAdapter[Any]] = {
-    "MANIFEST.json": TypeAdapter(Manifest),
-    "run.json": TypeAdapter(_Run),
-    "start.json": TypeAdapter(_Pointer),
-    "links.json": TypeAdapter(dict[str, list[str]]),
-    "metrics.json": TypeAdapter(_Point),
-    "summary.json": TypeAdapter(_Summary),
-}
-SEALED: Mapping[str, TypeAdapter[Any]] = {
     "MANIFEST.json": TypeAdapter(Manifest),
     "run.json": TypeAdapter(_Names),
     "start.json": TypeAdapter(_Pointer),
 }
-"""Shapes of files with a checksum: of a run.json the names only."""
+"""Shapes by the name of the file; of a run.json the names only."""
 
 
-def check_sealed(where: str, value: Mapping[str, JSON]) -> None:
+def check(where: str, value: Mapping[str, JSON]) -> None:
     """Raise ValueError for a file with a name that leads out of its store."""
-    if shape := SEALED.get(where.rpartition("/")[2]):
-        _check(shape, value)
-
-
-def check_unsealed(where: str, value: Mapping[str, JSON]) -> None:
-    """Raise ValueError unless a file has the shape of its kind; warns, once a process, that no more
-    is checked.
-    """
     if (shape := SHAPES.get(where.rpartition("/")[2])) is None:
-        raise ValueError("it has no checksum, which each release wrote into files of this kind")
-    _check(shape, value)
-    if not _warned:
-        _warned.add(where)
-        logger.warning(
-            "%s is of a release that wrote no checksums: like all its files, it is read unchecked.",
-            where,
-        )
-
-
-def _check(shape: TypeAdapter[Any], value: Mapping[str, JSON]) -> None:
+        return
     try:
         shape.validate_python(value, strict=True)
     except ValidationError as error:

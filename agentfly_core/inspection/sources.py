@@ -63,7 +63,7 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artif
     science = science_of(record)
     further = science.evaluate.datasets
     if name not in (*HELD_OUT, *further):
-        run, known = record.get("name", "the run"), ", ".join([*HELD_OUT, *further])
+        run, known = record["name"], ", ".join([*HELD_OUT, *further])
         raise ValueError(
             f"Got the held-out problems {name!r}, expected one of those of {run}: {known}."
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.continuing import refuse_other_stages
 from agentfly_core.artifacts.manifest import OUTSIDE_DIGEST
 from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.store import Artifact, Store
@@ -19,14 +20,12 @@ class Verdict:
     """What became of one artifact of a run when it was built again.
 
     `Verdict("step 3 rollout 1", "runs/demo/steps/000003/rollout-001", ("episodes.parquet",))`;
-    `differing` are the files that are not the same to the byte, None where it was not built;
-    `versions` says where its stage was another.
+    `differing` are the files that are not the same to the byte, None where it was not built.
     """
 
     what: str
     uri: str
     differing: tuple[str, ...] | None
-    versions: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -39,40 +38,33 @@ class Verdict:
         if self.agrees:
             return "agrees"
         files = self.differing
-        found = f"differs in {', '.join(files)}" if files else "was not built"
-        return f"{found}: {self.versions}" if self.versions else found
+        return f"differs in {', '.join(files)}" if files else "was not built"
 
 
-def verdicts(
-    store: Store, name: str, once: Mapping[str, Artifact], rebuilt: Store
-) -> list[Verdict]:
-    """Of each artifact of a run that was `made` once, how it came out in the store `rebuilt`."""
-    were, are = (known_run(each, name)["stages"] for each in (store, rebuilt))
-    found = []
-    for what, artifact in once.items():
-        stage = store.key_of(artifact.uri).stage
-        was, now = were.get(stage), are.get(stage)
-        versions = f"got version {now} of the stage {stage}, expected {was}" if was != now else ""
-        found.append(Verdict(what, artifact.uri, differing(store, artifact, rebuilt), versions))
-    return found
+def verdicts(store: Store, once: Mapping[str, Artifact], rebuilt: Store) -> list[Verdict]:
+    """Of each artifact that was `made` once, how it came out in the store `rebuilt`."""
+    return [
+        Verdict(what, artifact.uri, differing(store, artifact, rebuilt))
+        for what, artifact in once.items()
+    ]
 
 
 def made(store: Store, name: str) -> Mapping[str, Artifact]:
     """The artifacts of a finished run by what people call them: `{"dataset": ..., "model": ...,
-    "step 1 rollout 0": ...}`; raises ValueError for a run that is not finished, or of which one is
-    gone.
+    "step 1 rollout 0": ...}`; raises ValueError for a run that is not finished, of stages of
+    another version, or of which one is gone.
     """
     record = known_run(store, name)
     if summary_of(store, name) is None:
         raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
+    refuse_other_stages(name, record)
     context = context_of(record, store)
     try:
-        with keys.of_versions(record["stages"]):
-            return dict(_named(context, name))
+        return dict(_named(context, name))
     except FileNotFoundError as error:
         raise ValueError(
-            f"{error} It belongs to what {name} made, and was removed, or an earlier release "
-            "called it otherwise: the run cannot be compared with one that is built again."
+            f"{error} It belongs to what {name} made, and was removed: "
+            "the run cannot be compared with one that is built again."
         ) from None
 
 

@@ -26,7 +26,7 @@ FILE = "adapter.json"
 
 def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
     """Write beside an adapter which model it stands on, and its shape."""
-    write_json(folder / FILE, {"base": asdict(base), "shape": shape.identity()})
+    write_json(folder / FILE, {"base": asdict(base), "shape": shape.model_dump(mode="json")})
 
 
 def base_of(store: Store, policy: Artifact) -> Artifact | None:
@@ -38,7 +38,7 @@ def base_of(store: Store, policy: Artifact) -> Artifact | None:
 def shape_of(store: Store, policy: Artifact) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
     adapter = _stored(store, policy)
-    return Adapter.model_validate(Adapter.restored(adapter["shape"])) if adapter else None
+    return Adapter.model_validate(adapter["shape"]) if adapter else None
 
 
 def _stored(store: Store, policy: Artifact) -> Any:

@@ -55,8 +55,7 @@ def check(science: Science) -> Resolved:
 
 def check_run(context: ExperimentContext, name: str) -> None:
     """Raise ValueError for frozen speakers that are not there, and for what `check_beginning`
-    refuses, unless the run is there already: an earlier release may have begun it, and other
-    settings would be another run.
+    refuses; a run that has begun no longer needs its model and data files.
     """
     if record_of(context.store, name) is None:
         _ = context.frozen
@@ -64,10 +63,7 @@ def check_run(context: ExperimentContext, name: str) -> None:
 
 
 def check_beginning(science: Science) -> None:
-    """Raise ValueError for sizes, a model and data files with which no run may begin.
-
-    What a release refuses in addition stands here, and in `check` only what no run could do with.
-    """
+    """Raise ValueError for sizes, a model and data files with which no run may begin."""
     agent, rollout, update = science.agent, science.rollout, science.update
     # a default says of no reply that it must be this long
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:

@@ -61,7 +61,7 @@ def require_origin(store: Store, science: Science) -> None:
         of_run(store, f"run:{fork.run}@{step}", "fork")
     if (origin := record_of(store, fork.run)) is None:
         raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to continue from.")
-    theirs = Science.restored(origin["science"])
+    theirs = origin["science"]
     changed = [
         f"  {change}"
         for change in differences(theirs, science.model_dump(mode="json"))

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 QUARANTINE = Path("quarantine")
 
 
-def dataset(context: ExperimentContext, counted: bool = True) -> tuple[Artifact, bool]:
+def dataset(context: ExperimentContext) -> tuple[Artifact, bool]:
     """The experiment's dataset, and whether it was made just now; raises ValueError for data that
-    cannot be used, and if `counted` for more or fewer problems than asked for.
+    cannot be used.
     """
     target = keys.prepare(context.science)
     if found := context.store.find(target):
         return found, False
     with context.store.publish(target) as folder, measuring(folder) as metrics:
         file = QUARANTINE / f"{context.experiment}.json"
-        metrics |= datasets.prepare(context.science, folder, file, counted)
+        metrics |= datasets.prepare(context.science, folder, file)
     return context.store.artifact(target.uri), True
 
 

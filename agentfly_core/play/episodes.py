@@ -179,7 +179,7 @@ def _take_name(context: ExperimentContext, player: Player, asked: Asked, mode: M
         "way": mode,
         "split": asked.split,
         "seed": science.seed,
-        "science": science.identity(),
+        "science": science.model_dump(mode="json"),
         "science_digest": science.digest,
         "time_ms": int(time.time() * 1000),
         "command": asked.command,

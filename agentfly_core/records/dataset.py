@@ -66,16 +66,14 @@ class Leak:
         )
 
 
-def prepare(
-    science: Science, folder: Path, quarantine: Path, counted: bool = True
-) -> dict[str, float]:
+def prepare(science: Science, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build and check the splits and write them into `folder`, one parquet file each; returns how
     many rows were QUARANTINED or REPEATED, where there are any.
 
     Rows that are left out are listed in the `quarantine` file, and problems that two splits share
-    are logged; more than `data.tolerate_bad_rows` rows that are no problems, a repeated id, and if
-    `counted` more or fewer problems than asked for, unless a split has a BadRow for each that is
-    missing, raise ValueError.
+    are logged; more than `data.tolerate_bad_rows` rows that are no problems, a repeated id, and
+    more or fewer problems than asked for, unless a split has a BadRow for each that is missing,
+    raise ValueError.
     """
     built = build(science.data, science.of_data.seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -89,7 +87,7 @@ def prepare(
             f"{science.data.tolerate_bad_rows}), first {first} All are listed in {quarantine}; "
             "mend them or raise data.tolerate_bad_rows."
         )
-    splits = problems_of(science.data, built, counted)
+    splits = problems_of(science.data, built)
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
     for leak in leaks(splits):
@@ -126,12 +124,12 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
 
 
 def problems_of(
-    data: Data, built: Mapping[str, Sequence[Problem | BadRow]], counted: bool = True
+    data: Data, built: Mapping[str, Sequence[Problem | BadRow]]
 ) -> dict[str, list[Problem]]:
     """The problems of splits that `build` made.
 
-    Raises ValueError for an empty split, a problem id that comes again, and if `counted` for more
-    or fewer problems than asked for, unless a split has a BadRow for each that is missing.
+    Raises ValueError for an empty split, a problem id that comes again, and more or fewer problems
+    than asked for, unless a split has a BadRow for each that is missing.
     """
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     seen: dict[str, str] = {}
@@ -145,7 +143,7 @@ def problems_of(
                     "are unique."
                 )
             seen[problem.id] = name
-    for name in SPLITS if counted else ():
+    for name in SPLITS:
         found, asked = len(splits[name]), getattr(data, name)
         said = (
             f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} says"

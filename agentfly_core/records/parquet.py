@@ -2,7 +2,7 @@
 
 One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities
 float32. A trajectory's turns are stored context by context, and read back in the order of time.
-Readers fill nullable columns and fields that are missing and ignore those that they do not know.
+A file of another schema is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,7 @@ TRAJECTORY = pa.schema(
         ("answered", pa.string()),
         ("policy", pa.string()),
     ],
-    metadata={NUMBER: b"2"},
+    metadata={NUMBER: b"1"},
 )
 SCORED = pa.schema(
     [
@@ -135,7 +134,7 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
 
 
 def read_trajectories(path: Path) -> list[Trajectory]:
-    """Read trajectories; raises ValueError when the file was written with a newer schema."""
+    """Read trajectories; raises ValueError for a file of another schema."""
     return [
         Trajectory(
             id=row["id"],
@@ -160,7 +159,7 @@ def read_trajectories(path: Path) -> list[Trajectory]:
             if (parent := row["branch_parent"]) is not None
             else None,
             answered=row["answered"],
-            policy=row["policy"] or "",
+            policy=row["policy"],
         )
         for row in _read(path, TRAJECTORY)
     ]
@@ -182,7 +181,7 @@ def write_scores(path: Path, scores: Iterable[Scored]) -> None:
 
 
 def read_scores(path: Path) -> list[Scored]:
-    """Read scores; raises ValueError when the file was written with a newer schema."""
+    """Read scores; raises ValueError for a file of another schema."""
     return [
         Scored(
             trajectory_id=row["trajectory_id"],
@@ -204,8 +203,9 @@ def write_problems(path: Path, problems: Iterable[Problem]) -> None:
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem]:
-    """Read problems, all or those of these rows in this order; raises ValueError when the file was
-    written with a newer schema.
+    """Read problems, all or those of these rows in this order.
+
+    Raises ValueError for a file of another schema.
     """
     return [
         Problem(row["id"], row["prompt"], json.loads(row["facts"]))
@@ -231,17 +231,16 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
 def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
     with pq.ParquetFile(path) as file:  # read_table takes twice as long for a shard
         table = file.read(use_threads=False)
-    number, newest = int((table.schema.metadata or {}).get(NUMBER, 0)), int(schema.metadata[NUMBER])
-    if not 1 <= number <= newest:
+    number, expected = ((s.metadata or {}).get(NUMBER, b"0") for s in (table.schema, schema))
+    if number != expected or not table.schema.equals(schema):
         raise ValueError(
-            f"{path} has schema {number}, this version reads 1 to {newest}: read it with the "
-            "version that wrote it."
+            f"{path} has schema {number.decode()}, expected the columns of schema "
+            f"{expected.decode()}: read it with the version of AgentFly that wrote it."
         )
     if rows is not None:
         table = table.take(rows)
-    missing = dict.fromkeys(name for name in schema.names if name not in table.column_names)
     found: list[dict[str, Any]] = table.to_pylist()
-    return [missing | row for row in found] if missing else found
+    return found
 
 
 # Written out, here and below: `asdict` copies each value and token by itself.
@@ -284,13 +283,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
 
 
 def _turns(rows: Sequence[Mapping[str, Any]]) -> tuple[Turn, ...]:
-    """Stored turns in the order of time; where they are of schema 1 they are stored in it."""
-    if rows and "context" not in rows[0]:
-        fresh = accumulate(number > 0 and row["fresh_context"] for number, row in enumerate(rows))
-        rows = [
-            {**row, "context": int(context), "call": call}
-            for call, (row, context) in enumerate(zip(rows, fresh, strict=True))
-        ]
+    """Stored turns in the order of time."""
     return tuple(sorted(map(_turn, rows), key=attrgetter("call", "context")))
 
 
@@ -307,16 +300,16 @@ def _turn(row: Mapping[str, Any]) -> Turn:
                 tuple(span["logprobs"]),
                 span["policy_version"],
                 span["finish"],
-                tuple(span.get("entropies") or ()),
+                tuple(span["entropies"]),
             )
             for span in row["sampled"]
         ),
         context=row["context"],
         call=row["call"],
-        temperature=row.get("temperature"),
-        state=row.get("state") or "",
-        reward=row.get("reward"),
-        pictures=tuple(row.get("pictures") or ()),
+        temperature=row["temperature"],
+        state=row["state"],
+        reward=row["reward"],
+        pictures=tuple(row["pictures"]),
     )
 
 

@@ -46,14 +46,14 @@ class SiteRecord(TypedDict):
 
     name: str
     mlflow_tracking_uri: str
-    price_per_hour: NotRequired[float | None]
-    endpoints: NotRequired[Mapping[str, JSON]]
+    price_per_hour: float | None
+    endpoints: Mapping[str, JSON]
 
 
 class RunRecord(TypedDict):
-    """run.json: identity and settings of a run; earlier releases left out `NotRequired` keys.
+    """run.json: identity and settings of a run.
 
-    `science` is the identity of the experiment and `site` where it last continued, both as their
+    `science` is the experiment and `site` where it last continued, both as their
     models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
     role; `code` is its current code, and `earlier_code` its code before changes were accepted;
     `model_digest` is the digest of a model folder's files; `planned_steps` is the planned number of
@@ -61,29 +61,29 @@ class RunRecord(TypedDict):
     """
 
     uid: str
-    name: NotRequired[str]
+    name: str
     experiment: str
     origin: dict[str, str]
-    seed: NotRequired[int]
+    seed: int
     revision: Mapping[str, str | None]
-    versions: NotRequired[dict[str, str]]
+    versions: dict[str, str]
     stages: dict[str, int]
-    threads: NotRequired[int]
-    ranks: NotRequired[int]
-    cpus: NotRequired[int | None]
+    threads: int
+    ranks: int
+    cpus: int | None
     created_ms: int
     parent: ParentPolicy | None
-    reference: NotRequired[Pointer | None]
+    reference: Pointer | None
     frozen: NotRequired[dict[str, str]]
     science: Mapping[str, JSON]
-    science_digest: NotRequired[str]
+    science_digest: str
     site: SiteRecord
     model_digest: NotRequired[str]
     dataset_digest: NotRequired[str]
     dataset_version: NotRequired[str]
     sandbox: NotRequired[str]
     planned_steps: NotRequired[int]
-    code: NotRequired[CodeRecord]
+    code: CodeRecord
     earlier_code: NotRequired[list[EarlierCode]]
 
 

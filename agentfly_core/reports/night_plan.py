@@ -14,7 +14,7 @@ from typing import Any
 from agentfly_core.artifacts import run_code
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.experiment import Night, Science
+from agentfly_core.config.experiment import Night
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.dataset import sizes_by_task
@@ -59,7 +59,7 @@ class Beginning:
     def to_json(self) -> dict[str, JSON]:
         """As the entry `began` has it."""
         return {
-            "night": self.night.identity(),
+            "night": self.night.model_dump(mode="json"),
             "dataset": self.dataset,
             "problems": in_ledger(self.problems),
             "seed": self.seed,
@@ -162,7 +162,7 @@ def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None
             f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
             f"{context.experiment!r}: another schedule took the name a moment ago. Run it again."
         )
-    then, today = Science.restored(record["science"]), context.science.model_dump(mode="json")
+    then, today = record["science"], context.science.model_dump(mode="json")
     changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
     return [f"{key}={json.dumps(then[key])}" for key in changed]
 

@@ -19,7 +19,6 @@ from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.run_tags import tags_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
@@ -66,7 +65,7 @@ class Listed:
         assert isinstance(steps, int) and isinstance(start, int)
         remote, here = store.remote, store.path(layout.uri)
         owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
-        science = Science.restored(record["science"])
+        science = record["science"]
         changed = _changed(record, science)
         begun = reversed(layout.steps(store))
         last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
@@ -194,7 +193,7 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
     """The exact command that continues a run, given its run.json: every setting that differs from
     the file is in it.
     """
-    changed = _changed(record, Science.restored(record["science"]))
+    changed = _changed(record, record["science"])
     return _continuing(store, name, record, changed)
 
 
@@ -202,7 +201,7 @@ def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
     """The experiment of a run and the settings that differ from its file as it is now, as a command
     names them: `("quickstart", ["seed=1"])`.
     """
-    changed = _changed(record, Science.restored(record["science"]))
+    changed = _changed(record, record["science"])
     return _experiment(record), settled(changed)
 
 

@@ -84,7 +84,7 @@ class Run:
     @property
     def reference(self) -> Artifact | None:
         """The policy of another run that this one is to stay near, if not its own start's."""
-        found = self.record.get("reference")
+        found = self.record["reference"]
         return Artifact.of(found, self.layout.record) if found else None
 
     @property
@@ -137,8 +137,7 @@ class Run:
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""
         science = self.science.model_copy(update={"steps": step})
-        changed = {"science": science.identity(), "science_digest": science.digest}
-        record = {**self.record, **changed, "planned_steps": self.science.steps}
+        record = {**self.record, **_identity(science), "planned_steps": self.science.steps}
         self.store.write_json(self.layout.record, as_json(record))
         resolved = replace(self.resolved, science=science)
         return replace(self, context=replace(self.context, resolved=resolved))
@@ -226,15 +225,13 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def science_of(record: RunRecord) -> Science:
-    """The experiment that a run.json tells of, as this release reads it."""
-    return Science.model_validate(Science.restored(record["science"]))
+    """The experiment of a run.json."""
+    return Science.model_validate(record["science"])
 
 
 def context_of(record: RunRecord, store: Store) -> ExperimentContext:
-    """A run's experiment, as this release reads it, in a store; of the site where it last continued
-    it has what stages depend on, the chat services.
-    """
-    site = Site.model_validate({"endpoints": record["site"].get("endpoints", {})})
+    """A run's experiment in a store, with the chat services of the site where it last continued."""
+    site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     resolved, frozen = resolve(science_of(record)), record.get("frozen")
     return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
 
@@ -290,21 +287,11 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
             f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
             "my-run.2."
         )
-    base = name or _name_of(context, context.science)
+    base = name or f"{context.experiment}-{context.science.digest[:8]}"
     if new:
         names = chain([base], (f"{base}-{number}" for number in count(2)))
         return next(n for n in names if "run.json" not in context.store.names(RunLayout(n).uri))
-    if name or not context.science.code:
-        return base
-    # an earlier release, which told no code apart, called what works under this code so
-    former = _name_of(context, context.science.model_copy(update={"code": {}}))
-    record = record_of(context.store, former)
-    same = record and not run_code.changed(context.store, record, code_of(context.resolved))
-    return former if same else base
-
-
-def _name_of(context: ExperimentContext, science: Science) -> str:
-    return f"{context.experiment}-{science.digest[:8]}"
+    return base
 
 
 @contextmanager
@@ -316,27 +303,28 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     published leaves nothing.
     """
     store, layout, code = context.store, RunLayout(name), code_of(context.resolved)
-    new = _record(context, name) if record_of(store, name) is None else None
+    if record_of(store, name) is None:  # what is refused here leaves nothing
+        _ = (context.parent, context.reference, context.frozen)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
+        begins = record is None
         if record is None:
-            record = new or _record(context, name)
+            record = _record(context, name, run_code.publish(store, code))
         else:
             require_continuable(store, name, context.science, code)
+            record["code"] = run_code.sources(store, record["code"], code)
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        record["code"] = run_code.sources(store, record, code)
         context = context.on(run_code.under(context.science, record))
         science, site = context.science, context.site.model_dump(mode="json")
-        current = {"science": science.identity(), "science_digest": science.digest, "site": site}
-        store.write_json(layout.record, as_json({**record, **current}))
+        store.write_json(layout.record, as_json({**record, **_identity(science), "site": site}))
         came = record["parent"]
         parent = Parent(came["run"], Artifact.of(came, layout.record)) if came else None
         begun = replace(context, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
-            if new is record:
+            if begins:
                 _forget(store, layout.uri, record["code"])
             raise
 
@@ -361,7 +349,12 @@ def refuse_if_open(store: Store, name: str) -> None:
         refuse_if_held(store.path(RunLayout(name).uri))
 
 
-def _record(context: ExperimentContext, name: str) -> RunRecord:
+def _identity(science: Science) -> dict[str, JSON]:
+    """What run.json says of an experiment."""
+    return {"science": science.model_dump(mode="json"), "science_digest": science.digest}
+
+
+def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecord:
     parent, reference = context.parent, context.reference
     came_from: ParentPolicy | None = None
     if parent:
@@ -387,8 +380,10 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
         "reference": {"uri": reference.uri, "digest": reference.digest} if reference else None,
-        "science": context.science.identity(),
+        "science": context.science.model_dump(mode="json"),
+        "science_digest": context.science.digest,
         "site": site,
+        "code": code,
     }
     if files := model_digest(context.science):
         found["model_digest"] = files

@@ -16,7 +16,6 @@ from agentfly_core.formats.json_value import JSON
 
 LARGEST_PID = 2**31 - 1
 MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
-OLDER_MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +23,15 @@ class Owner:
     """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; a pid
     alone may be reused.
 
-    `ticks` is its start in clock ticks since the boot, which stay when the system's clock is set;
-    None where an earlier release wrote the owner down. `started`, in seconds since 1970, is for
-    people.
+    `ticks` is its start in clock ticks since the boot, which stay when the system's clock is set.
+    `started`, in seconds since 1970, is for people.
     """
 
     host: str
     pid: int
     started: float
     boot: str
-    ticks: int | None
+    ticks: int
 
     @classmethod
     def current(cls) -> Owner:
@@ -50,13 +48,11 @@ class Owner:
                 "pid": int(pid),
                 "started": int() | float() as started,
                 "boot": str(boot),
-                **rest,
-            }:
-                ticks = rest.get("ticks")
-                if 0 < pid <= LARGEST_PID and isinstance(ticks, int | None):
-                    return cls(host, pid, started, boot, ticks)
+                "ticks": int(ticks),
+            } if 0 < pid <= LARGEST_PID:
+                return cls(host, pid, started, boot, ticks)
         raise ValueError(
-            f"it is {str(value)[:80]!r} and not the host, pid, start and boot of a process"
+            f"it is {str(value)[:80]!r} and not the host, pid, start, boot and ticks of a process"
         )
 
     def to_json(self) -> dict[str, JSON]:
@@ -70,17 +66,12 @@ class Owner:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs; one of another machine counts as alive.
-
-        So does an owner on another machine, and one without ticks as long as some process has its
-        pid.
-        """
+        """Whether the process runs; one of another machine counts as alive."""
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
     @property
     def mark(self) -> str:
         """A suffix for the names of its unfinished files: `a41f09c2-4711-73512-5b0d77e1`."""
-        assert self.ticks is not None, "only a process itself makes its mark"
         return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
 
     def __str__(self) -> str:
@@ -101,30 +92,23 @@ def _mark_of(_: int) -> str:
 
 
 def marked(name: str) -> bool:
-    """Whether an unfinished file's name ends in the mark of a process of ours, of this release or
-    an earlier one.
-    """
-    return bool(MARK.search(name) or OLDER_MARK.search(name))
+    """Whether an unfinished file's name ends in the mark of a process of ours."""
+    return bool(MARK.search(name))
 
 
 def mark_alive(name: str) -> bool:
     """Whether the process whose mark ends an unfinished file's name runs; assumed where unknown.
 
-    So it is for a name without a mark, a mark of another machine, and an earlier release's while
-    its pid is in use.
+    So it is for a name without a mark and for a mark of another machine.
     """
-    found = MARK.search(name) or OLDER_MARK.search(name)
-    if found is None or found[1] != _short(socket.gethostname()):
+    mark = MARK.search(name)
+    if mark is None or mark[1] != _short(socket.gethostname()):
         return True
-    if found.re is OLDER_MARK:
-        return _runs(int(found[2]), None)
-    return found[4] == _short(_boot()) and _runs(int(found[2]), int(found[3]))
+    return mark[4] == _short(_boot()) and _runs(int(mark[2]), int(mark[3]))
 
 
-def _runs(pid: int, ticks: int | None) -> bool:
-    """Whether a process has this pid and, where that is known, started at these ticks, and is no
-    zombie.
-    """
+def _runs(pid: int, ticks: int) -> bool:
+    """Whether a process has this pid, started at these ticks and is no zombie."""
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -133,7 +117,7 @@ def _runs(pid: int, ticks: int | None) -> bool:
         except OSError as error:
             return isinstance(error, PermissionError)
         return False
-    return state not in "ZX" and ticks in (None, started)
+    return state not in "ZX" and ticks == started
 
 
 def _state(pid: int) -> tuple[str, int]:

@@ -111,7 +111,7 @@ def verify(arguments: Namespace) -> int:
     store, name = store_at(arguments.store), arguments.run
     into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
     once = made(store, name)
-    found = verdicts(store, name, once, rebuild(store, name, into))
+    found = verdicts(store, once, rebuild(store, name, into))
     table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
     for verdict in found:
         table.add_row(verdict.what, verdict.uri, verdict.words)

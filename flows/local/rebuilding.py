@@ -83,7 +83,7 @@ def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
         learner = f"{parent['uri'].rpartition('/')[0]}/learner"
         policies += [store.artifact(learner)] if store.holds(learner) else []
         runs.append(parent["run"])
-    if reference := record.get("reference"):
+    if reference := record["reference"]:
         policies.append(Artifact.of(reference, "run.json"))
         where = resolve(science_of(record)).algorithm.needs.reference
         runs += [named[0]] if where and (named := step_named(where)) else []
@@ -109,8 +109,8 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
 
     Raises ValueError where a file in code_files is no longer what it was.
     """
-    told = record.get("code")
-    if told is None or not store.holds(told["uri"]):
+    told = record["code"]
+    if not store.holds(told["uri"]):
         return code
     known = stored.read(store.open(Artifact.of(told, "run.json")))
     own = [module for module in known.modules.values() if not ours(module.name)]

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from agentfly_core.artifacts.store import Store
-from agentfly_core.config.loading import read
-from agentfly_core.config.site import Site
-from agentfly_core.pipeline import inputs
-from agentfly_core.runs.context import ExperimentContext, resolve
-from agentfly_core.runs.run import opened
-from tests.support.lives import RUN, TINY, TRAIN, Lives, digests, summary
+from tests.support.lives import RUN, TINY, TRAIN, Lives
 from tests.support.servers import request
 
 HOLD = """
@@ -73,36 +64,6 @@ def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anythin
     assert "agent.max_model_len is 12 tokens" in message
     left = (path.name for path in (tmp_path / "artifacts").iterdir() if any(path.iterdir()))
     assert sorted(left) == ["model", "prepare", "solvable"]
-
-
-def test_what_is_refused_at_the_start_of_a_run_ends_none_that_an_earlier_release_began(
-    tmp_path: Path, lives: Lives, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "more.py").write_text(
-        "from agentfly_core.datasets.arithmetic import arithmetic\n"
-        "def more(seed, train, validation, test):\n"
-        "    return arithmetic(seed, train + 1, validation, test)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    settings = (
-        "data={use: 'more:more', train: 16, validation: 4, test: 8}",
-        "agent.max_tokens=200",
-        "update.mini_batches=9",
-        "steps=1",
-    )
-    end = lives.run(tmp_path, *TRAIN, *settings)
-    assert (end.code, "agent.max_tokens is 200, and" in end.printed) == (2, True)
-
-    science, store = read(TINY, settings).science, Store.at(str(tmp_path), tmp_path)
-    context = ExperimentContext("tiny", resolve(science), {}, Site(), store)
-    data, _ = inputs.dataset(context, counted=False)
-    with opened(context, "demo") as run:
-        run.remember_data(data, "no version")
-    shutil.rmtree(tmp_path / "artifacts")
-    end = lives.run(tmp_path, *TRAIN, *settings)
-    assert end.code == 0, end.printed
-    assert summary(tmp_path)["steps"] == 1
-    assert digests(tmp_path)[data.uri] == data.digest
 
 
 def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes_on(

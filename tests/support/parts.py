@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from typing import Literal
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
-from agentfly_core.config.section import Added
 from agentfly_core.records.trajectory import Ending, Message, Problem, Trajectory
 from agentfly_core.rollout.episode import Episode
 
@@ -19,9 +18,7 @@ HERE = "tests.support.parts"
 class Search:
     """Find passages."""
 
-    def __init__(
-        self, index: str, results: int = 3, depth: Annotated[int, Added(before=1)] = 1
-    ) -> None:
+    def __init__(self, index: str, results: int = 3, depth: int = 1) -> None:
         self.index, self.results = index, results
 
     async def __call__(self, query: str) -> str:

@@ -173,16 +173,6 @@ def test_a_changed_manifest_publishes_nothing_is_named_and_made_again(store, cap
     assert store.find(SLOT) == artifact
 
 
-def test_an_artifact_of_an_earlier_release_stays_what_it_is(store):
-    artifact = publish(store)
-    path = store.root / SLOT.uri / "MANIFEST.json"
-    manifest = json.loads(path.read_text())
-    del manifest["checksum"]
-    path.write_text(json.dumps(manifest | {"schema": 1}))
-    store_module._opened.clear()
-    assert store.find(SLOT) == store.artifact(SLOT.uri) == artifact
-
-
 def test_one_file_of_an_artifact_is_checked_by_itself(store):
     artifact = publish(store)
     assert isinstance(store.part(artifact, "metrics.json"), int)

@@ -301,5 +301,4 @@ def test_fresh_problems_are_only_asked_of_a_dataset_that_is_generated(tiny):
 def test_an_experiment_that_is_promoted_otherwise_is_another_one_and_its_stages_are_not(tiny):
     plain, strict = (loading.read(tiny, o).science for o in ([], ["promotion.tokens=0.1"]))
     assert plain.digest != strict.digest
-    assert "promotion" not in plain.identity()
     assert keys.prepare(plain) == keys.prepare(strict)

@@ -10,7 +10,7 @@ import pytest
 from agentfly_core.artifacts import keys, transfer
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store, _opened
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.inspection.verification import Verdict, differing, made, verdicts
+from agentfly_core.inspection.verification import Verdict, differing, made
 from agentfly_core.runs.run import opened
 from tests.support.experiments import SUMMARY, context
 
@@ -47,24 +47,14 @@ def test_an_artifact_agrees_where_all_but_its_times_does(
     assert (verdict.words, verdict.agrees) == (words, words == "agrees")
 
 
-def test_where_a_stage_had_another_version_both_are_told_of_each_artifact(tmp_path: Path) -> None:
-    first, second = store(tmp_path / "first"), store(tmp_path / "second")
-    for where, version in ((first, 2), (second, 3)):
-        where.write_json("runs/demo/run.json", {"stages": {"rollout": version, "score": 1}})
-    once = published(first, "runs/demo/x", episodes="[1]")
-    (verdict,) = verdicts(first, "demo", {"step 1 rollout 0": once}, second)
-    assert verdict.words == "was not built: got version 3 of the stage rollout, expected 2"
-
-
-def test_what_a_stage_of_an_earlier_version_made_is_found(
+def test_a_run_of_stages_of_another_version_cannot_be_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    science, stages = context(tmp_path).science, dict(keys.VERSIONS)
-    before = keys.prepare(science)
-    monkeypatch.setattr(keys, "VERSIONS", {**stages, "prepare": stages["prepare"] + 1})
-    assert keys.prepare(science) != before
-    with keys.of_versions(stages):
-        assert keys.prepare(science) == before
+    with opened(context(tmp_path), "demo") as run:
+        run.store.write_json(run.layout.summary, SUMMARY)
+    monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "prepare": 7})
+    with pytest.raises(ValueError, match=r"was started with stages .* Use `git checkout "):
+        made(run.store, "demo")
 
 
 def test_a_run_whose_dataset_is_gone_cannot_be_compared(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ CALCULATOR = "agentfly_core.tools.calculator:calculator"
 def stored(tmp_path: Path, nano: Path, **settings: Any) -> Store:
     """A store with the policy of step 3 of the run `mine`, and its run.json."""
     made = context(tmp_path, **settings)
-    made.store.write_json("runs/mine/run.json", {"science": made.science.identity()})
+    made.store.write_json("runs/mine/run.json", {"science": made.science.model_dump(mode="json")})
     with made.store.publish(ArtifactKey(POLICY, "update", "1", {})) as folder:
         for path in nano.iterdir():
             shutil.copy(path, folder)

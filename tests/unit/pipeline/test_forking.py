@@ -91,9 +91,8 @@ def test_a_forks_step_numbers_go_on(run: Run) -> None:
     }
 
 
-def test_an_experiment_that_is_no_fork_has_the_identity_that_it_had(tmp_path: Path) -> None:
+def test_an_experiment_that_is_no_fork_starts_at_step_0(tmp_path: Path) -> None:
     science = context(tmp_path).science
-    assert "fork" not in science.identity()
     assert (science.start_step, [*science.own_steps]) == (0, [1, 2])
 
 
@@ -389,6 +388,6 @@ def test_a_step_that_a_run_has_not_done_is_refused(origin: ExperimentContext) ->
 
 
 def test_a_fork_can_be_read_from_its_record_alone(run: Run) -> None:
-    science = Science.model_validate(Science.restored(run.record["science"]))
+    science = Science.model_validate(run.record["science"])
     assert science.fork == Fork(run="old", step=2)
     assert RunLayout("new").steps(run.store) == []

@@ -1,44 +1,12 @@
 """Stored episodes are scored, and learned from."""
 
-from dataclasses import replace
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from agentfly_core.pipeline.scoring import score_episodes, scored_shard
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
-from agentfly_core.testing.jobs import update_job
 from agentfly_core.testing.trajectories import trajectory, turn
-from agentfly_core.training.data import read_update_data
 from tests.support.experiments import context
-from tests.support.schema_1 import OLD, SCHEMA_1
-
-
-def test_a_run_whose_episodes_were_stored_by_an_earlier_release_is_scored_and_goes_on(
-    tmp_path: Path,
-) -> None:
-    wrong = {**OLD, "id": "t1", "chain": 1, "facts": '{"answer":"98"}'}
-    rollout, scored = tmp_path / "rollout", tmp_path / "scored"
-    rollout.mkdir()
-    scored.mkdir()
-    pq.write_table(pa.Table.from_pylist([OLD, wrong], schema=SCHEMA_1), rollout / EPISODES)
-    write_timings(rollout, [])
-    metrics = score_episodes(context(tmp_path).resolved, [rollout], [], 1, scored)
-    assert metrics["agent/rollout/reward"] == 0.5
-    assert [(one.trajectory_id, one.reward) for one in read_scores(scored / SCORES)] == [
-        ("t0", 1.0),
-        ("t1", 0.0),
-    ]
-    job = replace(
-        update_job(tmp_path, [], []),
-        rollouts=(str(rollout / EPISODES),),
-        scores=str(scored / SCORES),
-    )
-    data = read_update_data(job)
-    assert data.batch.tokens.tolist() == [[1, 2, 3, 0, 0], [1, 8, 6, 5, 7]] * 2
-    assert data.batch.trajectory.tolist() == [0, 0, 1, 1]
 
 
 def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_afterwards(

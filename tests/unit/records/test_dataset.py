@@ -190,18 +190,6 @@ def test_other_splits_and_counts_than_asked_for_are_refused(built, told, tmp_pat
         prepare_returned(tmp_path, built)
 
 
-def test_other_counts_than_asked_for_make_a_dataset_of_a_run_that_was_begun_with_them(tmp_path):
-    RETURNED[0] = {"train": problems("a", 9), "validation": [], "test": problems("c", 4)}
-    folder = tmp_path / "data"
-    folder.mkdir()
-    dataset.prepare(science("returned"), folder, tmp_path / "quarantine.json", counted=False)
-    assert json.loads((folder / "report.json").read_text()) == {
-        "train": 9,
-        "validation": 0,
-        "test": 4,
-    }
-
-
 @pytest.mark.slow
 def test_any_odd_row_is_refused_by_its_place_or_read_back_as_it_was(tmp_path):
     leaves = [(0, 7, 0.5, math.nan), ("", "a", "\ud800"), (date.today(), b"", {1}, object())]

@@ -179,9 +179,7 @@ def test_a_run_whose_record_is_damaged_hides_no_other_and_says_what_to_do(projec
     path.write_text(path.read_text().replace('"seed"', '"sead"'))
     damaged, whole = listed(project)
     assert isinstance(damaged, Unreadable)
-    assert damaged.fault.startswith(
-        f"{path} is damaged: it does not say what its checksum stands for."
-    )
+    assert damaged.fault.startswith(f"{path} is damaged: checksum mismatch.")
     assert "remove it" in damaged.fault
     assert isinstance(whole, Listed)
     assert whole.step == 1

@@ -6,7 +6,6 @@ import pytest
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_code import (
-    accept_code,
     before_edit,
     changed,
     refuse_other_code,
@@ -22,7 +21,7 @@ from agentfly_core.runs.versioning import _is_of_other_code
 from flows import context as flows_context
 from flows.dvc_outputs import write_config
 from tests.support.experiments import context
-from tests.support.own_code import PROJECT, SETTINGS, author_folder, edit, here, stage_keys
+from tests.support.own_code import PROJECT, author_folder, edit, here, stage_keys
 
 SHOP = """
 model: nano:calculator
@@ -96,20 +95,6 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
         here(project, code_files=["no.csv"])
 
 
-def test_a_run_with_digests_of_files_by_themselves_is_not_gone_on_with(project):
-    (project / "prices.csv").write_text("tea,3\n")
-    now = here(project, code_files=["prices.csv"])
-    files = {**now.science.code, "files": {"prices.csv": "9f2c"}}
-    with opened(now.on(now.science.model_copy(update={"code": files})), "demo"):
-        pass
-    refused = r"'demo' was begun while files in code_files counted"
-    with pytest.raises(ValueError, match=refused), opened(now, "demo"):
-        pass
-    edit("own_prices", "PRICES = {'tea': '4'}\n")
-    with pytest.raises(ValueError, match=refused):
-        accept_code(now.store, "demo", now.science, code_of(now.resolved))
-
-
 def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     made = context(tmp_path, data=data)
@@ -157,21 +142,6 @@ def test_a_comment_is_no_edit_and_keys_stay(project):
     edit("own_prices", "# tea got no dearer\n\nPRICES = {'tea': '3'}\n")
     with opened(here(project), "demo") as run:
         assert stage_keys(run.science) == before
-
-
-def test_a_run_of_an_earlier_release_goes_on_and_from_then_on_knows_its_code(project):
-    old = context(project, **SETTINGS)  # that release told no code apart
-    name = name_of(old, "", False)
-    with opened(old, name) as run:
-        record = {key: value for key, value in run.record.items() if key != "code"}
-        run.store.write_json(run.layout.record, record)
-    assert name_of(here(project), "", False) == name
-    with opened(here(project), name) as run:
-        assert stage_keys(run.science) == stage_keys(old.science)
-    edit("own_prices", "PRICES = {'tea': '4'}\n")
-    assert name_of(here(project), "", False) != name
-    with pytest.raises(ValueError, match=r"own_prices\.py: PRICES"):
-        refuse_other_code(old.store, name, code_of(here(project).resolved))
 
 
 def test_where_the_sources_are_lost_digests_tell_the_module(project):
