@@ -6,26 +6,14 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import import_ours
 from flows.commands.arguments import Command, Commands
-from flows.commands.comparing import add_comparing
-from flows.commands.episodes import add_episodes, add_scoring
-from flows.commands.export import add_export
-from flows.commands.machine import add_checks, add_prefect
-from flows.commands.nights import add_nights
-from flows.commands.orchestration import MISTAKES, message
-from flows.commands.play import add_play
-from flows.commands.project import add_project
-from flows.commands.runs import add_listing, add_opening
-from flows.commands.sharing import add_sharing
-from flows.commands.stages import add_stages
-from flows.commands.training import add_forking, add_training
-from flows.commands.up import add_up
-from flows.local.prefect_server import leave
-from flows.local.terminal import visible_output
+from flows.commands.table import COMMANDS
+from flows.local.visible_output import visible_output
 
 EXAMPLES = """
 examples:
@@ -37,43 +25,29 @@ it continues
   agentfly show quickstart-1a2b3c4d --worst 3   read the three worst episodes of the last step
   agentfly evaluate quickstart --policy run:quickstart-1a2b3c4d
 """
-GROUPS = (
-    add_training,
-    add_stages,
-    add_play,
-    add_listing,
-    add_episodes,
-    add_scoring,
-    add_export,
-    add_sharing,
-    add_comparing,
-    add_forking,
-    add_nights,
-    add_checks,
-    add_opening,
-    add_up,
-    add_project,
-    add_prefect,
-)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
     with visible_output():
-        arguments = _parsed(words)
+        import_ours()
+        arguments = _parsed(sys.argv[1:] if words is None else words)
         command: Command = arguments.command
         try:
-            import_ours()
             return command(arguments) or 0
-        except MISTAKES as mistake:
-            print(f"agentfly: {redact(message(mistake))}", file=sys.stderr)
-            return 2
         except KeyboardInterrupt:
             print("agentfly: interrupted; the same command continues.", file=sys.stderr)
             return 130
+        except Exception as error:
+            from flows.commands.orchestration import is_mistake, message  # imports libraries
+
+            if not is_mistake(error):
+                raise
+            print(f"agentfly: {redact(message(error))}", file=sys.stderr)
+            return 2
 
 
-def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
     """The arguments, and as `typed` the command; settings may stand anywhere behind the experiment,
     among options.
     """
@@ -84,22 +58,34 @@ def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = Commands(parser)
-    for add in GROUPS:
-        add(commands)
-
+    _add_commands(Commands(parser), words)
     arguments, more = parser.parse_known_args(words)
     if strange := [word for word in more if word.startswith("-") or "overrides" not in arguments]:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
     if more:
         arguments.overrides = [*arguments.overrides, *more]
-    arguments.typed = shlex.join(["agentfly", *(sys.argv[1:] if words is None else words)])
+    arguments.typed = shlex.join(["agentfly", *words])
     return arguments
+
+
+def _add_commands(commands: Commands, words: Sequence[str]) -> None:
+    """Add the command that the words name; without one, all names for the help and the error."""
+    name = next((word for word in words if not word.startswith("-")), "")
+    if name in COMMANDS:
+        import_module(f"flows.commands.{COMMANDS[name].module}").add(commands)
+        return
+    for each in COMMANDS:
+        commands.add(each, lambda _: None)
 
 
 def command_line() -> NoReturn:
     """Be the program `agentfly`."""
-    leave(main())
+    status = main()
+    if "prefect" in sys.modules:
+        from flows.local.prefect_server import leave
+
+        leave(status)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

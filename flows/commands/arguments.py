@@ -1,15 +1,11 @@
-"""The arguments that several commands have."""
+"""The parsers of the commands, and the arguments that several commands have."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
-from typing import Any
 
-from agentfly_core.pipeline.checks import check_inputs
-from agentfly_core.runs.context import ExperimentContext
-from flows import dvc_outputs
-from flows.context import context_of
+from flows.commands.table import COMMANDS
 
 EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
 OVERRIDES = (
@@ -27,24 +23,23 @@ Command = Callable[[Namespace], int | None]
 
 
 class Commands:
-    """The commands to choose from: `commands.add("list", list_runs, "all runs")` is the parser of a
-    new one.
-    """
+    """The parsers of commands: `commands.add("list", list_runs)` adds one."""
 
     def __init__(self, parser: ArgumentParser) -> None:
         self._known = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    def add(self, name: str, command: Command, does: str) -> ArgumentParser:
-        """A command of this name; `does` is its line of help."""
+    def add(self, name: str, command: Command) -> ArgumentParser:
+        """Add a command of the table."""
+        does = COMMANDS[name].does
         parser = self._known.add_parser(
             name, help=does, description=f"{does[0].upper()}{does[1:]}."
         )
         parser.set_defaults(command=command)
         return parser
 
-    def add_experiment(self, name: str, command: Command, does: str) -> ArgumentParser:
-        """A command on an experiment with its overrides, a site and a store."""
-        parser = self.add(name, command, does)
+    def add_experiment(self, name: str, command: Command) -> ArgumentParser:
+        """Add a command on an experiment with its overrides, a site and a store."""
+        parser = self.add(name, command)
         parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT)
         parser.add_argument("overrides", metavar="key=value", nargs="*", help=OVERRIDES)
         parser.add_argument("--site", default="local", help=SITE)
@@ -57,25 +52,3 @@ def positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise ArgumentTypeError(f"got {number}, expected 1 or more")
     return number
-
-
-def context_given(arguments: Namespace) -> ExperimentContext:
-    """The experiment that a command is about."""
-    return context_of(**flow_arguments(arguments))
-
-
-def experiment_context(arguments: Namespace) -> ExperimentContext:
-    """The same, its model and its data files checked, too."""
-    context = context_given(arguments)
-    check_inputs(context.science)
-    return context
-
-
-def flow_arguments(arguments: Namespace) -> dict[str, Any]:
-    """The same, as a flow takes it."""
-    return {
-        "experiment": arguments.experiment,
-        "overrides": [*dvc_outputs.overrides(arguments.experiment), *arguments.overrides],
-        "site": arguments.site,
-        "store": arguments.store,
-    }

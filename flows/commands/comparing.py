@@ -42,11 +42,9 @@ SWEEP = (
 )
 
 
-def add_comparing(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The commands that compare and sweep runs."""
-    comparing = commands.add(
-        "compare", compare, "how much more of the same held-out problems runs solve, how surely"
-    )
+    comparing = commands.add("compare", compare)
     comparing.add_argument("policies", metavar="RUN", nargs="+", help=REFERENCE)
     against = "the run that the others are compared with (default: the first)"
     comparing.add_argument("--against", default="", metavar="RUN", help=against)
@@ -56,9 +54,7 @@ def add_comparing(commands: Commands) -> None:
     comparing.add_argument("--json", action="store_true", help="one JSON document for programs")
     comparing.add_argument("--store", default="", help=STORE)
 
-    sweeping = commands.add_experiment(
-        "sweep", sweep, "train with each combination of listed values and each seed, and compare"
-    )
+    sweeping = commands.add_experiment("sweep", sweep)
     seeds = "number of seeds, from the experiment's own on; all on the same problems"
     sweeping.add_argument("--seeds", type=positive, default=None, metavar="K", help=seeds)
     sweeping.add_argument("--name", default="", help=SWEEP)
@@ -113,7 +109,7 @@ def sweep(arguments: Namespace) -> int:
 
 
 def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
-    """The sweep that a command asks for, written down; raises ValueError where its runs could not
+    """The stored sweep of a command; raises ValueError where its runs could not
     be compared.
     """
     asked, site = arguments.experiment, arguments.site

@@ -37,9 +37,15 @@ STEPS = (
 )
 
 
-def add_episodes(commands: Commands) -> None:
+def add(commands: Commands) -> None:
+    """Add the commands about stored episodes."""
+    _add_episodes(commands)
+    _add_scoring(commands)
+
+
+def _add_episodes(commands: Commands) -> None:
     """The command that opens episodes."""
-    parser = commands.add("show", show, "read episodes in the terminal, sampled tokens marked")
+    parser = commands.add("show", show)
     parser.add_argument("what", metavar="WHAT", help=WHAT)
     parser.add_argument("--step", type=int, help="which step (default: the last one)")
     source = parser.add_mutually_exclusive_group()
@@ -67,11 +73,9 @@ def add_episodes(commands: Commands) -> None:
     parser.add_argument("--store", default="", help=STORE)
 
 
-def add_scoring(commands: Commands) -> None:
+def _add_scoring(commands: Commands) -> None:
     """The command that scores stored episodes with other rewards."""
-    scoring = commands.add(
-        "score", score, "score a run's stored episodes with other rewards; nothing is played again"
-    )
+    scoring = commands.add("score", score)
     scoring.add_argument("what", metavar="RUN", help="RUN, all its steps, or RUN@STEP")
     paths = "import path of a reward, may be given again; =0.5 or ={weight: 0.5, ...} sets it"
     scoring.add_argument(

@@ -9,14 +9,9 @@ from flows.commands.arguments import STORE, Commands
 from flows.context import store_at
 
 
-def add_export(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The command that exports a policy."""
-    exporting = commands.add(
-        "export",
-        export,
-        "write a policy for transformers and vLLM: a folder with its weights, tokenizer, chat "
-        "template, and a page that says how it is loaded",
-    )
+    exporting = commands.add("export", export)
     exporting.add_argument("policy", help="run:NAME (its last), run:NAME@STEP (0: the start)")
     exporting.add_argument("folder", type=Path, help="where it is written; must not be there")
     exporting.add_argument("--store", default="", help=STORE)

@@ -1,4 +1,4 @@
-"""Commands about this machine and this project: what it can run, DVC, Prefect."""
+"""Commands about this machine and this project: checks, DVC and Prefect."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from flows.local.terminal import VisibleConsole
 from flows.nights import readiness
 
 
-def add_checks(commands: Commands) -> None:
+def add(commands: Commands) -> None:
+    """Add the commands about this machine."""
+    _add_checks(commands)
+    _add_prefect(commands)
+
+
+def _add_checks(commands: Commands) -> None:
     """The commands that look at the machine, and reproduce on it."""
-    checking = commands.add(
-        "doctor", doctor, "what this machine can run, and what to do about what it can't"
-    )
+    checking = commands.add("doctor", doctor)
     checking.add_argument(
         "--sandbox", action="store_true", help="attack the sandbox, and say what it stops"
     )
-    reproducing = commands.add("repro", repro, "reproduce an experiment with DVC")
+    reproducing = commands.add("repro", repro)
     reproducing.add_argument("experiment", help="name of a file in ./conf")
 
 
-def add_prefect(commands: Commands) -> None:
+def _add_prefect(commands: Commands) -> None:
     """The command that is Prefect's own."""
-    words = commands.add(
-        "prefect",
-        prefect,
-        "any Prefect command on this project's state, for example: agentfly prefect server start",
-    )
+    words = commands.add("prefect", prefect)
     words.add_argument("words", nargs=REMAINDER)
 
 
 def doctor(arguments: Namespace) -> int:
-    """What this machine can run, or what its sandbox stops."""
+    """Check the machine, or attack its sandbox."""
     if arguments.sandbox:
         sandbox = preflight.chosen()
         outcomes = asyncio.run(attacked(sandbox, ATTACKS))

@@ -1,4 +1,4 @@
-"""Commands about nights: what became of each, and which policy is the champion."""
+"""Commands about nights: the outcome of each, and the champion."""
 
 from __future__ import annotations
 
@@ -22,21 +22,17 @@ from flows.local.terminal import VisibleConsole
 from flows.nights.aliases import report_aliases
 
 
-def add_nights(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The commands about nights."""
-    listing = commands.add("nights", nights, "what became of each night of an experiment")
+    listing = commands.add("nights", nights)
     _add_experiment(listing)
-    reporting = commands.add("report", report, "write the report of a night, and show it")
+    reporting = commands.add("report", report)
     reporting.add_argument("night", help="name of a night that was judged: nightly-2026-11-21")
     reporting.add_argument("--store", default="", help=STORE)
-    promoting = commands.add(
-        "promote", promote, "make a run's policy the champion: the next night starts from it"
-    )
+    promoting = commands.add("promote", promote)
     promoting.add_argument("run", help=f"{RUN}, its last policy, or RUN@STEP")
     promoting.add_argument("--store", default="", help=STORE)
-    demoting = commands.add(
-        "demote", demote, "take the champion back: the one before takes its place"
-    )
+    demoting = commands.add("demote", demote)
     _add_experiment(demoting)
 
 

@@ -36,13 +36,18 @@ MISTAKES = (
 )
 
 
+def is_mistake(error: BaseException) -> bool:
+    """Whether a person reads the error's own words, without a traceback."""
+    return issubclass(type(error), MISTAKES)  # isinstance would ask the error
+
+
 def message(error: BaseException) -> str:
     """What a person reads about an error: a mistake's own words, with the line of their code that
     it came from, if any.
 
     Anything else is an error in code: its traceback, without the lines of installed packages.
     """
-    if not issubclass(type(error), MISTAKES):  # isinstance would ask the error
+    if not is_mistake(error):
         return (
             f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
         )

@@ -26,7 +26,8 @@ from agentfly_core.runs.intervals import Interval
 from agentfly_core.runs.listing import in_store
 from agentfly_core.system.progress import Progress as Told
 from agentfly_core.system.progress import listening
-from flows.commands.arguments import Commands, experiment_context, positive
+from flows.commands.arguments import Commands, positive
+from flows.commands.given import experiment_context
 from flows.local.display import logging_to
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole, print_json
@@ -42,9 +43,9 @@ PROBLEM = "play this problem only, by its id"
 YOU = "you>    "
 
 
-def add_play(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The command that plays."""
-    parser = commands.add_experiment("play", play, "play problems with any policy and store that")
+    parser = commands.add_experiment("play", play)
     parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
     parser.add_argument(
         "-n", "--episodes", type=positive, default=8, help="number of episodes (default: 8)"
@@ -111,9 +112,7 @@ class Terminal:
             self.console.print(what)
 
     def typed(self) -> str:
-        """A line that the person types, or that stands in a file or pipe, which is shown; empty at
-        the end of the input.
-        """
+        """A line of the person's input, shown if it comes from a file or pipe; empty at the end."""
         typing = sys.stdin.isatty()
         try:
             line = input(YOU if typing else "").strip()
@@ -125,7 +124,7 @@ class Terminal:
 
     @contextmanager
     def bar(self) -> Iterator[None]:
-        """A bar of what is reported within the block, on a terminal."""
+        """Show a progress bar within the block, on a terminal."""
         columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn()
         hidden = not self.console.is_terminal
         with Progress(

@@ -13,15 +13,11 @@ SHIPPED = Path(__file__).resolve().parents[1]
 TEMPLATE, LISTS = SHIPPED / "project_template", SHIPPED / "requirements"
 
 
-def add_project(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The commands that begin a project."""
-    beginning = commands.add(
-        "init", init, "write a small project: an experiment with its tool, reward and tests"
-    )
+    beginning = commands.add("init", init)
     beginning.add_argument("folder", type=Path, metavar="DIR", help="where; made if missing")
-    listing = commands.add(
-        "requirements", requirements, "print the list of packages that were tested together"
-    )
+    listing = commands.add("requirements", requirements)
     listing.add_argument(
         "machine", choices=("cpu", "gpu"), help="the hardware that vLLM is to run on"
     )
@@ -48,8 +44,8 @@ def init(arguments: Namespace) -> None:
 
 
 def template() -> dict[str, str]:
-    """The files of a new project, by their paths in it; here all of them end in .txt, and `dot-`
-    stands for a dot.
+    """The files of a new project, by their paths in it; the shipped files end in .txt, and `dot-`
+    replaces a dot.
     """
     found = sorted(path for path in TEMPLATE.rglob("*.txt"))
     return {

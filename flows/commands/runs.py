@@ -26,16 +26,20 @@ FILTER = (
 )
 
 
-def add_listing(commands: Commands) -> None:
+def add(commands: Commands) -> None:
+    """Add the commands about runs."""
+    _add_listing(commands)
+    _add_opening(commands)
+
+
+def _add_listing(commands: Commands) -> None:
     """The commands that list runs and tag them."""
-    listing = commands.add(
-        "list", list_runs, "all runs: state, owner, last step, and the command that continues each"
-    )
+    listing = commands.add("list", list_runs)
     listing.add_argument("--sort", choices=SORTINGS, default="name", help=SORT)
     listing.add_argument("--filter", action="append", default=[], metavar="TEXT", help=FILTER)
     listing.add_argument("--json", action="store_true", help="one JSON document")
     listing.add_argument("--store", default="", help=STORE)
-    tagging = commands.add("tag", tag, "put words on a run, to find it again")
+    tagging = commands.add("tag", tag)
     tagging.add_argument("run", help=RUN)
     tagging.add_argument("words", metavar="WORD", nargs="*", help="such as baseline")
     removed = "a tag to take off; may be given again"
@@ -43,13 +47,9 @@ def add_listing(commands: Commands) -> None:
     tagging.add_argument("--store", default="", help=STORE)
 
 
-def add_opening(commands: Commands) -> None:
+def _add_opening(commands: Commands) -> None:
     """The command that opens a run in a browser."""
-    opening = commands.add(
-        "open",
-        open_ui,
-        "open a run in the MLflow or the Prefect UI; serves it until Ctrl-C where no server runs",
-    )
+    opening = commands.add("open", open_ui)
     opening.add_argument("ui", choices=("mlflow", "prefect"))
     opening.add_argument("run", help=RUN)
     opening.add_argument("--store", default="", help=STORE)
@@ -70,7 +70,7 @@ def list_runs(arguments: Namespace) -> None:
 
 
 def tag(arguments: Namespace) -> None:
-    """Change the tags of a run, at work or not, and tell MLflow where it is reached."""
+    """Change the tags of a run, at work or not, and in MLflow if its server answers."""
     store, name = store_at(arguments.store), arguments.run
     record = known_run(store, name)
     tags = tags_of(store, name)

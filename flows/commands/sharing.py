@@ -32,22 +32,14 @@ REMOTE = (
 INTO = "where it is built; the same command continues there (default: .agentfly/verify/RUN)"
 
 
-def add_sharing(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The commands that share a policy, and that verify a run."""
-    for name, command, does in (
-        ("push", push, "share a run's last policy, that results/EXPERIMENT/policy.json names"),
-        ("pull", pull, "fetch a run's last policy that another clone has pushed"),
-    ):
-        sharing = commands.add(name, command, does)
+    for name, command in (("push", push), ("pull", pull)):
+        sharing = commands.add(name, command)
         sharing.add_argument("run", help=RUN)
         sharing.add_argument("--remote", default="", metavar="URI", help=REMOTE)
         sharing.add_argument("--store", default="", help=STORE)
-    verifying = commands.add(
-        "verify",
-        verify,
-        "build a finished run again from its recorded settings, at AgentFly's recorded commit if "
-        "git has it and with code of your own as it was stored, and say what agrees to the byte",
-    )
+    verifying = commands.add("verify", verify)
     verifying.add_argument("run", help=RUN)
     verifying.add_argument("--into", type=Path, metavar="FOLDER", help=INTO)
     verifying.add_argument("--store", default="", help=STORE)

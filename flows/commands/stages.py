@@ -20,13 +20,8 @@ from agentfly_core.pipeline import checks
 from agentfly_core.play import solvable
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
-from flows.commands.arguments import (
-    Commands,
-    context_given,
-    experiment_context,
-    flow_arguments,
-    positive,
-)
+from flows.commands.arguments import Commands, positive
+from flows.commands.given import context_given, experiment_context, flow_arguments
 from flows.commands.orchestration import orchestrated
 from flows.context import context_of
 from flows.local.display import rates_table
@@ -40,28 +35,20 @@ POLICY = (
 )
 
 
-def add_stages(commands: Commands) -> None:
-    """The command that evaluates, and those that come before training."""
-    evaluating = commands.add_experiment(
-        "evaluate", evaluate, "held-out success of any policy, with an interval"
-    )
+def add(commands: Commands) -> None:
+    """Add the command that evaluates, and the stages before training."""
+    evaluating = commands.add_experiment("evaluate", evaluate)
     evaluating.add_argument("--policy", default="", metavar="REF", help=POLICY)
     evaluating.add_argument("--json", action="store_true", help="print one JSON document")
-    preparing = commands.add_experiment(
-        "prepare", prepare, "build, check and version the dataset, and show some of its problems"
-    )
+    preparing = commands.add_experiment("prepare", prepare)
     sample = "how many problems of each split are shown (default: 2)"
     preparing.add_argument("--sample", type=positive, default=2, metavar="N", help=sample)
     preparing.add_argument("--json", action="store_true", help="print one JSON document")
-    commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")
-    commands.add_experiment(
-        "config", config, "check an experiment; the resolved settings, each with where it came from"
-    ).add_argument(
+    commands.add_experiment("warm-start", warm_start)
+    commands.add_experiment("config", config).add_argument(
         "--changed", action="store_true", help="only the settings that differ from the defaults"
     )
-    resolving = commands.add_experiment(
-        "resolve", resolve, "write the complete settings into results/ for DVC"
-    )
+    resolving = commands.add_experiment("resolve", resolve)
     resolving.add_argument("--params", type=Path, metavar="FILE", help=PARAMS)
 
 
@@ -108,7 +95,7 @@ def prepare(arguments: Namespace) -> None:
 
 @contextmanager
 def _only_json(wanted: bool) -> Iterator[None]:
-    """What is said meanwhile goes to stderr where stdout is to hold one JSON document."""
+    """Print to stderr within the block, so that stdout has only the JSON document."""
     with redirect_stdout(sys.stderr if wanted else sys.stdout):
         yield
 

@@ -31,7 +31,8 @@ from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import finished_summary, known_run, name_of, refuse_if_open
 from flows import dvc_outputs
-from flows.commands.arguments import STORE, Commands, context_given, flow_arguments
+from flows.commands.arguments import STORE, Commands
+from flows.commands.given import context_given, flow_arguments
 from flows.commands.orchestration import orchestrated
 from flows.context import store_at
 from flows.local.display import summary_table
@@ -46,16 +47,20 @@ RUN = (
 )
 
 
-def add_training(commands: Commands) -> None:
-    """The command that trains."""
-    add_run(commands.add_experiment("train", train, "start a run, or continue it"))
+def add(commands: Commands) -> None:
+    """Add the commands that train."""
+    _add_training(commands)
+    _add_forking(commands)
 
 
-def add_forking(commands: Commands) -> None:
+def _add_training(commands: Commands) -> None:
+    """Add the command that trains."""
+    add_run(commands.add_experiment("train", train))
+
+
+def _add_forking(commands: Commands) -> None:
     """The command that continues from a step of a run."""
-    forking = commands.add(
-        "fork", fork, "continue from a step of a run with other settings, as another run"
-    )
+    forking = commands.add("fork", fork)
     forking.add_argument(
         "origin", metavar="RUN@STEP", help="the run, and the step to continue from"
     )
@@ -68,7 +73,7 @@ def add_forking(commands: Commands) -> None:
 
 
 def add_run(parser: ArgumentParser) -> None:
-    """What the run of a command is called."""
+    """Add the options of a run."""
     parser.add_argument("--run", default="", help=RUN)
     new = "start another run even if there is one: NAME-2, NAME-3, ..."
     parser.add_argument("--new", action="store_true", help=new)
@@ -162,7 +167,7 @@ def fork(arguments: Namespace) -> None:
 
 
 def show_places(places: Places, context: ExperimentContext) -> None:
-    """Where Prefect and MLflow keep what they hear of a run, and why there."""
+    """Print the addresses of Prefect and MLflow, each with the reason."""
     mlflow = Place.choose(places.state, context.site.mlflow_tracking_uri)
     for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(str(place)), flush=True)

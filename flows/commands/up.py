@@ -29,11 +29,9 @@ from flows.up.worker import GRACE
 END_SECONDS = GRACE + 60.0
 
 
-def add_up(commands: Commands) -> None:
+def add(commands: Commands) -> None:
     """The commands that start and end Prefect, MLflow and the worker."""
-    starting = commands.add(
-        "up", up, "serve Prefect and MLflow to this machine, deploy, and run what is triggered"
-    )
+    starting = commands.add("up", up)
     starting.add_argument(
         "--detach", action="store_true", help="return once all works, and keep it running"
     )
@@ -44,7 +42,7 @@ def add_up(commands: Commands) -> None:
         starting.add_argument(
             f"--{name}-port", type=int, default=port, metavar="N", help=f"default: {port}"
         )
-    commands.add("down", down, "end what `agentfly up` started, once it has written what it writes")
+    commands.add("down", down)
 
 
 def up(arguments: Namespace) -> int:
@@ -89,7 +87,7 @@ def down(_: Namespace) -> None:
 
 
 def _wanted(arguments: Namespace, places: Places) -> Wanted:
-    """What is to be started; raises ValueError for what is known to fail."""
+    """The servers to start; raises ValueError for known problems."""
     require_matching()
     if places.api:
         raise ValueError(
