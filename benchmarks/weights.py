@@ -110,9 +110,9 @@ def tensors(folder: Path) -> Digests:
 def compared(weights: Mapping[str, Digests], other: Mapping[str, Digests]) -> int:
     """Print whether each policy is equal to the other commit's; 1 if one is not, else 0."""
     different = 0
-    for run in sorted(weights | other):
+    for run in sorted({*weights, *other}):
         tensors, others = weights.get(run, {}), other.get(run, {})
-        unequal = [name for name in tensors | others if tensors.get(name) != others.get(name)]
+        unequal = [name for name in {*tensors, *others} if tensors.get(name) != others.get(name)]
         print(f"{run}: {f'{len(unequal)} tensors differ' if unequal else 'equal'}")
         different += bool(unequal)
     return int(different > 0)
