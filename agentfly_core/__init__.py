@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.tool import StepResult, ToolError, tool
     from agentfly_core.records.dataset import BadRow
     from agentfly_core.records.generated_dataset import generated
+    from agentfly_core.records.messages import reply_text
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from agentfly_core.rollout.child_process import Child
     from agentfly_core.rollout.episode import Episode
     from agentfly_core.rollout.speaker import Context, Speaker
-    from agentfly_core.templates.chatml import reply_text
 
 _RECORDS = "agentfly_core.records.trajectory"
 _TEMPLATES = "agentfly_core.authoring.chat_template"
@@ -60,7 +60,7 @@ _HOMES = {
     "Turn": _RECORDS,
     "Unscored": _RECORDS,
     "generated": "agentfly_core.records.generated_dataset",
-    "reply_text": "agentfly_core.templates.chatml",
+    "reply_text": "agentfly_core.records.messages",
     "reward": "agentfly_core.authoring.reward",
     "tool": "agentfly_core.authoring.tool",
 }

@@ -11,8 +11,8 @@ from agentfly_core.datasets.babyai_player import Goal, Pose, Room, fits
 from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.environments.babyai import ACTIONS
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.babyai import DONE, OVER
 
 MISTAKES = ("other thing", "wander")

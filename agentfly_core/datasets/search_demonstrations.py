@@ -12,8 +12,8 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.encyclopaedia import COUNTRIES, PROFESSIONS, QUESTIONS, ROLES
 from agentfly_core.datasets.mistakes import another, mistake, observed
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.templates.chatml import call_text
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}

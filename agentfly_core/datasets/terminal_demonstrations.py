@@ -14,8 +14,8 @@ from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import mistake, observed
 from agentfly_core.datasets.names import ADJECTIVES, TRADES
 from agentfly_core.datasets.terminal import ENDINGS, KEYS, LEVELS, PROMPTS
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.templates.chatml import call_text
 
 MISTAKES = ("stop early", "miscopy")
 DONE = "Done."

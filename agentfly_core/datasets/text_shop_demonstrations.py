@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import mistake, observed
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.templates.chatml import call_text
 
 MISTAKES = ("walk out", "take another", "mistake the option")
 GIVES_UP = "Nothing fits."

@@ -12,8 +12,8 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.datasets.textworld import hunted
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.templates.chatml import call_text
 
 BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
 MISTAKES = ("wander", "give up")

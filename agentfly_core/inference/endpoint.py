@@ -12,8 +12,8 @@ from agentfly_core.endpoints.chat_service import Chat, ChatService
 from agentfly_core.endpoints.failures import BudgetSpent, EndpointLost, EndpointRefused
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import NoReply
+from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.templates.chatml import reply_text
 
 
 @dataclass

@@ -16,8 +16,8 @@ from agentfly_core.formats import tracebacks
 from agentfly_core.formats.stop_strings import first_stop
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost
+from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
-from agentfly_core.templates.chatml import reply_text
 
 Policy = Callable[[Conversation], Awaitable[str | Message]]
 """What a model would say: its exact text, or a message whose calls are written out."""

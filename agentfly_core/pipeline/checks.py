@@ -20,10 +20,10 @@ from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.inference.policy_path import check_policy
 from agentfly_core.models import model_config
 from agentfly_core.models.known import require
-from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import block_of
+from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
 
 if TYPE_CHECKING:

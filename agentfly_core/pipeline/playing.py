@@ -28,6 +28,7 @@ from agentfly_core.pipeline.stop_conditions import (
     stop_if_failing,
     stop_if_unobserved,
 )
+from agentfly_core.records.messages import reply_text
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
@@ -48,7 +49,6 @@ from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import NO_ANSWER, collect
 from agentfly_core.runs.context import Resolved
 from agentfly_core.system.progress import Progress, report
-from agentfly_core.templates.chatml import reply_text
 from agentfly_core.templates.text_encoder import reply_encoder
 
 if TYPE_CHECKING:

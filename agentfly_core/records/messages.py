@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.trajectory import Message, Observation, ToolCall, Trajectory, Turn
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Message,
+    Observation,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
 
 
 def read_text(item: Message | Observation) -> str:
@@ -62,3 +69,20 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected an object as the arguments of {name}")
     return value
+
+
+def reply_text(reply: Message) -> str:
+    """A reply as a model writes it: its text, then its calls."""
+    calls = (
+        call.text
+        if isinstance(call, BadCall)
+        else json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+        for call in reply.calls
+    )
+    parts = [reply.content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
+    return "\n".join(filter(None, parts))
+
+
+def call_text(name: str, **arguments: JSON) -> str:
+    """A reply that is one call: `call_text("answer", answer="99")`."""
+    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))

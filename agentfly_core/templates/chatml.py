@@ -15,7 +15,7 @@ from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.stop_strings import before_stop
 from agentfly_core.formats.text import THINK, THOUGHT_END, clip
-from agentfly_core.records.messages import call_of
+from agentfly_core.records.messages import call_of, reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml_jinja import jinja_text
 from agentfly_core.templates.text_encoder import TextEncoder
@@ -194,23 +194,6 @@ class Hermes:
                 f"The tokenizer has no {token} token; the Hermes template needs a ChatML model."
             )
         return index
-
-
-def reply_text(reply: Message) -> str:
-    """A reply as a model writes it: its text, then its calls."""
-    calls = (
-        call.text
-        if isinstance(call, BadCall)
-        else _json({"name": call.name, "arguments": call.arguments})
-        for call in reply.calls
-    )
-    parts = [reply.content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
-    return "\n".join(filter(None, parts))
-
-
-def call_text(name: str, **arguments: JSON) -> str:
-    """A reply that is one call: `call_text("answer", answer="99")`."""
-    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
 
 
 def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:

@@ -20,9 +20,9 @@ from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, told
 from agentfly_core.environments.babyai import mission as mission_of
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rewards.babyai import mission
-from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.babyai import act
 from tests.support import tasks
 

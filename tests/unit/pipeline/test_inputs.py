@@ -15,8 +15,8 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.stop_conditions import GateClosed
+from agentfly_core.records.messages import call_text
 from agentfly_core.runs.context import ExperimentContext, resolve
-from agentfly_core.templates.chatml import call_text
 from tests.support.stock import EXPERIMENT
 
 pytestmark = pytest.mark.slow

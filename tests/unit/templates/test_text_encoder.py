@@ -9,8 +9,9 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
+from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
-from agentfly_core.templates.chatml import Hermes, call_text
+from agentfly_core.templates.chatml import Hermes
 from agentfly_core.templates.text_encoder import TextEncoder, reply_encoder
 from tests.support.tokenizers import CHATML, like_llama, like_mistral, like_phi, like_smollm2
 

@@ -1,0 +1,55 @@
+"""Rejection sampling (RFT, arXiv 2308.01825): which episodes of a run become demonstrations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from agentfly_core.records.speakers import by_episode, episode_reward, reaches
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+
+Sampled = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class RejectionSampling:
+    """At most `best` episodes of each problem, of a reward of at least `threshold`; those that say
+    the same count once.
+
+    Of a problem's episodes those of higher reward come first, and of equal ones those of later
+    steps. Where several speak, those are imitated who earned so much and are trained.
+    """
+
+    threshold: float = 1.0
+    best: Annotated[int, Field(ge=1)] = 4
+
+    def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
+        """Those of at most `most` episodes, as demonstrations: of each problem's first, then of
+        each one's second, ...
+        """
+        good = [
+            (trajectory, score)
+            for trajectory, score in played
+            if trajectory.role == "train"
+            and not trajectory.policy
+            and not isinstance(score.reward, Unscored)
+            and reaches(score.reward, self.threshold)
+        ]
+        episodes = by_episode([trajectory for trajectory, _ in good])
+        episodes.reverse()  # of equal ones the sort keeps the order
+        scores = {score.trajectory_id: score for _, score in good}
+        episodes.sort(key=lambda episode: episode_reward(episode, scores) or 0.0, reverse=True)
+        problems: defaultdict[str, dict[Sampled, list[Trajectory]]] = defaultdict(dict)
+        for episode in episodes:
+            turns = [turn for trajectory in episode for turn in trajectory.turns]
+            sampled = tuple(span.tokens for turn in turns for span in turn.sampled)
+            problems[episode[0].problem.id].setdefault(sampled, episode)
+        best = [[*different.values()][: self.best] for different in problems.values()]
+        ranked = [item for of_problem in best for item in enumerate(of_problem)]
+        ranked.sort(key=lambda item: (item[0], item[1][0].seed))
+        chosen = [trajectory for _, episode in ranked[:most] for trajectory in episode]
+        return [replace(trajectory, role="demonstration") for trajectory in chosen]
