@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 MOST_INNER = 3
@@ -67,12 +67,12 @@ def words_of(error: BaseException) -> str:
     """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never
     raises.
     """
-    return _asked(partial(str, error), "its text")
+    return _said(str, error)
 
 
 def shown(value: object) -> str:
     """A value as it would be written in a program, clipped: `shown("a")` is "'a'". Never raises."""
-    return clip(_asked(partial(repr, value), "its repr"), 80)
+    return clip(_said(repr, value), 80)
 
 
 def counted(number: int, noun: str) -> str:
@@ -93,37 +93,27 @@ def with_article(noun: str) -> str:
 
 
 def _described(error: BaseException, further: int) -> str:
-    kind, text = _kind(error), words_of(error)
-    if notes := _asked(lambda: "; ".join(map(str, getattr(error, "__notes__", ()))), "its notes"):
+    kind, text = type(error).__name__, words_of(error)
+    if notes := "; ".join(getattr(error, "__notes__", ())):
         text = f"{text} ({notes})".lstrip()
     described = f"{kind}: {text}" if text else kind
-    if further and issubclass(type(error), BaseExceptionGroup):  # isinstance would ask the error
-        inner = BaseExceptionGroup.__dict__["exceptions"].__get__(error)[:MOST_INNER]
+    if further and isinstance(error, BaseExceptionGroup):
+        inner = error.exceptions[:MOST_INNER]
         return f"{described}: " + "; ".join(_described(one, further - 1) for one in inner)
     if text:
         return described
-
-    # What Python itself keeps, whatever the author's class answers when it is asked for it.
-    kept = BaseException.__dict__
-    cause: BaseException | None = kept["__cause__"].__get__(error)
-    if cause is None and not kept["__suppress_context__"].__get__(error):
-        cause = kept["__context__"].__get__(error)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is None or not further:
         return f"{kind}, without a message"
     return f"{kind}, caused by {_described(cause, further - 1)}"
 
 
-def _asked(say: Callable[[], str], what: str) -> str:
-    """An exact str, also where the author's own code behind `say` raises."""
+def _said(say: Callable[[object], str], value: object) -> str:
+    """The text of a value; `say` may run code of an author, which may fail."""
     try:
-        return str.__str__(say())
-    except BaseException as error:  # SystemExit, too: to be asked for a text must not end a run
-        return f"{what} cannot be had ({_kind(error)})"
-
-
-def _kind(error: BaseException) -> str:
-    """The name of its type, also where the author's class gives another."""
-    return str(type.__dict__["__name__"].__get__(type(error)))
+        return say(value)
+    except Exception as error:  # whatever it is, the value is described without its text
+        return f"{say.__name__}() failed with {type(error).__name__}"
 
 
 SECRET = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS|AUTH_STRING)$", re.IGNORECASE)

@@ -63,11 +63,8 @@ def ledger(
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
-    """Write a step's rows into a folder, without what only a curriculum asks for if none does."""
-    table = pd.DataFrame([asdict(row) for row in rows])
-    if table["kind"].isna().all():
-        table = table.drop(columns=["kind", "solved"])
-    table.to_parquet(folder / FILE)
+    """Write a step's rows into a folder."""
+    pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 
 def pass_rates(folder: Path) -> PassRates:
@@ -75,7 +72,7 @@ def pass_rates(folder: Path) -> PassRates:
     ValueError for one that was played without a curriculum.
     """
     rows = pd.read_parquet(folder / FILE)
-    if "kind" not in rows or rows["kind"].isna().any():
+    if rows["kind"].isna().any():
         raise ValueError(
             "rollout.curriculum: an earlier step was played without one, and nobody counted what "
             "was solved in it: leave the curriculum out, or fork from its start."

@@ -108,6 +108,6 @@ class Summary(Details):
     interval_before: list[float]
     interval_after: list[float]
     seconds: dict[str, float]
-    policy_digest: NotRequired[str]
-    mlflow_run_id: NotRequired[str | None]
-    prefect_flow_run_ids: NotRequired[list[str]]
+    policy_digest: str
+    mlflow_run_id: str | None
+    prefect_flow_run_ids: list[str]

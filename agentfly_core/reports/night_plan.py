@@ -47,7 +47,7 @@ class Beginning:
         """What an entry `began` says."""
         said: Mapping[str, Any] = entry.details
         night = Night.model_validate(said["night"])
-        return cls(night, said["dataset"], from_ledger(said["problems"]), said["seed"])
+        return cls(night, said["dataset"], said["problems"], said["seed"])
 
     def __str__(self) -> str:
         places = []
@@ -61,7 +61,7 @@ class Beginning:
         return {
             "night": self.night.model_dump(mode="json"),
             "dataset": self.dataset,
-            "problems": in_ledger(self.problems),
+            "problems": dict(self.problems),
             "seed": self.seed,
         }
 
@@ -86,25 +86,13 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
     """The experiment's other nights, oldest first, that have not done all their steps or are not
     judged; those that were given up are done.
     """
-    begun = {entry.night for entry in history.entries if entry.event == "began"}
-    nights, found = {*begun}, []
-    for name in context.store.names("runs"):
-        if not name.startswith(PREFIX):
-            continue
-        try:
-            record = record_of(context.store, name)
-            ours = record is not None and record["experiment"] == context.experiment
-        except Damaged:  # reported when it is to be finished
-            ours = True
-        if ours:
-            nights.add(name)
-    for night in sorted(nights - {tonight}):
-        # it is decided, or up to a person; so are nights of releases without a ledger
-        judged = night not in begun or history.last(night, *DECIDED) is not None
-        given_up = history.last(night, "given_up") is not None
-        if not given_up and not (finished(context, night) and judged):
-            found.append(night)
-    return found
+    nights = {entry.night for entry in history.entries if entry.event == "began"}
+    return [
+        night
+        for night in sorted(nights - {tonight})
+        if history.last(night, "given_up") is None
+        and not (finished(context, night) and history.last(night, *DECIDED))
+    ]
 
 
 def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
@@ -124,7 +112,7 @@ def beginning(context: ExperimentContext, history: NightHistory, data: Artifact)
         ended = history.last(last.night, "finished", "given_up")
         said: Mapping[str, Any] = ended.details if ended else {}
         scored = said["played"] if "played" in said else played(context, last.night)
-        night = night_after(before.night, from_ledger(scored), sizes)
+        night = night_after(before.night, scored, sizes)
         return Beginning(night, data.digest, sizes, seed)
     epoch = max(before.night.of(name).epoch for name in before.problems)
     night = Night(number=before.night.number + 1, epoch=epoch + 1)
@@ -187,7 +175,7 @@ def finished(context: ExperimentContext, night: str) -> Summary | None:
     return None
 
 
-def played(context: ExperimentContext, night: str) -> JSON:
+def played(context: ExperimentContext, night: str) -> dict[str, int]:
     """How many problems of each task a night has scored, as the ledger has it; none, and a warning,
     where that cannot be read.
     """
@@ -196,14 +184,4 @@ def played(context: ExperimentContext, night: str) -> JSON:
         scored = problems_played(context.store, night)
     except Damaged as damage:
         logger.warning("%s The problems of %s count as not played and come again.", damage, night)
-    return in_ledger({name: scored[name] for name in context.science.each})
-
-
-def in_ledger(counts: Mapping[str, int]) -> JSON:
-    """Counts by task as the ledger has them: of an experiment without tasks it is one number."""
-    return counts.get("", {**counts})
-
-
-def from_ledger(said: Any) -> Mapping[str, int]:
-    """The counts by task that `in_ledger` wrote."""
-    return {"": said} if isinstance(said, int) else said
+    return {name: scored[name] for name in context.science.each}

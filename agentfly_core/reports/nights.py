@@ -117,7 +117,11 @@ class Nights:
             summary = self.work.train(night, changes)
             before, after = summary["success_before"], summary["success_after"]
             why = f"Success was {before:.1%} and is {after:.1%}."
-            ended = {"before": before, "after": after, "played": played(self.context, night)}
+            ended: dict[str, JSON] = {
+                "before": before,
+                "after": after,
+                "played": played(self.context, night),
+            }
             self.work.happened(self.ledger.append(night, "finished", why, details=ended))
         if self.ledger.last(night, *DECIDED) is None:
             self.decide(night)

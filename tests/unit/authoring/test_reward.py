@@ -130,7 +130,7 @@ class Mute(Exception):
     ("error", "reason"),
     [
         (KeyError("answer"), "raises: KeyError: 'answer'"),
-        (Mute(), "raises: Mute: its text cannot be had (RuntimeError)"),
+        (Mute(), "raises: Mute: str() failed with RuntimeError"),
         (SystemExit(Mute()), "raises: RuntimeError: it called exit(Mute())"),
         (TimeoutError(), "raises: TimeoutError, without a message"),
         (SystemExit(1), "raises: RuntimeError: it called exit(1)"),

@@ -286,7 +286,7 @@ def failing(error: Exception) -> Callable[[], str]:
         (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
         (RecursionError("too deep"), "RecursionError: too deep"),
         (ValueError("half \ud83d pair"), "ValueError: half ? pair"),
-        (Mute(), "its text cannot be had (RuntimeError)"),
+        (Mute(), "str() failed with RuntimeError"),
         (ToolError(), "ToolError, without a message"),
     ],
 )

@@ -61,7 +61,7 @@ class Hostile:
         (Place(), "a Place: write it as a dict, `dataclasses.asdict(value)`"),
         (Decimal("0.10"), "a Decimal: write it as text, `str(value)`, or as a number"),
         (Fraction(1, 3), "a Fraction: write text, numbers, True, False, None, and lists and dicts"),
-        (Hostile(), "is its repr cannot be had (RuntimeError), a Hostile: write text, numbers"),
+        (Hostile(), "is repr() failed with RuntimeError, a Hostile: write text, numbers"),
         ([10**5000], " cannot be written: ValueError: Exceeds the limit"),
     ],
 )

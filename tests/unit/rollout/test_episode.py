@@ -270,7 +270,7 @@ class Mute(Exception):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (Mute(), "Mute: its text cannot be had (ValueError)"),
+        (Mute(), "Mute: str() failed with ValueError"),
         (SystemExit(3), "RuntimeError: it called exit(3)"),
         (ValueError(), "ValueError, without a message"),
     ],
@@ -330,7 +330,7 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
     ):
         trajectory = await play(["<use>", "ok"], asked(kind))
         assert trajectory.ending is Ending.FAILED
-        told = f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
+        told = f"ServiceFailure: {what}: Mute: str() failed with ValueError"
         assert trajectory.error and trajectory.error.startswith(told)
 
 
