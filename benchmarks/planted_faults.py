@@ -233,8 +233,8 @@ FAULTS = (
     Fault(
         "an error that cannot say its text ends the stage",
         "formats/text.py",
-        "        return str.__str__(say())\n    except BaseException as error:",
-        "        return str.__str__(say())\n    except KeyError as error:",
+        "        return say(value)\n    except Exception as error:",
+        "        return say(value)\n    except KeyError as error:",
         "unit/formats",
     ),
     Fault(
