@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agentfly_core.runs import intervals
+from agentfly_core.records import intervals
 from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness, learning
 

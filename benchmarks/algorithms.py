@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 
 from agentfly_core import algorithms
-from agentfly_core.runs import intervals
+from agentfly_core.records import intervals
 from benchmarks import harness
 from benchmarks.harness import Evaluated
 

@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
-from agentfly_core.play.mode import Mode
-from agentfly_core.play.session import Wish, play, table
+from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.play.session import Wish, play, table
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.episodes import Decode
 from benchmarks import harness
 from flows.context import context_of

@@ -18,13 +18,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from agentfly_core import testing
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import final_policy
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.inference import vllm_server
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
@@ -41,7 +42,6 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.runs.context import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation, with_stored_datasets
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from agentfly_core.runs import intervals
+from agentfly_core.records import intervals
 from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness
 from benchmarks.harness import Evaluated

@@ -26,7 +26,6 @@ from agentfly_core.authoring.chat_template import Conversation, ToolSchema
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
-from agentfly_core.formats.hashing import seed
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import (
@@ -45,6 +44,7 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import play
+from agentfly_core.system.formats.hashing import seed
 from benchmarks import harness
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import read
 from agentfly_core.datasets.arithmetic import arithmetic
-from agentfly_core.formats import hashing
-from agentfly_core.reports.confirmation import confirm, fresh_science, looks, way
-from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
-from agentfly_core.reports.promotion import Verdict, judge
+from agentfly_core.reports.nights.confirmation import confirm, fresh_science, looks, way
+from agentfly_core.reports.nights.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
+from agentfly_core.reports.nights.promotion import Verdict, judge
+from agentfly_core.system.formats import hashing
 from benchmarks import harness
 
 NIGHTS, GAIN, SPREAD, HABIT, SILENT = 200, 0.05, 2.0, 0.5, 0.3

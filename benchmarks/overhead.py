@@ -15,14 +15,14 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from agentfly_core.artifacts.run_layout import RunLayout, rollouts
-from agentfly_core.artifacts.stage_metrics import measured
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.run_layout import RunLayout, rollouts
 from agentfly_core.records.timing import read_timings, union
-from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.summary import stored_evaluation, stored_stages
+from agentfly_core.store.stage_metrics import measured
+from agentfly_core.store.store import Store
 from benchmarks import harness
 from flows.context import store_at
 

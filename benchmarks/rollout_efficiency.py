@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerBase
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import Request, SamplerSession
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled
 from agentfly_core.rollout.episode import Episode, RolloutSpec
@@ -34,7 +35,6 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
-from agentfly_core.templates.chatml import Hermes
 from benchmarks import harness
 
 LATENCIES = (0.0, 0.05, 0.2)

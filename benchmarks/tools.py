@@ -19,11 +19,11 @@ from transformers import PreTrainedTokenizerBase
 
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
-from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import saying
 from benchmarks import harness
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from agentfly_core.formats.text import redact
+from agentfly_core.system.formats.text import redact
 from agentfly_core.system.module_search import import_ours
-from flows.commands.arguments import Command, Commands
-from flows.commands.table import COMMANDS
+from flows.cli.arguments import Command, Commands
+from flows.cli.table import COMMANDS
 from flows.local.visible_output import visible_output
 
 EXAMPLES = """
@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print("agentfly: interrupted; the same command continues.", file=sys.stderr)
             return 130
         except Exception as error:
-            from flows.commands.orchestration import is_mistake, message  # imports libraries
+            from flows.cli.orchestration import is_mistake, message  # imports libraries
 
             if not is_mistake(error):
                 raise
@@ -72,7 +72,7 @@ def _add_commands(commands: Commands, words: Sequence[str]) -> None:
     """Add the command that the words name; without one, all names for the help and the error."""
     name = next((word for word in words if not word.startswith("-")), "")
     if name in COMMANDS:
-        import_module(f"flows.commands.{COMMANDS[name].module}").add(commands)
+        import_module(f"flows.cli.{COMMANDS[name].module}").add(commands)
         return
     for each in COMMANDS:
         commands.add(each, lambda _: None)

@@ -20,9 +20,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Running
 from pydantic import Field
 
-from agentfly_core.formats.text import fault
-from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.system.formats.text import fault
 from flows.flow_run import context_of_flow
 from flows.nights.aliases import report_aliases
 from flows.nights.asking import open_question

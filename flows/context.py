@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts.run_code import with_data_of_origin
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
-from agentfly_core.pipeline import checks
-from agentfly_core.runs.context import ExperimentContext, code_of, with_code
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.context import ExperimentContext, code_of, with_code
+from agentfly_core.experiment.run_code import with_data_of_origin
+from agentfly_core.store.store import Store
 from flows.local.state_dirs import main_workspace, settle, state_of
 
 

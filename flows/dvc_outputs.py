@@ -9,16 +9,16 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats import strict_yaml
-from agentfly_core.formats.foreign_names import storable
-from agentfly_core.formats.json_value import JSON, as_json
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import COUNTED, ExperimentContext, final_policy
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning
-from agentfly_core.runs.context import COUNTED, ExperimentContext, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
+from agentfly_core.store.store import Artifact
 from agentfly_core.system.files import write_json, write_text
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.foreign_names import storable
+from agentfly_core.system.formats.json_value import JSON, as_json
 
 
 def wanted() -> bool:

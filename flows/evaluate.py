@@ -9,13 +9,13 @@ from pathlib import Path
 
 from prefect import flow
 
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.records.dataset import shards_of_split
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.summary import Evaluation, evaluation
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.json_value import JSON
 from flows import dvc_outputs
 from flows.flow_run import context_of_flow
 from flows.local.devices import devices

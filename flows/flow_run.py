@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.experiment.context import ExperimentContext
 from flows.context import context_of
 from flows.local.flow_run_owners import sign
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment.context import policy_of
 from agentfly_core.pipeline.retention import first_policy
-from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.run import Run
+from agentfly_core.store.store import Artifact
 
 Played = tuple[list[Artifact], Artifact]
 Play = Callable[[Artifact, int, int], Played]

@@ -13,12 +13,12 @@ from prefect.context import FlowRunContext
 
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.formats.text import fault
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.night_ledger import DECIDED, NightLedger
-from agentfly_core.reports.night_plan import PREFIX, name_of_night
-from agentfly_core.reports.nights import Nights
+from agentfly_core.reports.nights.night_ledger import DECIDED, NightLedger
+from agentfly_core.reports.nights.night_plan import PREFIX, name_of_night
+from agentfly_core.reports.nights.nights import Nights
+from agentfly_core.system.formats.text import fault
 from flows.flow_run import context_of_flow
 from flows.local.devices import devices
 from flows.nights.asking import ask_again

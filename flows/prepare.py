@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect import flow
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.store.store import Artifact
 from flows import dvc_outputs
 from flows.flow_run import context_of_flow
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri

@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import time
 
-from agentfly_core.artifacts.run_tags import remember_told, tags_of
-from agentfly_core.formats import hashing
-from agentfly_core.formats.json_value import as_json
-from agentfly_core.formats.text import fault
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.mlflow_client import Tracker
-from agentfly_core.runs.mlflow_reporter import MlflowReporter, RunReporter
 from agentfly_core.runs.run import Run, links_of, opened
+from agentfly_core.runs.run_tags import remember_told, tags_of
+from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.json_value import as_json
+from agentfly_core.system.formats.text import fault
+from agentfly_core.tracking.mlflow_client import Tracker
+from agentfly_core.tracking.mlflow_reporter import MlflowReporter, RunReporter
 from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle

@@ -10,12 +10,12 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
-from agentfly_core.formats.foreign_names import prefect_key, storable
-from agentfly_core.formats.text import counted, fault
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import page
 from agentfly_core.runs.run import links_of
+from agentfly_core.system.formats.foreign_names import prefect_key, storable
+from agentfly_core.system.formats.text import counted, fault
+from agentfly_core.tracking.mlflow_client import page
 from flows.local.mlflow_ui import UI, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from prefect.runtime import flow_run
 
-from agentfly_core.formats.text import keeping_secrets
-from agentfly_core.pipeline.checks import check_run
+from agentfly_core.experiment.checks import check_run
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.forking import check_start
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_reporter import RunReporter
 from agentfly_core.runs.run import Run, name_of, opened
+from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
+from agentfly_core.tracking.mlflow_reporter import RunReporter
 from flows.flow_run import context_of_flow
 from flows.local.devices import devices
 from flows.local.display import Display

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.store.store import Artifact
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts.store import Store
-from agentfly_core.formats.text import counted
-from agentfly_core.reports.comparing.sweep_record import Member, Sweep, is_finished
+from agentfly_core.reports.compare.sweep_record import Member, Sweep, is_finished
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.text import counted
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.supervisor import die_with_parent
 from flows.local.prefect_server import prefect_api

@@ -9,7 +9,6 @@ from functools import partial
 
 from prefect import flow, runtime
 
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
@@ -17,6 +16,7 @@ from agentfly_core.records.problem_schedule import SamplingRound, first_round, m
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
+from agentfly_core.store.store import Artifact
 from agentfly_core.system.hardware import imports_frozen
 from flows.deadline import Deadline
 from flows.evaluate import evaluated, evaluated_everywhere, further_datasets

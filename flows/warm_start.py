@@ -6,11 +6,11 @@ from pathlib import Path
 
 from prefect import flow
 
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.services import TrainingServices, demonstration_services
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.summary import stages_before
+from agentfly_core.store.store import Artifact
 from flows import dvc_outputs
 from flows.flow_run import context_of_flow
 from flows.local.devices import devices

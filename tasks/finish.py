@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agentfly_core.artifacts import keys
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import final_policy
 from agentfly_core.pipeline import retention
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.context import final_policy
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, StagesBefore, run_ledger, summarise
+from agentfly_core.system.formats.json_value import as_json
 from tasks.stage import stage
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentfly_core.experiment.context import ExperimentContext, Parent
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.pipeline import inputs
-from agentfly_core.runs.context import ExperimentContext, Parent
 from tasks.stage import Made, reused, stage
 
 

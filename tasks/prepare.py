@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline import inputs
-from agentfly_core.play import solvable
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.pipeline.play import solvable
 from agentfly_core.runs.versioning import dataset_version
 from tasks.stage import Made, reused, stage
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring, timing
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.models.adapter_artifact import config_of
 from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
@@ -18,8 +17,9 @@ from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import SamplingRound, chosen, kind_of, rows_of_tasks
 from agentfly_core.rollout.rules import EpisodeSpec
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
+from agentfly_core.store.stage_metrics import measuring, timing
+from agentfly_core.store.store import Artifact
 from tasks.stage import Made, reused, stage
 
 

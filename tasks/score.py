@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.scoring import ScoredShard, score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact
 from tasks.stage import Made, reused, stage
 
 

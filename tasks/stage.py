@@ -14,9 +14,9 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from prefect.utilities.annotations import quote
 
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.text import keeping_secrets
 from agentfly_core.inference.sampler import SamplerLost
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.training.job import LearnerLost
 
 Made: TypeAlias = Artifact | State[Artifact]

@@ -6,13 +6,13 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.artifacts.run_layout import step_layout
-from agentfly_core.artifacts.stage_metrics import measured, worst
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment.run_layout import step_layout
 from agentfly_core.pipeline import stop_conditions
 from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
+from agentfly_core.store.stage_metrics import measured, worst
+from agentfly_core.store.store import Artifact
 from tasks.stage import stage
 
 logger = logging.getLogger(__name__)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment import keys
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.runs.run import Run
+from agentfly_core.store.store import Artifact
 from tasks.stage import Made, reused, stage
 
 

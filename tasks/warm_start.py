@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, policy_of, require_same_tokens
 from agentfly_core.pipeline import rejection_sampling, retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
 from agentfly_core.pipeline.playing import rehearsed
@@ -15,7 +14,8 @@ from agentfly_core.pipeline.rejection_sampling import choose as choose_demonstra
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.dataset import split
-from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact
 from tasks.stage import Made, reused, stage
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import Ending, Message, Observation, ToolCall
 from agentfly_core.rollout.episode import Episode
+from agentfly_core.system.formats.text import without_thoughts
 
 STOP = "\n```\n"
 _BLOCK = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)(?=^```|\Z)", re.DOTALL | re.MULTILINE)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.speaker import Context
+from agentfly_core.system.formats.text import without_thoughts
 
 ASK = (
     "Sum up what you have found out and what is left to do. All above will be forgotten; you go on "

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.formats import strict_json
-from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, ToolCall
 from agentfly_core.rollout.episode import Episode
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.text import without_thoughts
 
 STOP, ANSWER = "Observation:", "Final Answer:"
 _ACTION = re.compile(r"Action:(.*?)\n\s*Action Input:(.*)", re.DOTALL)

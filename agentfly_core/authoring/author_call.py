@@ -15,8 +15,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
-from agentfly_core.formats.text import fault, shown
 from agentfly_core.system.background_loop import mailbox
+from agentfly_core.system.formats.text import fault, shown
 
 R = TypeVar("R")
 

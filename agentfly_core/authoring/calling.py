@@ -27,8 +27,8 @@ from agentfly_core.authoring.injection import (
     refuse_iterators,
 )
 from agentfly_core.config.import_path import construct, load
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.system import interpreter_watch
+from agentfly_core.system.formats.json_value import JSON
 
 E = TypeVar("E", bound=Environment)
 R = TypeVar("R")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.trajectory import Message, Observation, Problem
+from agentfly_core.system.formats.json_value import JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.module_search import for_children
 
 PROGRAM = "agentfly_core.authoring.process_worker"

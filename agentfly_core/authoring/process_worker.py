@@ -53,7 +53,7 @@ def _serve(line: socket.socket) -> None:
     from agentfly_core.authoring.calling import awaited, is_awaitable
     from agentfly_core.authoring.environment import ServiceFailure
     from agentfly_core.config.import_path import load
-    from agentfly_core.formats.text import words_of
+    from agentfly_core.system.formats.text import words_of
 
     async def call(function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
         # In the main thread, where libraries may use signals, and outside any event loop. What is

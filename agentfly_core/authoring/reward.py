@@ -19,9 +19,6 @@ from agentfly_core.authoring.author_call import Overdue, Seats
 from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
-from agentfly_core.formats import tracebacks
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
 from agentfly_core.records.trajectory import (
     USABLE,
@@ -35,6 +32,9 @@ from agentfly_core.records.trajectory import (
     Unscored,
     is_usable,
 )
+from agentfly_core.system.formats import tracebacks
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import fault, shown, words_of
 
 AT_ONCE = 32
 LONGEST_WAIT = 30.0

@@ -20,18 +20,6 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
-from agentfly_core.formats import tracebacks
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.pictures import is_picture, picture_in
-from agentfly_core.formats.text import (
-    clip,
-    fault,
-    shown,
-    warn_once,
-    warn_seldom,
-    with_article,
-    words_of,
-)
 from agentfly_core.records.trajectory import (
     USABLE,
     Group,
@@ -40,6 +28,18 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Trajectory,
     is_usable,
+)
+from agentfly_core.system.formats import tracebacks
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.pictures import is_picture, picture_in
+from agentfly_core.system.formats.text import (
+    clip,
+    fault,
+    shown,
+    warn_once,
+    warn_seldom,
+    with_article,
+    words_of,
 )
 
 logger = logging.getLogger(__name__)

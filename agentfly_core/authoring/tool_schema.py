@@ -22,9 +22,9 @@ from typing_extensions import TypedDict, is_typeddict
 from agentfly_core.authoring.injection import AuthorFunction, Signature, name, unbound
 from agentfly_core.config.import_path import nullable
 from agentfly_core.config.mismatch import place, said
-from agentfly_core.formats.json_schema import holds_itself, without_references
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean, sentence
+from agentfly_core.system.formats.json_schema import holds_itself, without_references
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean, sentence
 
 _STYLES: Mapping[DocstringStyle, re.Pattern[str]] = {
     "numpy": re.compile(r"^(Other )?(Parameters|Returns|Raises|Yields)\n-{3,}$", re.MULTILINE),

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import holders, redact
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import holders, redact
 
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -31,7 +31,7 @@ from agentfly_core.config.parts import (
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.section import RESUMABLE, Positive, Section
 from agentfly_core.config.tasks import GOAL, TASK, Name, Task, mixed, quotas
-from agentfly_core.formats.hashing import digest
+from agentfly_core.system.formats.hashing import digest
 
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -196,7 +196,7 @@ class Science(Section):
     model: str
     nano: Nano = Nano()
     dtype: Literal["float32", "bfloat16"] = "float32"
-    template: Part = Part(use="agentfly_core.templates.chatml:Hermes")
+    template: Part = Part(use="agentfly_core.inference.templates.chatml:Hermes")
     data: Data
     agent: AgentPart = AgentPart()
     tools: tuple[ToolPart, ...] = ()

@@ -19,9 +19,9 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from agentfly_core.config.mismatch import place, said
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean, fault, sentence
-from agentfly_core.formats.tracebacks import own_line
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean, fault, sentence
+from agentfly_core.system.formats.tracebacks import own_line
 from agentfly_core.system.module_search import refuse_hidden
 
 R = TypeVar("R")

@@ -23,9 +23,9 @@ from agentfly_core.config.mismatch import UNSHOWN, place, said
 from agentfly_core.config.parts import Part
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
-from agentfly_core.formats import strict_json, strict_yaml
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean, nearest
+from agentfly_core.system.formats import strict_json, strict_yaml
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean, nearest
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")

@@ -32,8 +32,8 @@ from agentfly_core.config.section import (
     Section,
     by_name,
 )
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"

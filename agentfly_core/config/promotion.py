@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from agentfly_core.config.section import BY_NAME, OPEN, Positive, Section
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 
 Margin = Annotated[float, Field(gt=0)]
 

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 
 T = TypeVar("T")
 Keys = tuple[str, ...]

@@ -14,10 +14,10 @@ from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.mismatch import UNSHOWN
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.section import Positive, Section
-from agentfly_core.formats import strict_json
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean, redact
 from agentfly_core.system import devices, hardware
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean, redact
 
 T = TypeVar("T")
 Gpus = tuple[Annotated[int, Field(ge=0)], ...]

@@ -15,10 +15,10 @@ from pydantic import (
 
 from agentfly_core.config.parts import Data, Pool, RewardPart, ToolPart
 from agentfly_core.config.section import Positive, Section
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 
 DATA = "agentfly_core.datasets.mixture:mixture"
-DEMONSTRATIONS = "agentfly_core.inference.policy_path:of_tasks"
+DEMONSTRATIONS = "agentfly_core.experiment.policy_path:of_tasks"
 GOAL = "goal"
 """What the reward that says solved is called in the scores of a mixture, whichever it is of a task.
 """

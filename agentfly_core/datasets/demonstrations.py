@@ -15,9 +15,9 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.datasets.two_steps import SIGNS
-from agentfly_core.formats import hashing
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Message, Observation, Problem
+from agentfly_core.system.formats import hashing
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 

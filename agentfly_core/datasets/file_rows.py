@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core.formats import strict_json
-from agentfly_core.formats.text import nearest
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.text import nearest
 
 MAX_BYTES = 2**31
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(\.\d+)?")

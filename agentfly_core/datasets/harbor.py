@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agentfly_core.code import parsing
 from agentfly_core.environments.workspace import MOST_BYTES, MOST_FILES
-from agentfly_core.formats import strict_yaml
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system import parsing
+from agentfly_core.system.formats import strict_yaml
 
 APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
+from agentfly_core.system.formats import hashing
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:

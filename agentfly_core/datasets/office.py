@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import Any
 
 from agentfly_core.datasets.names import companies, people
-from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
 
 CITIES = (
     "Avila",

@@ -15,9 +15,9 @@ from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import another, mistake, observed
 from agentfly_core.datasets.names import companies, people
 from agentfly_core.datasets.office import CITIES, KINDS
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats.json_value import JSON
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}

@@ -10,10 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.reasoning_gym import created
+from agentfly_core.system.formats import hashing
 
 ROUNDS = 20
 LOOKED_AT = 8

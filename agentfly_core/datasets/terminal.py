@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core.datasets.names import Names, companies, people
-from agentfly_core.formats import hashing
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import did_you_mean
 
 ENDINGS = ("csv", "dat", "ini", "json", "log", "md", "tex", "txt")
 LEVELS = ("debug", "error", "info", "warn")

@@ -18,10 +18,10 @@ from agentfly_core.environments.text_shop_catalogue import (
     Product,
     catalogue,
 )
-from agentfly_core.formats.text import with_article
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.text_shop import Wish
+from agentfly_core.system.formats.text import with_article
 
 Kind = tuple[str, ...]
 """A category and the attributes that are asked for: `("shirt", "cotton", "slim")`."""

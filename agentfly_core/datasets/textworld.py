@@ -13,9 +13,9 @@ from typing import Annotated
 from pydantic import Field
 
 from agentfly_core.environments.textworld import World
-from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
 """How the things that can be hunted for are shared out."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
     from minigrid.core.world_object import WorldObj

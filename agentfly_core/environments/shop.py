@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
-from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
 
 
 @dataclass(frozen=True, slots=True)

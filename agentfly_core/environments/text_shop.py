@@ -14,8 +14,8 @@ from pydantic import Field
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.text_shop_catalogue import Product, catalogue
-from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
 
 NOTHING = "Nothing was found."
 

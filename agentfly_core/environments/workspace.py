@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.tool import ToolError
-from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.guest.protocol import ExecResult, Limits
 from agentfly_core.sandbox.running import run
+from agentfly_core.system.formats import hashing
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100
 LONGEST_NAME, LONGEST_PART = 1000, 255  # bytes

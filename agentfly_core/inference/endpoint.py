@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfly_core.endpoints.chat import ChatRequest
-from agentfly_core.endpoints.chat_service import Chat, ChatService
-from agentfly_core.endpoints.failures import BudgetSpent, EndpointLost, EndpointRefused
+from agentfly_core.inference.endpoints.chat import ChatRequest
+from agentfly_core.inference.endpoints.chat_service import Chat, ChatService
+from agentfly_core.inference.endpoints.failures import BudgetSpent, EndpointLost, EndpointRefused
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.messages import reply_text

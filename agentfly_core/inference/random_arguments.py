@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 
 Schema = Mapping[str, Any]
 LITERALS = ("", "a", "A", "0", "1", "42", "-1", "3.5", "yes", "hello", "a-b", "a_b", "ab1", "1 2 3")

@@ -12,12 +12,12 @@ from agentfly_core.authoring import calling
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.formats import tracebacks
-from agentfly_core.formats.stop_strings import first_stop
-from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
+from agentfly_core.system.formats import tracebacks
+from agentfly_core.system.formats.stop_strings import first_stop
+from agentfly_core.system.formats.text import fault
 
 Policy = Callable[[Conversation], Awaitable[str | Message]]
 """What a model would say: its exact text, or a message whose calls are written out."""

@@ -17,12 +17,12 @@ from pathlib import Path
 import aiohttp
 import httpx
 
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
 from agentfly_core.inference.vllm_server import LONGEST_IDLE, SERVED
 from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Finish, Sampled
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import fault
 from agentfly_core.system.service import Service, ServiceLost
 
 LOADING, ADAPTER = "loading", "adapter"

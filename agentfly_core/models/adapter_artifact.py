@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.models import model_config
+from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.files import write_json
+from agentfly_core.system.formats.checksummed_json import Damaged
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

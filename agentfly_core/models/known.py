@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.parts import OWN_MODEL
-from agentfly_core.formats.text import did_you_mean, nearest
+from agentfly_core.system.formats.text import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,9 +11,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models import pretrained
 from agentfly_core.models.known import is_adapter
+from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:

@@ -20,9 +20,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from agentfly_core.datasets.powers import EXPONENTS, NUMBERS
 from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
 from agentfly_core.records.messages import call_text
+from agentfly_core.system.formats.text import did_you_mean
 
 VOCABULARY = 512
 POSITIONS = 2048

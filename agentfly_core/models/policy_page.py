@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Science
 from agentfly_core.models.known import VLLM_RANKS
+from agentfly_core.store.store import Artifact
 
 _PAGE = """\
 # {reference}

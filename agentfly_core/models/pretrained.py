@@ -25,7 +25,6 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
-from agentfly_core.formats.text import fault, sentence
 from agentfly_core.models import model_config, probe
 from agentfly_core.models.known import (
     END_TOKENS,
@@ -34,6 +33,7 @@ from agentfly_core.models.known import (
     refuse_adapter,
     require_package,
 )
+from agentfly_core.system.formats.text import fault, sentence
 
 LoadingReport = Mapping[str, Collection[Any]] | LoadStateDictInfo
 WRAPPERS = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from agentfly_core.formats import hashing
+from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

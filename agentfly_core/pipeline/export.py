@@ -9,16 +9,16 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts.manifest import MANIFEST
-from agentfly_core.artifacts.store import Store
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.experiment.context import of_run
+from agentfly_core.experiment.parts import template_of
+from agentfly_core.experiment.policy_reference import run_policy
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
 from agentfly_core.models.policy_page import page
-from agentfly_core.models.policy_reference import run_policy
-from agentfly_core.rollout.parts import template_of
-from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.store.manifest import MANIFEST
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.artifacts.run_layout import RunLayout, record_of, step_layout
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.config.loading import differences
+from agentfly_core.experiment.context import of_run
+from agentfly_core.experiment.run_layout import RunLayout, record_of, step_layout
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
-from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import Run
+from agentfly_core.store.store import Store
 
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.parts import OWN_MODEL
-from agentfly_core.models import reference
-from agentfly_core.models.policy_reference import (
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, final_policy, of_run
+from agentfly_core.experiment.policy_reference import (
     EndpointPolicy,
     ModelPolicy,
     NamedPolicy,
@@ -20,14 +18,16 @@ from agentfly_core.models.policy_reference import (
     RunPolicy,
     policy_reference,
 )
+from agentfly_core.models import reference
 from agentfly_core.pipeline.playing import shown, unshown
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import ExperimentContext, final_policy, of_run
 from agentfly_core.runs.run import name_of
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact
 from agentfly_core.system.files import write_json
 
 if TYPE_CHECKING:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Gates, Science, WarmStart
-from agentfly_core.formats import hashing
-from agentfly_core.formats.text import warn_once
-from agentfly_core.inference.policy_path import policy_at
+from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.parts import template_of
+from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models.known import end_tokens
 from agentfly_core.pipeline.stop_conditions import (
     GateClosed,
@@ -44,12 +45,11 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
-from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import NO_ANSWER, collect
-from agentfly_core.runs.context import Resolved
+from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import warn_once
 from agentfly_core.system.progress import Progress, report
-from agentfly_core.templates.text_encoder import reply_encoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts.run_layout import rollouts, step_layout
-from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
+from agentfly_core.experiment.run_layout import rollouts, step_layout
 from agentfly_core.records.parquet import (
     EPISODES,
     SCORES,
@@ -21,6 +20,7 @@ from agentfly_core.records.parquet import (
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.rl.rejection_sampling import RejectionSampling
+from agentfly_core.store.store import Artifact, Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
 from agentfly_core.config.tasks import GOAL
+from agentfly_core.experiment.context import Resolved
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
@@ -18,7 +19,6 @@ from agentfly_core.records.problem_schedule import kind_of
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
-from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
 from agentfly_core.system.progress import Progress, report
 

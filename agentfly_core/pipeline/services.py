@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.config.experiment import step_named
 from agentfly_core.config.parts import ENDPOINT
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import ExperimentContext, digest_of_speaker, of_run
+from agentfly_core.experiment.parts import template_of
 from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.model_config import require_trainable
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
-from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
-from agentfly_core.runs.context import ExperimentContext, digest_of_speaker, of_run
+from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.service import new_address, supervised
-from agentfly_core.templates.text_encoder import reply_encoder
 from agentfly_core.training import client
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from agentfly_core.endpoints.chat_service import ChatService
+    from agentfly_core.inference.endpoints.chat_service import ChatService
 
 
 ENDPOINT_FILE = "endpoint.json"
@@ -196,8 +196,8 @@ def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatS
     names = {name for name in (*named, *policies) if name}
     if not names:
         return {}
-    from agentfly_core.endpoints.answer_cache import Answers
-    from agentfly_core.endpoints.chat_service import ChatService  # loads aiohttp
+    from agentfly_core.inference.endpoints.answer_cache import Answers
+    from agentfly_core.inference.endpoints.chat_service import ChatService  # loads aiohttp
 
     answers = Answers(context.store)
     return {name: ChatService.of(name, context.site.endpoint(name), answers) for name in names}

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from agentfly_core.config.health_signs import SIGNS, Sign, Signs
-from agentfly_core.formats.text import did_you_mean, sentence
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Ending, Score, Scored, Trajectory, Unscored
+from agentfly_core.system.formats.text import did_you_mean, sentence
 from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 

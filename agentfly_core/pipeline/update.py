@@ -8,21 +8,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, rollouts, step_layout
-from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Fork, Update
 from agentfly_core.config.parts import AlgorithmPart
-from agentfly_core.formats import hashing
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.rl.learning_rate import learning_rate
-from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.run import Run
+from agentfly_core.store.stage_metrics import measured, measuring, timing
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system import files
+from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.job import UpdateJob
 

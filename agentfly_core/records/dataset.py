@@ -14,11 +14,11 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
-from agentfly_core.formats.json_fault import json_fault
-from agentfly_core.formats.text import counted, sentence, shown, with_article
 from agentfly_core.records.parquet import count_rows, read_ids, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem, task_of
 from agentfly_core.system.files import write_json
+from agentfly_core.system.formats.json_fault import json_fault
+from agentfly_core.system.formats.text import counted, sentence, shown, with_article
 
 logger = logging.getLogger(__name__)
 QUARANTINED = "quarantined"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from agentfly_core.formats import strict_json
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.trajectory import (
     BadCall,
     Message,
@@ -15,6 +13,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Turn,
 )
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.json_value import JSON
 
 
 def read_text(item: Message | Observation) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.run_record import Pointer
+from agentfly_core.system.formats.json_value import JSON
 
 ModeName = Literal["experiment", "live", "chat"]
 """By the experiment's rules, many or one at a time; or in talk with a person, who is its user."""

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentfly_core.config.experiment import Night, Place, Science
-from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem, in_task, tag, task_of
+from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
 """The least weight of a kind that is always solved or never: none is forgotten."""

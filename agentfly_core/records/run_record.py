@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 
 
 class Pointer(TypedDict):

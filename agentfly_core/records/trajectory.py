@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from agentfly_core.formats.text import without_thoughts
+from agentfly_core.system.formats.text import without_thoughts
 
 Finish = Literal["stop", "length", "stop_string"]
 """Whether a stop token, the limit of tokens or a stop string ended what was sampled."""

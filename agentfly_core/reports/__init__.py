@@ -1,1 +1,1 @@
-"""What people and later nights learn from runs: the night ledger, promotion, reports."""
+"""Reports for people: episodes, comparisons of runs, nights."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from typing_extensions import TypeIs
 
-from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import Examples, Problem
+from agentfly_core.system.formats.text import clip
 
 NO_ANSWER = ("", "I do not know.")
 """Wrong answers to every problem."""

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.code import parsing
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.records.trajectory import Examples, Problem, Score, Trajectory
 from agentfly_core.rewards.gold import NO_ANSWER
 from agentfly_core.rewards.limited import limited
+from agentfly_core.system import parsing
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 
 LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})

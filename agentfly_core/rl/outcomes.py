@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly_core.formats import hashing
 from agentfly_core.records.speakers import episode_numbers, own_reward
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, task_of
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.system.formats import hashing
 
 
 @dataclass(frozen=True)

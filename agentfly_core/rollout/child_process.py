@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.formats import strict_json
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import clip
 from agentfly_core.system.files import write_json
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import clip
 from agentfly_core.system.process import Owner
 from agentfly_core.system.service import OWNER, end_users, orphans_killed, private_folder
 

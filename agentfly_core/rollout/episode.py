@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
-from agentfly_core.formats.text import clip
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, task_of
@@ -22,6 +21,7 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec, Frozen
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage, current_branch
 from agentfly_core.rollout.timeline import Branch
+from agentfly_core.system.formats.text import clip
 
 R = TypeVar("R")
 MAX_RESET_BYTES = 65_536

@@ -7,9 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from agentfly_core.endpoints.chat import ChatRequest, OpenChat
-from agentfly_core.endpoints.failures import BudgetSpent, EndpointRefused
-from agentfly_core.formats import hashing
+from agentfly_core.inference.endpoints.chat import ChatRequest, OpenChat
+from agentfly_core.inference.endpoints.failures import BudgetSpent, EndpointRefused
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, Observation, Sampled
@@ -17,6 +16,7 @@ from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage
 from agentfly_core.rollout.timeline import Branch, Reply
+from agentfly_core.system.formats import hashing
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import Any
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction
-from agentfly_core.formats import tracebacks
-from agentfly_core.formats.text import fault, shown, warn_seldom
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import tracebacks
+from agentfly_core.system.formats.text import fault, shown, warn_seldom
 
 CLOSE_SECONDS = 30.0
 COUNTS = ("started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.injection import Asking, Lent
-from agentfly_core.endpoints.chat import OpensChat
+from agentfly_core.inference.endpoints.chat import OpensChat
 from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.records.trajectory import (
     Ending,

@@ -14,8 +14,6 @@ from operator import attrgetter
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
-from agentfly_core.formats import hashing, tracebacks
-from agentfly_core.formats.text import fault, warn_once, warn_seldom
 from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
@@ -24,6 +22,8 @@ from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import AgentPromptTooLong, EpisodeOver, EpisodeSpec, PromptTooLong
+from agentfly_core.system.formats import hashing, tracebacks
+from agentfly_core.system.formats.text import fault, warn_once, warn_seldom
 
 LEASE_SECONDS = 120.0
 NO_ANSWER = "before there was any answer"

@@ -15,8 +15,6 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
 from agentfly_core.authoring.loop_crossing import LoopCrossing
-from agentfly_core.formats import hashing
-from agentfly_core.formats.text import clip, did_you_mean, fault
 from agentfly_core.inference.sampler import Request, SamplerSession, SamplingParams
 from agentfly_core.records.timing import Doing, Span, moment
 from agentfly_core.records.trajectory import (
@@ -32,6 +30,8 @@ from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.standstill import Parts
 from agentfly_core.rollout.timeline import Branch, Reply
+from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import clip, did_you_mean, fault
 
 R = TypeVar("R")
 STATE_SECONDS = 30.0

@@ -14,8 +14,8 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.formats.tracebacks import INSTALLED
 from agentfly_core.rollout.timeline import Branch
+from agentfly_core.system.formats.tracebacks import INSTALLED
 
 SECONDS = 60.0
 LOOKS = 4

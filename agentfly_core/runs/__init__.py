@@ -1,1 +1,1 @@
-"""Runs: their context, record, metrics, listing, and what MLflow and DVC have of them."""
+"""Runs: record, listing, metrics, episodes, dataset versions."""

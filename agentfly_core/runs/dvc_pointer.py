@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.checksummed_json import json_of
+from agentfly_core.store.store import Artifact
 from agentfly_core.system.files import read_regular, write_json
+from agentfly_core.system.formats.checksummed_json import json_of
 
 
 def write(path: Path, artifact: Artifact) -> None:

@@ -13,18 +13,18 @@ from typing import Literal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agentfly_core.artifacts.lease import leaseholder
-from agentfly_core.artifacts.lock import holder_of
-from agentfly_core.artifacts.run_layout import RunLayout, record_of
-from agentfly_core.artifacts.run_tags import tags_of
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
-from agentfly_core.formats import strict_yaml
-from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import clip, fault
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import finished_summary
+from agentfly_core.runs.run_tags import tags_of
+from agentfly_core.store.lease import leaseholder
+from agentfly_core.store.lock import holder_of
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import clip, fault
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.speakers import (
     Earned,
     activity,
@@ -27,6 +26,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Unscored,
 )
+from agentfly_core.system.formats.json_value import JSON
 
 ZERO_SPREAD = "agent/rollout/zero_spread_groups"
 

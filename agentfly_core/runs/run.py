@@ -16,22 +16,11 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.artifacts import keys, run_code
-from agentfly_core.artifacts.continuing import model_digest, require_continuable
-from agentfly_core.artifacts.lease import only_writer, refuse_if_leased
-from agentfly_core.artifacts.lock import refuse_if_held
-from agentfly_core.artifacts.run_layout import RunLayout, record_of, step_layout
-from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
-from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.json_value import JSON, as_json
-from agentfly_core.formats.text import did_you_mean
-from agentfly_core.records import ledger
-from agentfly_core.records.ledger import PassRates
-from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
-from agentfly_core.runs.context import (
+from agentfly_core.experiment import keys, run_code
+from agentfly_core.experiment.context import (
     ExperimentContext,
     Parent,
     Resolved,
@@ -40,7 +29,18 @@ from agentfly_core.runs.context import (
     require_same_tokens,
     resolve,
 )
+from agentfly_core.experiment.continuing import model_digest, require_continuable
+from agentfly_core.experiment.run_layout import RunLayout, record_of, step_layout
+from agentfly_core.records import ledger
+from agentfly_core.records.ledger import PassRates
+from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.store.lease import only_writer, refuse_if_leased
+from agentfly_core.store.lock import refuse_if_held
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON, as_json
+from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)

@@ -10,22 +10,21 @@ from statistics import fmean
 
 import pandas as pd
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, metrics_of, record_of
-from agentfly_core.artifacts.stage_metrics import measured
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.tasks import TASK
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import sentence
-from agentfly_core.records import ledger
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, Parent, evaluation_keys
+from agentfly_core.experiment.run_layout import RunLayout, metrics_of, record_of
+from agentfly_core.records import intervals, ledger
+from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, task_of
-from agentfly_core.runs import intervals
-from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_keys
 from agentfly_core.runs.episodes import trajectories_in
-from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem
+from agentfly_core.store.stage_metrics import measured
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import sentence
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 

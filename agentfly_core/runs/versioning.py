@@ -17,15 +17,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.formats import strict_yaml
-from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.foreign_names import dvc_accepts
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import code_of, resolve, with_code
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import code_of, resolve, with_code
 from agentfly_core.system import files
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.foreign_names import dvc_accepts
 
 logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"

@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.file_shapes import require_relative
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import require_relative
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 LARGEST = 2**30

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON
 
 LARGEST_PID = 2**31 - 1
 MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.formats import strict_json
-from agentfly_core.formats.text import warn_once
 from agentfly_core.system.files import write_json
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.text import warn_once
 from agentfly_core.system.module_search import for_children
 from agentfly_core.system.process import Owner
 from agentfly_core.system.supervisor import FIRST_START, GRACE, State, clean

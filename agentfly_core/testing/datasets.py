@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agentfly_core.config.parts import Data
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats.json_value import JSON
 
 
 def problems_of(

@@ -15,9 +15,6 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.stop_strings import before_stop
-from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import (
     BadCall,
     Message,
@@ -26,6 +23,9 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Turn,
 )
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.stop_strings import before_stop
+from agentfly_core.system.formats.text import clip
 
 STOP = ord("$")
 _CALL = re.compile(r"<([^<>]*)(>?)")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from agentfly_core.authoring.tool import ToolError, tool
-from agentfly_core.code import parsing
+from agentfly_core.system import parsing
 
 Number = int | float
 MAX_LENGTH = 200

@@ -13,12 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from agentfly_core.formats import hashing
 from agentfly_core.records.parquet import read_scores, read_trajectories
 from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.outcomes import Outcomes, earned, outcomes
+from agentfly_core.system.formats import hashing
 from agentfly_core.training.job import UpdateJob
 
 

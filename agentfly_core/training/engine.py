@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from agentfly_core.config.experiment import Update
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.models import probe, sharded_save
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.training import distributed
 from agentfly_core.training.distributed import MOMENTS, Engine
 from agentfly_core.training.job import UpdateJob

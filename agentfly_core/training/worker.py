@@ -29,8 +29,8 @@ import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
 from pydantic import TypeAdapter
 
-from agentfly_core.formats.text import fault
 from agentfly_core.rl.interface import Critic
+from agentfly_core.system.formats.text import fault
 from agentfly_core.training import engine as engines
 from agentfly_core.training.data import read_update_data
 from agentfly_core.training.distributed import Engine, Ranks

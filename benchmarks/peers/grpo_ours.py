@@ -14,13 +14,13 @@ from typing import Any
 from agentfly_core.authoring.reward import reward
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import resolve
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.pipeline.playing import of_step, play_shard, rollout_spec
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
-from agentfly_core.runs.context import resolve
 from agentfly_core.system import files
-from agentfly_core.templates.chatml import Hermes
 from benchmarks import harness
 
 HERE = "benchmarks.peers.grpo_ours"

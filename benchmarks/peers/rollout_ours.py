@@ -17,6 +17,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.event_loop import environment_loop
@@ -24,7 +25,6 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.service import Service
-from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.python import python_session
 from agentfly_core.tools.shell import shell
 from benchmarks import harness

@@ -38,11 +38,11 @@ from typing import Any
 import psutil
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
+from agentfly_core.inference.templates.chatml import END, START
 from agentfly_core.models import pretrained
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Message, ToolCall
-from agentfly_core.templates.chatml import END, START
 from benchmarks import harness
 from benchmarks.peers.virtualenvs import python_of
 

@@ -35,10 +35,10 @@ from typing import Any
 import psutil
 from safetensors.torch import load_file
 
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Message
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
-from agentfly_core.templates.chatml import Hermes
 from benchmarks import harness
 from benchmarks.footprint import GIB, pss
 from benchmarks.peers import virtualenvs

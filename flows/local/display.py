@@ -18,9 +18,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.artifacts.keys import VERSIONS
-from agentfly_core.formats.text import counted
+from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.records.run_record import Summary
+from agentfly_core.system.formats.text import counted
 from agentfly_core.system.progress import Progress as Told
 from flows.local.terminal import VisibleConsole
 

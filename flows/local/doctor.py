@@ -25,10 +25,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.service import SANDBOX
+from agentfly_core.tracking.mlflow_client import Place
 
 MEMORY_GIB = 6.0
 DISK_GIB = 2.0

@@ -6,7 +6,7 @@ import json
 import logging
 from contextlib import suppress
 
-from agentfly_core.formats import strict_json
+from agentfly_core.system.formats import strict_json
 from agentfly_core.system.process import Owner
 from flows.local.prefect_server import answers, crash_abandoned, reach
 from flows.local.state_dirs import Places

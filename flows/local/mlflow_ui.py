@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import Place, page
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.system.module_search import finding_ours
+from agentfly_core.tracking.mlflow_client import Place, page
 from flows.local.ports import first_free, own
 from flows.local.programs import mlflow_server
 from flows.local.servers import Servers

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agentfly_core.runs.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import Place
 from flows.local.ports import mark
 from flows.local.prefect_server import PAGE_API, POOL
 from flows.local.sign_in import SignIn

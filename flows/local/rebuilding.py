@@ -10,19 +10,19 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from agentfly_core.artifacts import transfer
-from agentfly_core.artifacts.run_layout import RunLayout, record_of
-from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.code import stored
-from agentfly_core.code.modules import ours
 from agentfly_core.config.experiment import step_named
-from agentfly_core.formats import strict_yaml
-from agentfly_core.formats.file_shapes import require_relative
+from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.user_code import stored
+from agentfly_core.experiment.user_code.modules import ours
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.store import transfer
+from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system import files
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.file_shapes import require_relative
 from agentfly_core.system.module_search import OURS
 from agentfly_core.system.revision import revision
 

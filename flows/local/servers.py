@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agentfly_core.formats import strict_json
 from agentfly_core.system.files import write_json
+from agentfly_core.system.formats import strict_json
 from agentfly_core.system.process import Owner
 
 FILE = "up.json"

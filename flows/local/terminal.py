@@ -9,7 +9,7 @@ from typing import IO, Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from agentfly_core.formats.text import CONTROL, visible
+from agentfly_core.system.formats.text import CONTROL, visible
 from flows.local.visible_output import VisibleStream
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from agentfly_core.formats.text import guard_logs, visible
+from agentfly_core.system.formats.text import guard_logs, visible
 
 
 class VisibleStream:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from agentfly_core.artifacts.run_layout import record_of
-from agentfly_core.formats.text import fault
-from agentfly_core.reports.night_ledger import NightLedger
-from agentfly_core.reports.nights import last_policy
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import set_aliases
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.reports.nights.nights import last_policy
+from agentfly_core.system.formats.text import fault
+from agentfly_core.tracking.mlflow_client import set_aliases
 from flows.local.mlflow_ui import mlflow_place
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from agentfly_core.formats.text import fault
-from agentfly_core.reports.night_ledger import NightEntry, NightHistory, NightLedger
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.reports.nights.night_ledger import NightEntry, NightHistory, NightLedger
+from agentfly_core.system.formats.text import fault
 from flows.local.flow_run_owners import crash_dead
 
 if TYPE_CHECKING:

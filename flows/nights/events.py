@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Literal, TypeAlias
 
-from agentfly_core.formats.foreign_names import storable
-from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import redact
-from agentfly_core.reports.night_ledger import Champion, NightEvent, NightLedger
+from agentfly_core.reports.nights.night_ledger import Champion, NightEvent, NightLedger
+from agentfly_core.system.formats.foreign_names import storable
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import redact
 
 PREFIX = "agentfly.night."
 What: TypeAlias = NightEvent | Literal["crashed", "no_space"]

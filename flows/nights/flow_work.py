@@ -7,13 +7,13 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline import retention
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
-from agentfly_core.reports.night_plan import recorded_changes
-from agentfly_core.reports.promotion import Verdict
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.nights.night_plan import recorded_changes
+from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.store.store import Artifact
 from flows.flow_run import context_of_flow
 from flows.local.state_dirs import settle
 from flows.nights.aliases import report_aliases

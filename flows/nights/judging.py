@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
-from agentfly_core.reports.confirmation import (
+from agentfly_core.reports.nights.confirmation import (
     confirm,
     fresh_science,
     guard_sciences,
@@ -20,9 +20,9 @@ from agentfly_core.reports.confirmation import (
     unseen,
     way,
 )
-from agentfly_core.reports.held_out import HeldOut, held_out, is_evaluated
-from agentfly_core.reports.promotion import Verdict, judge
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated
+from agentfly_core.reports.nights.promotion import Verdict, judge
+from agentfly_core.store.store import Artifact
 from flows.evaluate import evaluated
 from tasks.prepare import prepare
 

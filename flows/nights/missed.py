@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from datetime import UTC, date, datetime, time, timedelta
 
-from agentfly_core.formats.text import fault
-from agentfly_core.reports.night_ledger import NightLedger
-from agentfly_core.reports.night_plan import PREFIX, date_of
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_plan import PREFIX, date_of
+from agentfly_core.system.formats.text import fault
 from flows.nights.deployment_schedule import missed_nights, scheduled_nights
 from flows.nights.events import write_and_tell
 

@@ -6,14 +6,14 @@ import logging
 
 from prefect.artifacts import create_markdown_artifact
 
-from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.formats.foreign_names import storable
-from agentfly_core.formats.text import fault
-from agentfly_core.reports.night_page import page_of
-from agentfly_core.reports.night_report import night_report
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import add_report
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.reports.nights.night_page import page_of
+from agentfly_core.reports.nights.night_report import night_report
 from agentfly_core.runs.run import links_of
+from agentfly_core.system.formats.foreign_names import storable
+from agentfly_core.system.formats.text import fault
+from agentfly_core.tracking.mlflow_client import add_report
 from flows.local.mlflow_ui import mlflow_place
 from flows.reporting import FLOW_RUN_TAG
 from flows.run_pages import artifact_key, mlflow_link, this_page

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.system.process import Owner
+from agentfly_core.tracking.mlflow_client import Place
 from flows.local.servers import Servers
 from flows.local.state_dirs import Places
 from flows.up.log import LOG

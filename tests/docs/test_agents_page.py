@@ -15,8 +15,7 @@ from agentfly_core import agents
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
-from agentfly_core.formats.stop_strings import before_stop
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.records.trajectory import Ending, Message, Observation, ToolCall
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import pack
@@ -24,6 +23,7 @@ from agentfly_core.rl.importance_sampling import ImportanceSampling
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.policy_loss import PolicyLoss
 from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.system.formats.stop_strings import before_stop
 from agentfly_core.testing import trajectory, turn
 from agentfly_core.testing.episodes import (
     ADD,

@@ -10,7 +10,7 @@ import yaml
 
 from agentfly_core import algorithms
 from agentfly_core.config import loading
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.rl.batch import pack
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import TINY

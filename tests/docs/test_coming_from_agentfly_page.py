@@ -9,7 +9,7 @@ import yaml
 from agentfly_core.algorithms import NAMES
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import load
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rewards.exact import exact

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.sandbox.backends import Unavailable
 from tests.support.project import ROOT
 
@@ -100,7 +100,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
             "files has no default for train_file: 'str'",
         ),
         (
-            "data.use=agentfly_core.templates.chatml:Hermes",
+            "data.use=agentfly_core.inference.templates.chatml:Hermes",
             "Hermes takes no 'seed', expected a function of seed, train",
         ),
         (

@@ -4,7 +4,7 @@ import re
 
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rewards.environment_return import environment_return
 from agentfly_core.rollout.pool import Limit

@@ -6,7 +6,7 @@ import yaml
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.tasks import Limits, Task
-from agentfly_core.pipeline.checks import check
+from agentfly_core.experiment.checks import check
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/mixtures.md").read_text()

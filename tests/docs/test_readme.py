@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from flows.__main__ import main
 from tests.support.project import ROOT
 

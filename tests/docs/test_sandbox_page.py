@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.guest.protocol import MIB, Limits, Status
 from agentfly_core.sandbox.preflight import WHAT_TO_DO

@@ -7,7 +7,7 @@ import yaml
 
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from tests.support.experiments import TINY
 from tests.support.project import ROOT
 

@@ -10,7 +10,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.datasets.harbor import harbor
 from agentfly_core.environments.text_shop import TextShop
-from agentfly_core.inference.policy_path import policy_at
+from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.text_shop import purchase

@@ -17,13 +17,13 @@ from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
-from agentfly_core.inference.policy_path import policy_at
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending, Problem
-from agentfly_core.runs.context import resolve
 from agentfly_core.testing.episodes import episode_specs, play, play_all, score_of
 from tests.support.project import ROOT
 

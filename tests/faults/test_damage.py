@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
-from agentfly_core.inspection import printed as printing
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, code_of, resolve, with_code
 from agentfly_core.records.problem_schedule import first_round
+from agentfly_core.reports.show import printed as printing
 from agentfly_core.runs import episodes
-from agentfly_core.runs.context import ExperimentContext, code_of, resolve, with_code
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from tests.support.damage import check, damage, listen, printed, records, suffered
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 

@@ -12,9 +12,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.loading import read
+from agentfly_core.experiment import keys
+from agentfly_core.store.store import Store
 from tests.support.lives import RUN, TINY, TRAIN, Lives, Whole, digests
 from tests.support.mlflow_store import new_store
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from agentfly_core.artifacts.store import Store
+from agentfly_core.store.store import Store
 from tests.support.lives import RUN, TINY, Lives, Whole
 
 

@@ -12,7 +12,7 @@ from tests.support.lives import RUN, TINY, TRAIN, Lives
 from tests.support.servers import request
 
 HOLD = """
-import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock
+import sys; from pathlib import Path; from agentfly_core.store.lock import local_lock
 with local_lock(Path(sys.argv[1])):
     print("held", flush=True); sys.stdin.read()
 """

@@ -17,17 +17,17 @@ import boto3
 import httpx
 import pytest
 
-from agentfly_core.artifacts.lease import leaseholder, refuse_if_leased, remote_lock
-from agentfly_core.artifacts.lock import Locked, LockLost
-from agentfly_core.artifacts.manifest import MANIFEST
-from agentfly_core.artifacts.object_storage import Refused, Remote
-from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.context import ExperimentContext, final_policy, resolve
+from agentfly_core.experiment.context import ExperimentContext, final_policy, resolve
 from agentfly_core.runs.run import opened
-from flows.commands import sharing
+from agentfly_core.store.lease import leaseholder, refuse_if_leased, remote_lock
+from agentfly_core.store.lock import Locked, LockLost
+from agentfly_core.store.manifest import MANIFEST
+from agentfly_core.store.object_storage import Refused, Remote
+from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+from flows.cli import sharing
 from tests.support import experiments
 from tests.support.clocks import set_clock
 from tests.support.held import serving
@@ -40,8 +40,8 @@ ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = ArtifactKey("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
 import sys
-from agentfly_core.artifacts.lease import remote_lock
-from agentfly_core.artifacts.object_storage import Refused, Remote
+from agentfly_core.store.lease import remote_lock
+from agentfly_core.store.object_storage import Refused, Remote
 with remote_lock(Remote(sys.argv[1]), "runs/demo"):
     print("held", flush=True); sys.stdin.read()
 """
@@ -259,7 +259,7 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
 def test_who_lost_a_run_to_another_writes_nothing_more(
     tmp_path: Path, reached: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfly_core.artifacts.lease.EXPIRY", 0)
+    monkeypatch.setattr("agentfly_core.store.lease.EXPIRY", 0)
     store = Store.at(f"{BUCKET}/taken", tmp_path)
     assert store.remote
     with remote_lock(store.remote, "runs/demo"):

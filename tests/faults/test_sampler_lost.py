@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import read_trajectories
+from agentfly_core.store.store import Store
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests, survivors
 from tests.support.waiting import until
 

@@ -11,8 +11,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Message, Observation
-from agentfly_core.templates.chatml import Hermes
 from tests.support.tokenizers import FAMILIES
 
 SEED, TEXTS = 42, 400

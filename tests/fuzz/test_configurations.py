@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks, keys
 from tests.support.project import ROOT
 from tests.support.values import Values
 

@@ -6,12 +6,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.pipeline import inputs
-from agentfly_core.play import solvable, trial
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.pipeline.play import solvable, trial
+from agentfly_core.store.store import Store
 from tests.support.project import ROOT
 
 PROBLEMS = 200

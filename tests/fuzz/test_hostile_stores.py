@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentfly_core.artifacts import store as stores
-from agentfly_core.artifacts.object_storage import Remote
-from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.store import store as stores
+from agentfly_core.store.object_storage import Remote
+from agentfly_core.store.store import ArtifactKey, Store
 from flows.__main__ import main
 from flows.local import rebuilding
 from tests.support.buckets import Objects

@@ -13,8 +13,8 @@ from dvc.utils.serialize import load_yaml
 from mlflow import MlflowClient
 from prefect.client.schemas.actions import ArtifactCreate
 
-from agentfly_core.formats import strict_yaml
-from agentfly_core.formats.foreign_names import (
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.foreign_names import (
     dvc_accepts,
     is_cut,
     mlflow_key,
@@ -22,7 +22,7 @@ from agentfly_core.formats.foreign_names import (
     prefect_key,
     storable,
 )
-from agentfly_core.runs.mlflow_client import Place, Tracker
+from agentfly_core.tracking.mlflow_client import Place, Tracker
 from tests.support.mlflow_store import new_store
 
 SEED, COUNT, TIME = 42, 500, 1763740000000

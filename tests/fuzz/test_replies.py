@@ -8,8 +8,8 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import BadCall, Message, ToolCall
-from agentfly_core.templates.chatml import Hermes
 
 SEED = 15
 

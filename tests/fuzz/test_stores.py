@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts.run_tags import change_tags, tags_of
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork
-from agentfly_core.inspection import printed as printing
-from agentfly_core.inspection.reference import reference
-from agentfly_core.inspection.sources import read
 from agentfly_core.pipeline.retention import kept_for_others
-from agentfly_core.reports.comparing.comparison_view import view as compared_view
-from agentfly_core.reports.comparing.learning_curves import curve
-from agentfly_core.reports.comparing.run_comparison import compared
-from agentfly_core.reports.comparing.sweep_record import Member, Sweep, runs_named
-from agentfly_core.reports.comparing.tried_policy import tried
+from agentfly_core.reports.compare.comparison_view import view as compared_view
+from agentfly_core.reports.compare.learning_curves import curve
+from agentfly_core.reports.compare.run_comparison import compared
+from agentfly_core.reports.compare.sweep_record import Member, Sweep, runs_named
+from agentfly_core.reports.compare.tried_policy import tried
+from agentfly_core.reports.show import printed as printing
+from agentfly_core.reports.show.reference import reference
+from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.listing import listed, view
+from agentfly_core.runs.run_tags import change_tags, tags_of
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
 from tests.support.damage import check, damage, listen, printed, records, suffered

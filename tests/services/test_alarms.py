@@ -13,8 +13,8 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.blocks.webhook import Webhook
 from prefect.events import emit_event
 
-from agentfly_core.artifacts.store import Store
-from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
 from flows.deploy import notice_the_dead
 from flows.local.flow_run_owners import LABEL, crash_dead

@@ -15,9 +15,9 @@ import psutil
 import pytest
 import yaml
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.runs.versioning import dataset_version, pipeline
+from agentfly_core.store.store import Store
 from tests.support.processes import command
 from tests.support.project import Project
 from tests.support.waiting import LIMIT, until

@@ -27,10 +27,10 @@ from agentfly_core.environments.text_shop import TextShop
 from agentfly_core.environments.textworld import TextWorld
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.runs.episodes import Episodes, pieces, table
-from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying
 from agentfly_core.tools.python import python
 from agentfly_core.tools.textworld import do
@@ -72,10 +72,10 @@ READ = """
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
 from tests.support.hostile import LENGTHY
-from agentfly_core.formats import strict_json, text as plaintext
+from agentfly_core.system.formats import strict_json, text as plaintext
 from agentfly_core.runs import episodes
 from agentfly_core.rewards.code_tests import program
-from agentfly_core.templates.chatml import _calls
+from agentfly_core.inference.templates.chatml import _calls
 for text in LENGTHY.values():
     try:
         strict_json.parse(text)

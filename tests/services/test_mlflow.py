@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.runs.mlflow_client import Place, Success, Tracker, page
+from agentfly_core.tracking.mlflow_client import Place, Success, Tracker, page
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
 from tests.support.servers import free_port

@@ -16,15 +16,15 @@ import pytest
 from mlflow import MlflowClient
 from prefect.server.schemas.schedules import CronSchedule
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.confirmation import LEVELS
-from agentfly_core.reports.held_out import HeldOut
-from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
-from agentfly_core.reports.nights import Nights
-from agentfly_core.reports.promotion import Verdict, compare_goal, judge
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.mlflow_client import DIGEST, Place
+from agentfly_core.reports.nights.confirmation import LEVELS
+from agentfly_core.reports.nights.held_out import HeldOut
+from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.nights.nights import Nights
+from agentfly_core.reports.nights.promotion import Verdict, compare_goal, judge
+from agentfly_core.store.store import Artifact
+from agentfly_core.tracking.mlflow_client import DIGEST, Place
 from flows.nights import aliases, events, missed
 from flows.nights.aliases import report_aliases
 from tests.support.experiments import context as context_in

@@ -11,13 +11,13 @@ from mlflow import MlflowClient
 from prefect import flow
 from prefect.runtime import flow_run
 
-from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.runs.context import ExperimentContext, resolve
-from agentfly_core.runs.mlflow_client import Place, Tracker
+from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Store
+from agentfly_core.tracking.mlflow_client import Place, Tracker
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
 from flows.reporting import FLOW_RUN_TAG

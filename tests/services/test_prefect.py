@@ -11,9 +11,9 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.reports.night_ledger import Champion, NightLedger
-from agentfly_core.reports.night_plan import name_of_night, recorded_changes
-from agentfly_core.runs.context import policy_of
+from agentfly_core.experiment.context import policy_of
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
+from agentfly_core.reports.nights.night_plan import name_of_night, recorded_changes
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.context import context_of

@@ -8,14 +8,14 @@ import pytest
 from prefect import flow
 from prefect.runtime import flow_run
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.context import ExperimentContext, resolve
-from agentfly_core.runs.mlflow_client import Place, Tracker
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
+from agentfly_core.tracking.mlflow_client import Place, Tracker
 from flows.local.prefect_server import deliver, use
 from flows.local.servers import Servers
 from flows.run_pages import artifact_key, name_after, show_summary

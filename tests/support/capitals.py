@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Message, Problem, ToolCall, Traject
 CAPITALS = {"Chile": "Santiago", "Japan": "Tokyo", "Kenya": "Nairobi", "Norway": "Oslo"}
 EXPERIMENT = """
 model: nano:calculator
-template: {use: "agentfly_core.templates.chatml:Hermes", show_tools: false}
+template: {use: "agentfly_core.inference.templates.chatml:Hermes", show_tools: false}
 data: {use: "tests.support.capitals:capitals", train: 3, validation: 0, test: 1}
 agent: {max_turns: 3, max_tokens: 200, max_model_len: 1000}
 tools: ["tests.support.capitals:look_up", "tests.support.capitals:answer"]

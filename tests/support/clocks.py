@@ -10,7 +10,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from agentfly_core.artifacts.lease import Clock
+from agentfly_core.store.lease import Clock
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

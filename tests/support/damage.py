@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from agentfly_core.artifacts import store
-from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.store import store
+from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 @dataclass(frozen=True)

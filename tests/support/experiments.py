@@ -1,9 +1,9 @@
 """Experiments that are only read, and what the summary of a run says."""
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.store.store import Store
 
 TINY = """
 model: nano:calculator

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.stop_conditions import lasting
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
-from agentfly_core.reports.held_out import held_out
-from agentfly_core.reports.night_ledger import Champion, NightLedger
-from agentfly_core.reports.promotion import judge
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.reports.nights.held_out import held_out
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
+from agentfly_core.reports.nights.promotion import judge
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.runs.summary import stored_evaluation, summarise
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.testing.trajectories import trajectory, turn
 
 Answers = Callable[[int], tuple[str, float | Unscored]]

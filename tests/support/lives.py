@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from agentfly_core.artifacts.manifest import MANIFEST
-from agentfly_core.artifacts.store import Store
+from agentfly_core.store.manifest import MANIFEST
+from agentfly_core.store.store import Store
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.processes import processes_of
 from tests.support.project import ROOT

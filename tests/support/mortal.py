@@ -34,11 +34,11 @@ import transformers.models.auto.modeling_auto  # noqa: F401
 
 import agentfly_core.inference.in_process
 import agentfly_core.rl.policy_gradient  # noqa: F401
-import flows.commands.episodes
-import flows.commands.orchestration
-import flows.commands.runs
-import flows.commands.stages
-import flows.commands.training
+import flows.cli.episodes
+import flows.cli.orchestration
+import flows.cli.runs
+import flows.cli.stages
+import flows.cli.training
 import flows.train  # noqa: F401
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent

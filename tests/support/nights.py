@@ -8,10 +8,9 @@ from typing import Any
 
 import yaml
 
-from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import sizes_by_task, split
@@ -20,8 +19,9 @@ from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.problem_schedule import by_task, first_round, rows_of_tasks
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
 
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
-from agentfly_core.runs.context import code_of, with_code
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import code_of, with_code
+from agentfly_core.store.store import Artifact, ArtifactKey
 from tests.support.experiments import context
 
 PROJECT = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from agentfly_core import Message, Problem, ToolCall, Trajectory, reward, tool
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.formats import hashing
 from agentfly_core.inference.scripted import Policy
+from agentfly_core.system.formats import hashing
 
 ROOMS = [
     "attic",
@@ -38,7 +38,7 @@ THINGS = [
 PLACES = [(room, thing) for thing in THINGS for room in ROOMS]
 EXPERIMENT = """
 model: nano
-template: {use: "agentfly_core.templates.chatml:Hermes", show_tools: false}
+template: {use: "agentfly_core.inference.templates.chatml:Hermes", show_tools: false}
 data: {use: "tests.support.stock:stock", train: 96, validation: 16, test: 32}
 agent: {max_turns: 3, max_tokens: 32, max_model_len: 256}
 tools: ["tests.support.stock:count", "agentfly_core.tools.answer:answer"]

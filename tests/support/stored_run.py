@@ -9,7 +9,6 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,
@@ -24,6 +23,7 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
+from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.testing.trajectories import trajectory
 
 PROMPT = "<|im_start|>user\nWhat is 41+58?<|im_end|>\n<|im_start|>assistant\n"

@@ -14,10 +14,10 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.inference.scripted import Policy, Scripted
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Ending, Message, Problem, Score, ToolCall, Trajectory
-from agentfly_core.templates.chatml import Hermes
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentfly_core import Message, Score, ToolCall, Trajectory, reward
-from agentfly_core.templates.chatml import Hermes
+from agentfly_core.inference.templates.chatml import Hermes
 
 
 class Eager(Hermes):

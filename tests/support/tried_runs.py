@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.site import Site
-from agentfly_core.formats.json_value import as_json
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
 from agentfly_core.models.adapter_artifact import remember
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import SCORES, write_scores
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import evaluated, published
 

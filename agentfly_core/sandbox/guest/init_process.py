@@ -22,7 +22,7 @@ from agentfly_core.sandbox.guest.monitor import Monitor
 from agentfly_core.sandbox.guest.protocol import Limits, RequestHeader
 
 if TYPE_CHECKING:
-    from agentfly_core.formats.json_value import JSON
+    from agentfly_core.system.formats.json_value import JSON
 
 UID = 1000
 

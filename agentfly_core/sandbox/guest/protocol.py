@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
 if TYPE_CHECKING:
-    from agentfly_core.formats.json_value import JSON
+    from agentfly_core.system.formats.json_value import JSON
 
 _HEAD = struct.Struct("!I")
 LARGEST_HEADER = 2**20

@@ -10,10 +10,10 @@ from agentfly_core import tool
 from agentfly_core.agents.code_block import code_block
 from agentfly_core.agents.planner_executor import PlannerExecutor
 from agentfly_core.agents.react import React
-from agentfly_core.formats.stop_strings import before_stop
-from agentfly_core.formats.text import without_thoughts
 from agentfly_core.records.trajectory import Message, Trajectory
 from agentfly_core.rollout.episode import Agent
+from agentfly_core.system.formats.stop_strings import before_stop
+from agentfly_core.system.formats.text import without_thoughts
 from agentfly_core.testing.episodes import play, rollout_spec
 from agentfly_core.testing.letters import Letters, decode
 

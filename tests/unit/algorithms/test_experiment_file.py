@@ -10,7 +10,7 @@ from agentfly_core import algorithms
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import algorithm_path, load
 from agentfly_core.config.parts import AlgorithmPart
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from tests.support.experiments import TINY
 
 NAMES = sorted({module.name for module in pkgutil.iter_modules(algorithms.__path__)} - {"sft"})

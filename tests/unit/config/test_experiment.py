@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.formats import strict_yaml
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks, keys
+from agentfly_core.system.formats import strict_yaml
 from tests.support.experiments import TINY
 
 

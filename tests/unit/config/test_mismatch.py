@@ -3,7 +3,7 @@
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.formats import strict_yaml
+from agentfly_core.system.formats import strict_yaml
 
 SETTINGS = """
 model: nano:calculator

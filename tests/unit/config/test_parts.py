@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks, keys
 from agentfly_core.records.problem_schedule import first_round
+from agentfly_core.store.store import Artifact
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
 

@@ -9,7 +9,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.parts import Curriculum
 from agentfly_core.config.tasks import quotas
-from agentfly_core.pipeline.checks import check
+from agentfly_core.experiment.checks import check
 from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, science
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from agentfly_core.agents.folding import Folding
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.inference.policy_path import policy_at
+from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import inputs, playing
 from agentfly_core.records.dataset import split
@@ -24,7 +24,7 @@ from agentfly_core.records.trajectory import Ending, Problem, Score, ToolCall, T
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.store.store import Store
 from agentfly_core.testing.episodes import episode_specs, play_all
 from tests.support.project import ROOT
 

@@ -14,12 +14,12 @@ from agentfly_core.datasets.powers import powers
 from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
 from agentfly_core.inference.scripted import Policy, Scripted
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from agentfly_core.datasets.files import files, read, require_fields
-from agentfly_core.formats.hashing import digest, short
 from agentfly_core.records.dataset import BadRow, Repeated
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats.hashing import digest, short
 
 
 def table(path: Path, text: str) -> Path:

@@ -18,12 +18,12 @@ from agentfly_core.datasets.textworld import Hunt, hunted, hunts, textworld
 from agentfly_core.datasets.textworld_demonstrations import BACK, Map, lying, random_hunter, short
 from agentfly_core.datasets.textworld_demonstrations import textworld as oracle
 from agentfly_core.environments.textworld import TextWorld, World, _textworld, told
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.context import resolve
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
-from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.environment_return import environment_return
-from agentfly_core.runs.context import resolve
 from agentfly_core.tools.textworld import OVER, do
 from tests.support import tasks
 from tests.support.project import ROOT

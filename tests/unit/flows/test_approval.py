@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.exceptions import FlowPauseTimeout, NotPausedError
 
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Artifact
 from flows import approval
 from flows.approval import Decision, promote
 from tests.support.experiments import context as context_in

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
-from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.models.pretrained import WrongFiles
 from agentfly_core.pipeline.stop_conditions import GateClosed
-from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
-from flows.commands.orchestration import message, next_step
-from flows.commands.training import show_places, show_summary
+from flows.cli.orchestration import message, next_step
+from flows.cli.training import show_places, show_summary
 from flows.local.state_dirs import Place, Places
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import played_night
@@ -161,7 +161,7 @@ def test_a_finished_run_of_other_data_is_not_shown_as_done(
     def refuse(*_: object) -> None:
         raise ValueError("the flow compares the data")
 
-    monkeypatch.setattr("flows.commands.training._trained", refuse)
+    monkeypatch.setattr("flows.cli.training._trained", refuse)
     assert main(["train", "tiny", "--run", "base"]) == 2
     assert "the flow compares the data" in capsys.readouterr().err
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
+from agentfly_core.store.store import Store
 from flows.__main__ import main
-from flows.commands import training
+from flows.cli import training
 from tests.support.tried_runs import finished, project
 
 pytestmark = pytest.mark.slow

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.runs.run import name_of
 from agentfly_core.runs.summary import Evaluation
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
 from flows import evaluate
 from flows.evaluate import evaluated_everywhere, policy_named
 from tests.support import experiments

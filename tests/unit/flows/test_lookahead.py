@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.store.store import Artifact
 from flows.lookahead import Played, ahead
 from tests.support.waiting import LIMIT
 

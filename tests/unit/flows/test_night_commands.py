@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import ArtifactKey
-from agentfly_core.reports.night_ledger import Champion, NightLedger
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import ArtifactKey
 from flows.__main__ import main
-from flows.commands import nights
+from flows.cli import nights
 from flows.context import context_of
 
 TINY = """

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.play_layout import PlayLayout, plays
-from agentfly_core.artifacts.run_layout import RunLayout, rollouts
-from agentfly_core.artifacts.store import Store
+from agentfly_core.experiment.play_layout import PlayLayout, plays
+from agentfly_core.experiment.run_layout import RunLayout, rollouts
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Ending, Message, Trajectory
 from agentfly_core.runs.run import name_of
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.context import context_of
 from tests.support.capitals import EXPERIMENT

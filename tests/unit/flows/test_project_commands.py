@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from agentfly_core.config import loading
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from flows.__main__ import main
-from flows.commands.project import template
+from flows.cli.project import template
 from tests.support.project import ROOT
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.lock import local_lock
-from agentfly_core.artifacts.run_tags import Tags, change_tags, remember_told, tags_of
-from agentfly_core.artifacts.store import Store
-from agentfly_core.runs.mlflow_client import Place, _Sink
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.run_tags import Tags, change_tags, remember_told, tags_of
+from agentfly_core.store.lock import local_lock
+from agentfly_core.store.store import Store
+from agentfly_core.tracking.mlflow_client import Place, _Sink
 from flows.__main__ import main
 from flows.context import context_of
 from tests.support.experiments import TINY

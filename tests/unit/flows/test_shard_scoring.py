@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from flows import train
 from flows.shard_scoring import scoring_shards

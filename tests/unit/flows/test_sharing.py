@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.lock import Locked, local_lock
-from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.runs.run import opened
-from flows.commands import sharing
+from agentfly_core.store.lock import Locked, local_lock
+from agentfly_core.store.store import ArtifactKey
+from flows.cli import sharing
 from tests.support.experiments import context
 
 

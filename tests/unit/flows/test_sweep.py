@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
+from agentfly_core.store.store import Store
 from flows import sweep as sweeping
 from flows.__main__ import main
-from flows.commands import comparing
+from flows.cli import comparing
 from tests.support.tried_runs import finished, project
 
 pytestmark = pytest.mark.slow

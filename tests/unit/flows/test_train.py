@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.experiment import keys
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import made
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact, ArtifactKey
 from flows import train
 from flows.deadline import Deadline
 from flows.session import Session

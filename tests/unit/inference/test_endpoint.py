@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts.play_layout import PlayLayout
-from agentfly_core.artifacts.run_layout import rollouts
-from agentfly_core.artifacts.store import Store
+from agentfly_core.experiment.play_layout import PlayLayout
+from agentfly_core.experiment.run_layout import rollouts
 from agentfly_core.models.known import require
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import ToolCall, Trajectory
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
 from tests.support.chat_service import Said, said, serving

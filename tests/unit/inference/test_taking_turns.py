@@ -18,12 +18,12 @@ from aiohttp import web
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment import checks
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
-from agentfly_core.pipeline import checks
 from agentfly_core.system.service import Service
 from agentfly_core.testing.episodes import saying
 from tests.support.experiments import TINY

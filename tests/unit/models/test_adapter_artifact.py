@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import ArtifactKey, Damaged
 from agentfly_core.config.experiment import Adapter
+from agentfly_core.experiment import keys
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.models.reference import materialise
 from agentfly_core.pipeline.retention import require_space
+from agentfly_core.store.store import ArtifactKey, Damaged
 from tests.support.experiments import context
 from tests.support.learning import IDLE
 

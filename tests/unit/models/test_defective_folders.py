@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
+from agentfly_core.experiment import checks
 from agentfly_core.models.reference import materialise
-from agentfly_core.pipeline import checks
 from tests.support.experiments import context
 
 Weights = dict[str, torch.Tensor]

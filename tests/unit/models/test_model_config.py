@@ -8,9 +8,9 @@ import pytest
 import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
+from agentfly_core.experiment import checks
 from agentfly_core.models.model_config import positions, untrainable
 from agentfly_core.models.reference import materialise
-from agentfly_core.pipeline import checks
 from tests.support.experiments import context
 
 SMALL: dict[str, Any] = {

@@ -12,11 +12,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config.experiment import Adapter
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.pipeline.export import export
+from agentfly_core.store.store import ArtifactKey, Store
 from flows.__main__ import main
 from tests.support.experiments import context
 

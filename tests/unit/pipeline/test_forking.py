@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Fork, Science
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.rejection_sampling import artifacts
@@ -22,9 +21,10 @@ from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from flows.lookahead import Played, ahead
 from tests.support.experiments import SUMMARY, context
 

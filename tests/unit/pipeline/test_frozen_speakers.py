@@ -14,18 +14,18 @@ import pytest
 from tokenizers.normalizers import Lowercase
 from transformers import AutoTokenizer
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.site import Site
+from agentfly_core.experiment import checks, keys
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
-from agentfly_core.pipeline import checks, inputs
+from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
-from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import context_of, opened
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
 

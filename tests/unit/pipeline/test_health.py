@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS, Sign
 from agentfly_core.pipeline.stop_conditions import (
@@ -17,6 +15,8 @@ from agentfly_core.pipeline.stop_conditions import (
     warnings,
 )
 from agentfly_core.runs.run import opened
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import ArtifactKey
 from tasks.step_metrics import log_step, look_at_health
 from tests.support.experiments import context
 

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.messages import call_text
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.store.store import ArtifactKey, Store
 from tests.support.stock import EXPERIMENT
 
 pytestmark = pytest.mark.slow

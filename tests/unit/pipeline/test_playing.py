@@ -14,6 +14,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
+from agentfly_core.experiment.context import resolve
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import (
@@ -33,7 +34,6 @@ from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import Frozen, FrozenPolicy
-from agentfly_core.runs.context import resolve
 from agentfly_core.testing.episodes import saying
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.pipeline import rejection_sampling
 from agentfly_core.pipeline.rejection_sampling import choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.rl.rejection_sampling import RejectionSampling
+from agentfly_core.store.store import ArtifactKey
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
 from tests.support.experiments import context

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agentfly_core.experiment.context import resolve
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem, Score
-from agentfly_core.runs.context import resolve
 from agentfly_core.runs.summary import rates_by_task
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.mixtures import science

@@ -10,10 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts import store as store_module
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import ArtifactKey
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import resolve
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import (
     BYTES_A_TOKEN,
@@ -28,8 +26,10 @@ from agentfly_core.pipeline.update import (
     step_job,
     warm_start_job,
 )
-from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import opened
+from agentfly_core.store import store as store_module
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import ArtifactKey
 from tests.support.experiments import context
 from tests.support.waiting import LIMIT
 

@@ -8,8 +8,8 @@ from datetime import date
 
 import pytest
 
-from agentfly_core.artifacts import keys
 from agentfly_core.config.experiment import Science
+from agentfly_core.experiment import keys
 from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow, Leak, leaks
 from agentfly_core.records.trajectory import Problem

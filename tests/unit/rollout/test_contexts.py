@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.tool import tool
-from agentfly_core.formats import hashing
 from agentfly_core.inference.in_process import TransformersSampler
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,
@@ -25,7 +25,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent, Episode
 from agentfly_core.rollout.speaker import Speaker
-from agentfly_core.templates.chatml import Hermes
+from agentfly_core.system.formats import hashing
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,

@@ -13,12 +13,12 @@ from typing import ClassVar
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.services import environments_service
@@ -27,7 +27,7 @@ from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.store.store import Store
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,

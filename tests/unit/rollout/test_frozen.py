@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.site import Endpoint
-from agentfly_core.endpoints.answer_cache import Answers
-from agentfly_core.endpoints.budget import Budget
-from agentfly_core.endpoints.chat_service import ChatService
+from agentfly_core.inference.endpoints.answer_cache import Answers
+from agentfly_core.inference.endpoints.budget import Budget
+from agentfly_core.inference.endpoints.chat_service import ChatService
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import NoReply
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,
@@ -33,7 +33,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent, Episode
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
-from agentfly_core.templates.chatml import Hermes
+from agentfly_core.store.store import Store
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.testing.letters import as_letters
 from agentfly_core.tools.calculator import calculator

@@ -12,9 +12,9 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.parts import Pool
+from agentfly_core.experiment.parts import limits_of
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.episode import Agent
-from agentfly_core.rollout.parts import limits_of
 from agentfly_core.testing.episodes import (
     episode_specs,
     play_all,

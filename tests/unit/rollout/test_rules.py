@@ -9,14 +9,14 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.environments.shop import Shop
-from agentfly_core.pipeline.checks import check
+from agentfly_core.experiment.checks import check
+from agentfly_core.experiment.context import resolve
 from agentfly_core.pipeline.playing import require_room, rollout_spec
 from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import PromptTooLong
-from agentfly_core.runs.context import resolve
 from agentfly_core.testing.letters import Letters
 from agentfly_core.tools.shop import checkout, search
 

@@ -10,7 +10,6 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
-from agentfly_core.formats import hashing
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,
@@ -24,6 +23,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode import Agent, Episode
+from agentfly_core.system.formats import hashing
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,

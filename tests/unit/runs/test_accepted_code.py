@@ -2,13 +2,13 @@
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_code import accept_code
-from agentfly_core.artifacts.store import ArtifactKey
-from agentfly_core.inspection.sources import evaluations
-from agentfly_core.runs.context import code_of
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import code_of
+from agentfly_core.experiment.run_code import accept_code
+from agentfly_core.reports.show.sources import evaluations
 from agentfly_core.runs.run import opened
-from flows.commands.training import _as_begun, _tell_of_edit
+from agentfly_core.store.store import ArtifactKey
+from flows.cli.training import _as_begun, _tell_of_edit
 from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
 
 

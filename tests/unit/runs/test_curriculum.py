@@ -4,8 +4,7 @@ other.
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.experiment import keys
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
@@ -14,6 +13,7 @@ from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Artifact, ArtifactKey
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import context
 

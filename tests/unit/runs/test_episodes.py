@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.runs.episodes import Piece, decoder, lines, pieces, read_step, spans, table
+from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.stored_run import ENDED, WRONG, stored_run
 

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from mlflow.utils.validation import _validate_metric
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config import loading
-from agentfly_core.formats.foreign_names import mlflow_key
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.playing import require_tags
 from agentfly_core.records import dataset
+from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
-from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.intervals import Rate
-from agentfly_core.runs.mlflow_reporter import evaluation_metrics
 from agentfly_core.runs.summary import (
     Evaluation,
     rates_by,
     stored_evaluation,
     with_stored_datasets,
 )
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.foreign_names import mlflow_key
 from agentfly_core.testing.trajectories import trajectory, turn
+from agentfly_core.tracking.mlflow_reporter import evaluation_metrics
 from tests.support.experiments import TINY, context
 
 POLICY = Artifact("runs/demo/steps/000002/policy", "9f2c")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly_core.artifacts.lock import local_lock
-from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.runs.listing import Listed, Unreadable, listed, view
 from agentfly_core.runs.run import opened
+from agentfly_core.store.lock import local_lock
+from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.system.process import Owner
 from tests.support.buckets import Bucket
 

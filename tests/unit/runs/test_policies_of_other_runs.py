@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
-from agentfly_core.runs.context import Parent, require_same_tokens
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import Parent, require_same_tokens
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Artifact, ArtifactKey
 from tests.support.experiments import context
 
 

@@ -7,20 +7,20 @@ import sys
 
 import pytest
 
-from agentfly_core.artifacts.continuing import refuse_other_settings
-from agentfly_core.artifacts.lock import Locked, local_lock
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
-from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.experiment.context import final_policy
+from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.context import final_policy
 from agentfly_core.runs.run import name_of, opened, problems_played
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.store.lock import Locked, local_lock
+from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import SANDBOX
 from tests.support.experiments import context
 
 HOLD = """
-import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock
+import sys; from pathlib import Path; from agentfly_core.store.lock import local_lock
 with local_lock(Path(sys.argv[1])):
     print("held", flush=True); sys.stdin.read()
 """

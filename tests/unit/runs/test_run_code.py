@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_code import (
+from agentfly_core.config.loading import read
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import code_of, with_code
+from agentfly_core.experiment.run_code import (
     before_edit,
     changed,
     refuse_other_code,
     under,
 )
-from agentfly_core.artifacts.run_layout import record_of
-from agentfly_core.artifacts.store import Artifact
-from agentfly_core.code.repository import repository
-from agentfly_core.config.loading import read
-from agentfly_core.runs.context import code_of, with_code
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.user_code.repository import repository
 from agentfly_core.runs.run import name_of, opened
 from agentfly_core.runs.versioning import _is_of_other_code
+from agentfly_core.store.store import Artifact
 from flows import context as flows_context
 from flows.dvc_outputs import write_config
 from tests.support.experiments import context
@@ -160,7 +160,7 @@ def test_sources_that_were_damaged_are_stored_again_and_the_run_goes_on(
         before = run.record
     damaged = run.store.root / before["code"]["uri"] / "own_prices.py"
     damaged.write_text("PRI")
-    monkeypatch.setattr("agentfly_core.artifacts.store._opened", {})  # as in another process
+    monkeypatch.setattr("agentfly_core.store.store._opened", {})  # as in another process
     with opened(here(project), "demo") as run:
         assert run.record["code"] == before["code"]
     assert damaged.read_text() == PROJECT["own_prices"]
@@ -179,11 +179,11 @@ def test_what_a_run_names_of_agentfly_may_change_and_is_told(project, caplog):
     with opened(here(project), "demo"):
         pass
     now = code_of(here(project).resolved)
-    template = "agentfly_core.templates.chatml"
+    template = "agentfly_core.inference.templates.chatml"
     edited = replace(now.modules[template], content=b"X = 1\n")
     after = replace(now, modules={**now.modules, template: edited})
     refuse_other_code(context(project).store, "demo", after)
-    assert "agentfly_core/templates/chatml.py: " in caplog.text
+    assert "agentfly_core/inference/templates/chatml.py: " in caplog.text
 
 
 def test_what_a_run_works_under_has_no_empty_digests(project):

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
-from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.summary import Evaluation, stored_stages, summarise
 from agentfly_core.runs.summary import evaluation as read_evaluation
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.testing.trajectories import trajectory, turn
 
 KEYS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.runs.mlflow_client import Place, Tracker
-from agentfly_core.runs.outbox import Outbox
+from agentfly_core.tracking.mlflow_client import Place, Tracker
+from agentfly_core.tracking.outbox import Outbox
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.system import files
 from agentfly_core.system.files import DiskFault
-from flows.commands.orchestration import message
+from flows.cli.orchestration import message
 
 FULL = [
     OSError(errno.ENOSPC, "No space left on device"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.formats import strict_json
+from agentfly_core.system.formats import strict_json
 from agentfly_core.system.process import Owner, mark_alive, marked, own_mark
 from agentfly_core.system.service import gone
 from agentfly_core.system.supervisor import die_with_parent

@@ -4,7 +4,7 @@ import pytest
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.config import loading
-from agentfly_core.pipeline import checks
+from agentfly_core.experiment import checks
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.system.service import SANDBOX
 from agentfly_core.tools.python import python

@@ -9,10 +9,10 @@ import torch
 from transformers import AutoTokenizer
 
 from agentfly_core.inference.in_process import TransformersSampler
+from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rollout.episode import Episode
-from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec
 from agentfly_core.training import policy as learner
 from agentfly_core.training.policy import load_policy

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from agentfly_core.runs.intervals import wilson
+from agentfly_core.records.intervals import wilson
 from agentfly_core.system.progress import Progress, listening, report
 from flows.local.display import Display, duration, logging_to, rates_table, summary_table
 from tests.support.experiments import SUMMARY

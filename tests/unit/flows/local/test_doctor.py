@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly_core.runs.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import Place
 from flows.local import doctor
 from flows.local.doctor import Finding
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.runs.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import Place
 from flows.local import mlflow_ui
 from flows.local.ports import mark
 from flows.local.sign_in import SignIn

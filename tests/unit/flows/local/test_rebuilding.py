@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.runs.context import of_run
+from agentfly_core.experiment.context import of_run
 from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.files import write_json
 from flows.local.rebuilding import copy_origins, with_own_code
 from tests.support.experiments import context

@@ -13,7 +13,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.formats.text import CONTROL, visible
+from agentfly_core.system.formats.text import CONTROL, visible
 from flows.__main__ import main
 from flows.local.terminal import VisibleConsole, print_json
 from flows.local.visible_output import VisibleStream, visible_output

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.reports.night_ledger import NightLedger
-from agentfly_core.runs.mlflow_client import Place
+from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
+from agentfly_core.tracking.mlflow_client import Place
 from flows.nights.aliases import report_aliases
 from tests.support.experiments import context as context_in
 

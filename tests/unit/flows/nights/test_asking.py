@@ -10,8 +10,8 @@ import prefect.client.orchestration
 import prefect.deployments
 import pytest
 
-from agentfly_core.reports.night_ledger import NightLedger
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.reports.nights.night_ledger import NightLedger
 from flows.nights import asking
 from flows.nights.asking import ask, ask_again
 from tests.support.experiments import context as context_in

@@ -9,7 +9,7 @@ import pytest
 
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline.retention import NoSpace
-from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_ledger import NightLedger
 from flows.deadline import Deadline
 from flows.nights import flow_work
 from flows.nights.flow_work import FlowWork

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.confirmation import fresh_science
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.reports.nights.confirmation import fresh_science
+from agentfly_core.store.store import Artifact, ArtifactKey
 from flows.nights import judging
 from flows.nights.judging import Match
 from tests.support import judged_night

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.artifacts.store import Store
-from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.store.store import Store
 from flows.nights import events, missed
 from flows.nights.missed import note_missed
 

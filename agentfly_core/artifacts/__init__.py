@@ -1,1 +1,0 @@
-"""Published directories: store, object storage, keys, locks."""

@@ -1,0 +1,394 @@
+"""What can be wrong with a valid configuration: refused before any work, with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfly_core.authoring import injection
+from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
+from agentfly_core.config.loading import GIVEN
+from agentfly_core.config.parts import ENDPOINT, OWN_MODEL, Data
+from agentfly_core.config.promotion import HeldOutDataset
+from agentfly_core.config.site import Site
+from agentfly_core.datasets.file_rows import first_fields
+from agentfly_core.datasets.files import files, renamed, require_fields
+from agentfly_core.experiment.context import ExperimentContext, Resolved, resolve
+from agentfly_core.experiment.facts_read import facts_read
+from agentfly_core.experiment.policy_path import check_policy
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.models import model_config
+from agentfly_core.models.known import require
+from agentfly_core.records.generated_dataset import is_generated
+from agentfly_core.records.problem_schedule import block_of
+from agentfly_core.rl.rejection_sampling import RejectionSampling
+from agentfly_core.system.formats.text import did_you_mean, fault, sentence
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+
+def check(science: Science) -> Resolved:
+    """Import all that an experiment names and check its settings first; raises ValueError."""
+    _require_algorithm(science.algorithm.use)
+    _require_mixable(science)
+    resolved = resolve(science)
+    _require_correction(resolved)
+    _compare_something(resolved)
+    _can_be_promoted(resolved)
+    _require_datasets("promotion.datasets", science.promotion.datasets)
+    _require_datasets("evaluate.datasets", science.evaluate.datasets)
+    _require_a_trained_speaker(resolved)
+    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
+        raise ValueError(
+            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
+            "docstring, or say `@tool(description=...)`."
+        )
+    for part in resolved.parts:
+        part.ready()
+    _require_warm_start(science)
+    _require_problems(science)
+    return resolved
+
+
+def check_run(context: ExperimentContext, name: str) -> None:
+    """Raise ValueError for frozen speakers that are not there, and for what `check_beginning`
+    refuses; a run that has begun no longer needs its model and data files.
+    """
+    if record_of(context.store, name) is None:
+        _ = context.frozen
+        check_beginning(context.science)
+
+
+def check_beginning(science: Science) -> None:
+    """Raise ValueError for sizes, a model and data files with which no run may begin."""
+    agent, rollout, update = science.agent, science.rollout, science.update
+    # a default says of no reply that it must be this long
+    if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
+        raise ValueError(
+            f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
+            f"{agent.max_model_len} tokens in all, prompt and replies: raise that, or set "
+            "agent.max_tokens below it."
+        )
+    if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
+        raise ValueError(
+            f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
+            "(rollout.problems x rollout.group_size) to divide into them: set it to "
+            f"{episodes} or less."
+        )
+    if update.decays and update.warmup_steps >= science.steps:
+        raise ValueError(
+            f"update.warmup_steps is {update.warmup_steps} but steps is {science.steps}; lower "
+            "warmup_steps."
+        )
+    check_inputs(science)
+    check_trainable(science)
+
+
+def check_trainable(science: Science) -> None:
+    """Raise ValueError for a model that can be sampled and not trained, as far as it is at hand."""
+    if (config := _config_at_hand(science)) is not None:
+        with at("model"):
+            model_config.require_trainable(config, science.update.share_prefixes)
+
+
+def check_inputs(science: Science) -> None:
+    """Look at the model and the data files of an experiment, as far as they are at hand; raises
+    ValueError.
+    """
+    with at("model"):
+        require(science.model)
+        if (config := _config_at_hand(science)) is not None:
+            model_config.require_loadable(config, science.model)
+            model_config.require_positions(config, science.agent.max_model_len, science.model)
+        if science.model != OWN_MODEL and ":" not in science.model:
+            _require_template(science)
+    further = (
+        *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
+        *((f"evaluate.datasets.{name}", d) for name, d in science.evaluate.datasets.items()),
+    )
+    others = {key: dataset.data for key, dataset in further}
+    own = {f"tasks.{name}.data" if name else "data": t.data for name, t in science.each.items()}
+    for key, data in {**own, **others}.items():
+        with at(key):
+            part = Data.model_validate(data)
+            if load(part.use) is files:
+                require_fields(**check_settings(files, part.settings, GIVEN["data"]))
+
+
+def remarks(resolved: Resolved) -> list[str]:
+    """Likely mistakes that are no errors, a sentence each:
+    `["The tool 'search': its parameter 'key' has no description: ..."]`.
+    """
+    of_tasks = (remark for one in resolved.each.values() for remark in _task_remarks(one))
+    return [*_model_remarks(resolved.science), *of_tasks]
+
+
+def _model_remarks(science: Science) -> list[str]:
+    name = science.model
+    is_here = name == OWN_MODEL or ":" in name or _config_at_hand(science) is not None
+    if is_here:
+        return []
+    return [f"model: {name!r} is not a folder; it is fetched from the Hugging Face hub."]
+
+
+def _task_remarks(resolved: Resolved) -> list[str]:
+    found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
+    found += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
+    data = resolved.science.data
+    if load(data.use) is files:
+        settings = check_settings(files, data.settings, GIVEN["data"])
+        source = str(settings["train_file"])
+        fields = renamed(first_fields(Path(source)), settings.get("columns"))
+        found += [
+            f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
+            f"rows.{did_you_mean(fact, sorted(fields))}"
+            for part in resolved.parts
+            for fact in facts_read(part.made_of)
+            if fact not in fields
+        ]
+    return found
+
+
+def check_place(science: Science, place: Site) -> None:
+    """Raise ValueError for an experiment that a site cannot run."""
+    for role, who in science.agent.frozen.items():
+        if who.startswith(ENDPOINT):
+            with at(f"agent.frozen.{role}"):
+                place.endpoint(who.removeprefix(ENDPOINT))
+    if science.rollout.max_staleness and place.shares_gpus:
+        raise ValueError(
+            f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
+            f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates "
+            "run, each needs GPUs of its own. Set sampler_gpus and learner_gpus apart, or "
+            "rollout.max_staleness=0."
+        )
+    on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
+    if science.adapter and science.dtype == "float32" and on_gpu:
+        raise ValueError(
+            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose "
+            "dtype=bfloat16, or AGENTFLY_SAMPLER=transformers."
+        )
+    if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
+        raise ValueError(
+            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
+            "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
+        )
+
+
+def _require_a_trained_speaker(resolved: Resolved) -> None:
+    """Raise ValueError where the agent's own speaker, who is the policy, is to be frozen."""
+    name = injection.name(resolved.agent)
+    if who := resolved.science.agent.frozen.get(name):
+        raise ValueError(
+            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, whose replies are "
+            "those of the policy. Name the role of another speaker, one that the agent makes with "
+            "`episode.speaker(role)`; to see how others play the whole agent: `agentfly evaluate "
+            f"EXPERIMENT --policy {who}`."
+        )
+
+
+def _require_warm_start(science: Science) -> None:
+    """Raise ValueError for settings that the demonstrations of the warm start do not take."""
+    warm_start = science.warm_start
+    if warm_start and (named := step_named(warm_start.demonstrations)):
+        if science.model == OWN_MODEL:
+            raise ValueError(
+                f"model is {OWN_MODEL}, whose tokens are learned from what a function shows, and "
+                f"{warm_start.demonstrations} has tokens of its own model: expected "
+                f"model=run:{named[0]}@0, or an import path in warm_start.demonstrations."
+            )
+        with at("warm_start.settings"):
+            check_settings(RejectionSampling, warm_start.settings)
+    elif warm_start:
+        with at("warm_start"):
+            check_policy(warm_start.demonstrations, warm_start.settings)
+
+
+def _require_problems(science: Science) -> None:
+    """Raise ValueError for a step that needs more problems than there are to train on, and for a
+    night at a place in a task that there is not.
+    """
+    if science.night and (unknown := [*science.night.tasks.keys() - science.tasks.keys()]):
+        raise ValueError(
+            f"night.tasks: got {unknown[0]!r}, expected some of "
+            f"{', '.join(science.tasks) or 'no task: the experiment has none'}."
+        )
+    if science.night and science.rollout.curriculum:
+        raise ValueError(
+            "rollout.curriculum: a night goes through the problems in their order; leave it out."
+        )
+    refills = science.rollout.refills
+    rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
+    if science.rollout.curriculum:
+        rounds += f" x {science.rollout.curriculum.window} (rollout.curriculum.window)"
+    for name, one in science.each.items():
+        if (needed := block_of(one)) > one.data.train:
+            of_task, key = (f" of {name}", f"tasks.{name}.data") if name else ("", "data")
+            raise ValueError(
+                f"rollout.problems: a step needs {needed} problems{of_task}{rounds}, {key}.train "
+                f"gives {one.data.train}."
+            )
+
+
+def _require_mixable(science: Science) -> None:
+    """Raise ValueError for what an experiment with tasks cannot have, and for a task without a
+    problem in a step or with a longer context than the experiment's.
+    """
+    if not science.tasks:
+        return
+    further = {
+        "evaluate.datasets": science.evaluate.datasets,
+        "promotion.datasets": science.promotion.datasets,
+    }
+    for key, value in further.items():
+        if value:
+            raise ValueError(
+                f"{key}: it is not there yet for an experiment with tasks; leave it out."
+            )
+    longest = science.agent.max_model_len
+    for name, one in science.each.items():
+        if not one.rollout.problems:
+            raise ValueError(
+                f"tasks.{name}.weight: got {science.tasks[name].weight:g}, which leaves the task "
+                f"none of the {science.rollout.problems} problems of a step: raise it, or "
+                "rollout.problems."
+            )
+        if one.agent.max_model_len > longest:
+            raise ValueError(
+                f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
+                f"{longest} or less, agent.max_model_len, for which the model is made: raise that."
+            )
+
+
+def _config_at_hand(science: Science) -> PreTrainedConfig | None:
+    """The config of a model in a folder, or of a hub model that was fetched before."""
+    if science.model == OWN_MODEL or ":" in science.model:
+        return None
+    return model_config.of_reference(science.model)
+
+
+def _require_template(science: Science) -> None:
+    """Raise ValueError unless the template can write for the tokenizer of a folder, or of a hub's
+    model that was fetched before.
+    """
+    from transformers import AutoTokenizer  # takes seconds
+
+    is_folder = Path(science.model).is_dir()
+    name, _, revision = (science.model, "", "") if is_folder else science.model.partition("@")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, revision=revision or "main", local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # whatever damaged files make it raise
+        if not is_folder:
+            return  # what is not here yet is looked at when it is fetched
+        raise ValueError(
+            f"The tokenizer in {science.model} cannot be loaded: {sentence(fault(error))}"
+        ) from None
+    if (config := _config_at_hand(science)) is not None:
+        model_config.require_vocabulary(tokenizer, config, science.model)
+    template = science.template
+    construct(load(template.use), template.settings, {"tokenizer": tokenizer})
+
+
+def _require_algorithm(use: str) -> None:
+    """Raise ValueError for what is no algorithm, and for sft, which learns from no reward."""
+    from agentfly_core.rl.interface import Algorithm  # loads torch, which takes seconds
+
+    with at("algorithm.use"):
+        maker = load(use)
+        public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]
+        if missing := [name for name in public if not hasattr(maker, name)]:
+            raise ValueError(
+                f"{use} is no algorithm, expected a class like those in algorithms/: it has no "
+                f"{', '.join(missing)}."
+            )
+    if use == algorithm_path("sft"):
+        raise ValueError(
+            "algorithm is sft, which imitates all episodes whatever they earned: choose rft to "
+            "imitate those that succeeded, or give a warm_start to imitate demonstrations."
+        )
+
+
+def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
+    """Raise ValueError for a dataset whose function or settings are not there."""
+    for name, dataset in datasets.items():
+        with at(f"{key}.{name}"):
+            data = Data.model_validate(dataset.data)
+            check_settings(load(data.use), data.settings, GIVEN["data"])
+
+
+def _can_be_promoted(resolved: Resolved) -> None:
+    """Raise ValueError where the gate of a night would find that it cannot judge."""
+    science, promotion = resolved.science, resolved.science.promotion
+    names = [reward.name for reward in resolved.rewards]
+    for name in promotion.reward_margins:
+        if name.partition("/")[0] not in names:
+            raise ValueError(
+                f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
+                "a part of it such as exact/tag."
+            )
+    for one in science.each.values() if promotion.confirmation.use == "fresh" else ():
+        if not is_generated(load(one.data.use)):
+            raise ValueError(
+                f"promotion.confirmation is fresh, and {one.data.use} is not marked @generated: "
+                "mark it where another seed gives other problems, or set "
+                "promotion.confirmation=split."
+            )
+
+
+def _require_correction(resolved: Resolved) -> None:
+    """Raise ValueError unless the loss corrects once for episodes of another policy, if needed."""
+    science, needs, update = resolved.science, resolved.algorithm.needs, resolved.science.update
+    if update.old_logprobs == "sampler" and not needs.old_logprobs:
+        raise ValueError(
+            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old "
+            "policy: leave it out, or choose an algorithm.policy_loss with a ratio, such as clip."
+        )
+    if needs.corrects_sampler and update.old_logprobs == "sampler":
+        raise ValueError(
+            "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss "
+            "corrects for the sampler already; leave one of them out."
+        )
+    ratio = "an algorithm.policy_loss with a ratio, such as clip"
+    if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
+        raise ValueError(
+            f"update.epochs x update.mini_batches is {steps}, and the loss of "
+            f"{science.algorithm.use}, as it is set, has no ratio to the policy before the "
+            "update: it is right for 1 optimizer step an update. Set both to 1, or choose "
+            f"{ratio}."
+        )
+    from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
+    corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
+    if science.rollout.max_staleness and not corrected:
+        raise ValueError(
+            f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for "
+            f"the older policy: give an algorithm.correction such as token_tis, or {ratio}, and "
+            "update.old_logprobs=sampler."
+        )
+
+
+def _compare_something(resolved: Resolved) -> None:
+    science, settings = resolved.science, resolved.science.rollout
+    compares = resolved.algorithm.needs.compares_group
+    if compares and settings.group_size == 1:
+        raise ValueError(
+            f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a "
+            "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
+            "remax or reinforce_pp."
+        )
+    comparing = [reward.name for reward in resolved.rewards if reward.compares]
+    if comparing and resolved.greedy:
+        raise ValueError(
+            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and "
+            f"{science.algorithm.use} also needs one of a greedy episode, which is compared with "
+            "none: choose another algorithm, such as rloo, or another reward."
+        )
+    if settings.refills and not compares:
+        raise ValueError(
+            f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of "
+            "equal reward teach as much as others: leave it out."
+        )

@@ -1,0 +1,358 @@
+"""The context of an experiment: its parts, imported once, the site, the store, and the policies of
+other runs that it names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.import_path import at, construct, load
+from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart, RewardPart
+from agentfly_core.config.site import Site
+from agentfly_core.config.tasks import GOAL, datasets
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.parts import limits_of, refuse_misfits, reward_of, tool_of
+from agentfly_core.experiment.run_layout import RunLayout, done_by
+from agentfly_core.experiment.user_code import finding
+from agentfly_core.experiment.user_code.modules import Code, ours
+from agentfly_core.records.dataset import shards_of_split
+from agentfly_core.records.trajectory import Problem, task_of
+from agentfly_core.rollout.episode import Agent
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.formats.text import nearest
+
+if TYPE_CHECKING:
+    from agentfly_core.rl.interface import Algorithm
+
+
+COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
+"""The stages that an author's own code counts for."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The policy of another run that this run starts from:
+    `Parent("nightly-2026-11-20", Artifact(...))`.
+    """
+
+    run: str
+    policy: Artifact
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An experiment with what its import paths name:
+    `Resolved(science, GRPO(), (calculator,), {exact: 1.0}, ...)`.
+
+    `rewards` have their weights, `goal` is the name of the reward that says solved, `limits` are
+    those of each kind of environment. In a mixture `tasks` are the same of each task, and `tools`,
+    `rewards` and `limits` those of all together.
+    """
+
+    science: Science
+    algorithm: Algorithm
+    agent: Agent
+    tools: tuple[Tool, ...]
+    rewards: Mapping[Reward, float]
+    goal: str
+    limits: Mapping[type[Environment], Limit]
+    tasks: Mapping[str, Resolved] = field(default_factory=dict)
+
+    @property
+    def each(self) -> Mapping[str, Resolved]:
+        """Its tasks by name; where it has none itself, without a name."""
+        return self.tasks or {"": self}
+
+    def of(self, problem: Problem) -> Resolved:
+        """The task that a problem belongs to."""
+        return self.tasks[task_of(problem.id)] if self.tasks else self
+
+    @property
+    def parts(self) -> tuple[Tool | Reward, ...]:
+        """Its tools, and then its rewards."""
+        return (*self.tools, *self.rewards)
+
+    @property
+    def greedy(self) -> bool:
+        """Whether each problem of a step is played once more, greedily, as a baseline."""
+        return self.algorithm.needs.greedy_episode
+
+
+@dataclass(frozen=True)
+class ExperimentContext:
+    """An experiment and the place where it is worked on; what stages make here is shared by all
+    runs of the store. `pinned` are the `frozen` that a run began with.
+
+    `ExperimentContext("quickstart", resolve(science), {"seed": "default", ...}, Site(),
+    Store.at(".", cache))`
+    """
+
+    experiment: str
+    resolved: Resolved
+    origin: Mapping[str, str]
+    site: Site
+    store: Store
+    pinned: Mapping[str, str] | None = None
+
+    @property
+    def science(self) -> Science:
+        """What the experiment is."""
+        return self.resolved.science
+
+    def on(self, science: Science) -> ExperimentContext:
+        """The same place and parts, with the data or the model of another science."""
+        return replace(self, resolved=replace(self.resolved, science=science))
+
+    @property
+    def parent(self) -> Parent | None:
+        """The policy that a fork continues from, or that a model reference `run:NAME` or
+        `run:NAME@STEP` names, or None.
+        """
+        if fork := self.science.fork:
+            return of_run(self.store, f"run:{fork.run}@{fork.step}", "fork")
+        where = self.science.model
+        return of_run(self.store, where, "model") if where.startswith("run:") else None
+
+    @property
+    def reference(self) -> Artifact | None:
+        """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it
+        does.
+        """
+        where = self.resolved.algorithm.needs.reference
+        if where is None or not step_named(where):
+            return None
+        return of_run(self.store, where, "algorithm.kl.reference").policy
+
+    @property
+    def frozen(self) -> Mapping[str, str]:
+        """By role, the digest of who speaks for each frozen speaker, in a run the one that it began
+        with; raises ValueError for one that is not there.
+        """
+        if self.pinned is not None:
+            return self.pinned
+        named = self.science.agent.frozen
+        return {role: digest_of_speaker(self, role, who) for role, who in named.items()}
+
+
+def resolve(science: Science) -> Resolved:
+    """Import what an experiment names; raises ValueError, with the key where it stands, for what
+    does not fit.
+    """
+    if science.tasks:
+        return _mixture(science)
+    agent = agent_of(science.agent)
+    tools = tuple(map(tool_of, science.tools))
+    rewards = {key: reward_of(key, part) for key, part in science.rewards.items()}
+    limits = limits_of(science.environments)
+    for own in science.own_settings():
+        own.completed()
+    refuse_misfits(tools, list(rewards.values()), limits)
+    weights = {rewards[key]: part.weight for key, part in science.rewards.items()}
+    goal = rewards[science.goal].name
+    return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
+
+
+def with_code(resolved: Resolved, code: Code) -> Resolved:
+    """The same with the digests of the author's own modules, by the stage that they count for.
+
+    AgentFly's count by the versions of stages.
+    """
+    own = dict[str, set[str]]()
+    for stage, module in named(resolved):
+        if not ours(module):
+            own.setdefault(stage, set()).add(module)
+    found = {stage: {m: code.digest(m) for m in sorted(own[stage])} for stage in sorted(own)}
+    return replace(resolved, science=resolved.science.model_copy(update={"code": found}))
+
+
+def code_of(resolved: Resolved) -> Code:
+    """The code that an experiment names, as it is now; raises ValueError where it has no file."""
+    modules = {module for _, module in named(resolved)}
+    return finding.code_of(modules, resolved.science.code_files)
+
+
+def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
+    """The modules that an experiment names, each with the stages that it counts for: `("rollout",
+    "my_tools")`. What demonstrates is played, too.
+    """
+    science = resolved.science
+    played = [science.template.use, science.agent.use]
+    for one in resolved.each.values():
+        played += [*(tool.use for tool in one.science.tools), *one.science.environments]
+    # a reward that asks for an environment runs in the rollout
+    during = [path for path, reward in _rewards(resolved) if reward.needs]
+    further = (*science.evaluate.datasets.values(), *science.promotion.datasets.values())
+    shown = (science.warm_start, *(task.warm_start for task in science.tasks.values()))
+    demonstrated = [one.demonstrations for one in shown if one]
+    paths = {
+        "prepare": [p for data in (science.data, *further) for p in datasets(data.model_dump())],
+        "demonstrate": [*played, *(path for path in demonstrated if not step_named(path))],
+        "rollout": [*played, *during],
+        "score": [path for path, reward in _rewards(resolved) if not reward.needs],
+        "update": [science.algorithm.use],
+    }
+    for stage, each in paths.items():
+        yield from ((stage, path.partition(":")[0]) for path in each)
+
+
+def _rewards(resolved: Resolved) -> Iterator[tuple[str, Reward]]:
+    for one in resolved.each.values():
+        for (name, part), reward in zip(one.science.rewards.items(), one.rewards, strict=True):
+            yield part.use or name, reward
+
+
+def _mixture(science: Science) -> Resolved:
+    tasks = {}
+    for name, one in science.each.items():
+        with at(f"tasks.{name}"):
+            tasks[name] = resolve(one)
+    limits: dict[type[Environment], tuple[str, Limit]] = {}
+    for name, task in tasks.items():
+        for kind, limit in task.limits.items():
+            first, same = limits.setdefault(kind, (name, limit))
+            if limit != same:
+                raise ValueError(
+                    f"tasks.{name}.environments: {kind.__name__} has another limit or other "
+                    f"settings in the task {first}, and both are lent the same ones: give "
+                    "them once, beside `tasks`."
+                )
+    for own in science.own_settings():
+        own.completed()
+    return Resolved(
+        science=science,
+        algorithm=science.algorithm.make(),
+        agent=agent_of(science.agent),
+        tools=tuple(tool for task in tasks.values() for tool in task.tools),
+        rewards=_shared_rewards(tasks),
+        goal=science.goal,
+        limits={kind: limit for kind, (_, limit) in limits.items()},
+        tasks=tasks,
+    )
+
+
+def _shared_rewards(tasks: Mapping[str, Resolved]) -> dict[Reward, float]:
+    """The rewards of all tasks by name; raises ValueError for one that is not the same in two."""
+    found: dict[str, tuple[str, RewardPart, Reward]] = {}
+    for name, task in tasks.items():
+        for reward, part in zip(task.rewards, task.science.rewards.values(), strict=True):
+            first, same, _ = found.setdefault(reward.name, (name, part, reward))
+            if part != same:
+                raise ValueError(
+                    f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
+                    f"the task {first}, and a name means the same in all tasks: give it another, "
+                    "`{my_name: {use: its import path, weight: ...}}`."
+                )
+    if GOAL in found:
+        raise ValueError(
+            f"tasks.{found[GOAL][0]}.rewards: {GOAL} is what solved is called in the scores of a "
+            "mixture; give the reward another name."
+        )
+    return {reward: part.weight for _, part, reward in found.values()}
+
+
+def agent_of(part: AgentPart) -> Agent:
+    """The agent, of a class one object that plays all episodes; raises ValueError for what is
+    none.
+    """
+    with at("agent.use"):
+        named = load(part.use)
+        if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
+            raise ValueError(
+                f"{part.use} is no agent, expected an `async def` of one Episode that returns its "
+                "Ending, or a class with such a __call__."
+            )
+        agent: Agent = named
+        if isinstance(named, type):
+            agent = construct(named, part.model_extra or {})
+    return agent
+
+
+def digest_of_speaker(context: ExperimentContext, role: str, who: str) -> str:
+    """The digest of the policy or the chat service that is to speak for a role; raises ValueError
+    for one that is not there.
+    """
+    key = f"agent.frozen.{role}"
+    if step_named(who):
+        return of_run(context.store, who, key).policy.digest
+    with at(key):
+        return keys.chat_service(context.site.endpoint(who.removeprefix(ENDPOINT)))
+
+
+def evaluation_keys(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str
+) -> list[ArtifactKey]:
+    """The keys of a policy's held-out episodes, shard by shard."""
+    science, frozen = context.science, context.frozen
+    shards = range(shards_of_split(science, context.store.open(data), split))
+    return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
+
+
+def of_run(store: Store, where: str, key: str) -> Parent:
+    """The policy that `run:NAME`, its last one, or `run:NAME@STEP` names; `key` says who names it.
+
+    Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
+    """
+    name, step = step_named(where) or (where.removeprefix("run:"), None)
+    with at(key):
+        if not re.fullmatch(NAME, name):
+            raise ValueError(
+                f"got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the "
+                "start."
+            )
+        found = final_policy(store, name) if step is None else policy_of(store, name, step)
+        manifest = store.manifest(found.uri)
+        if manifest and manifest.get("stripped"):
+            raise ValueError(
+                f"{where} was kept without its weights. Name a step that was evaluated, or the "
+                "run's last, or keep all with update.keep_policies=0."
+            )
+    return Parent(name, found)
+
+
+def final_policy(store: Store, name: str) -> Artifact:
+    """The last policy of a run; raises ValueError when it has none."""
+    layout = RunLayout(name)
+    for step in reversed(layout.steps(store)):
+        uri = layout.step(step).policy
+        if store.manifest(uri) is not None:
+            return store.artifact(uri)
+    known = ", ".join(store.names("runs")) or "none"
+    hint = nearest(name, store.names("runs"))
+    raise ValueError(
+        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {known}."
+    )
+
+
+def policy_of(store: Store, name: str, step: int) -> Artifact:
+    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
+    there is none. Steps that a fork continues from are its own, too.
+    """
+    layout = RunLayout(done_by(store, name, step))
+    uri = layout.step(step).policy
+    if step == 0 and (start := store.read_json(layout.start)):
+        return Artifact.of(start, layout.start)
+    if store.manifest(uri) is not None:
+        return store.artifact(uri)
+    last = final_policy(store, name)
+    raise ValueError(
+        f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}."
+    )
+
+
+def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
+    """Raise ValueError when two policies read and write tokens of different tokenizers."""
+    one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
+    if one is None or one != other:
+        raise ValueError(
+            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers "
+            "differ, or one is missing. Name a run of this model, or one that comes from it."
+        )

@@ -1,0 +1,107 @@
+"""What keeps a run from continuing: other settings, other code, stages of another version."""
+
+from __future__ import annotations
+
+import logging
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.loading import differences
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.run_code import changed, listed, refuse_other_code
+from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.user_code.modules import Code
+from agentfly_core.records.run_record import RunRecord
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.revision import revision
+
+logger = logging.getLogger(__name__)
+
+
+def require_continuable(store: Store, name: str, science: Science, code: Code) -> None:
+    """Raise ValueError for other settings or code, stages of another version, or fewer steps than
+    done.
+    """
+    record = record_of(store, name)
+    assert record is not None, f"{name} continues"
+    refuse_other_settings(store, name, science)
+    refuse_other_code(store, name, code)
+    refuse_other_stages(name, record)
+    if record["revision"] != revision():
+        logger.warning(
+            "The run was started under revision %s and continues under %s.",
+            record["revision"],
+            revision(),
+        )
+    layout, steps = RunLayout(name), science.steps
+    beyond = [step for step in layout.steps(store) if step > steps]
+    if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
+        raise ValueError(
+            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
+            f"many or more with steps={done[-1]}, or for another run with --new."
+        )
+
+
+def refuse_other_stages(name: str, record: RunRecord) -> None:
+    """Raise ValueError for a run whose stages had other versions."""
+    if record["stages"] != keys.VERSIONS:
+        old = record["revision"]["commit"] or "the revision it was started with"
+        raise ValueError(
+            f"The run {name!r} was started with stages {record['stages']}, this code has "
+            f"{dict(keys.VERSIONS)}. Use `git checkout {old}`, or start another run with --new."
+        )
+
+
+def refuse_finished(store: Store, name: str, code: Code) -> None:
+    """Raise ValueError where a run, which has done all its steps, is to continue under other code:
+    its evaluations are those of the code that it has.
+    """
+    record = record_of(store, name)
+    if record and changed(store, record, code):
+        raise ValueError(
+            f"The run {name!r} is finished: no step is left to do under other code. Ask for more "
+            "with steps=N, or start another run without --run."
+        )
+
+
+def refuse_other_settings(store: Store, name: str, science: Science) -> None:
+    """Raise ValueError, key by key, for a run that was started with other settings, or with other
+    files in its model folder.
+
+    Those that may change when a run is continued do not count; `steps` may not where the learning
+    rate of a step that is done depends on it.
+    """
+    if (record := record_of(store, name)) is None:
+        return
+    _refuse_other_model(name, record, science)
+    changes = differences(record["science"], science.model_dump(mode="json"))
+    planned = record.get("planned_steps")
+    if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
+        raise ValueError(
+            f"steps is {science.steps} but the run {name!r} was started with "
+            f"{planned or record['science']['steps']}, and its learning rate "
+            f"({science.update.lr_scheduler_type}) depends on it. To train longer, continue from "
+            f"one of its steps: `agentfly fork {name}@STEP steps={science.steps}`."
+        )
+    if fixed := [change for change in changes if not change.resumable]:
+        lines = listed(map(str, fixed))
+        raise ValueError(
+            f"The run {name!r} was started with other settings:\n{lines}\nGive this one another "
+            "name with --run, or set them back."
+        )
+
+
+def model_digest(science: Science) -> str:
+    """The digest of the files of the model folder that a run starts from; empty without one."""
+    files = {} if science.fork else keys.model_files(science)
+    return digest(files) if files else ""
+
+
+def _refuse_other_model(name: str, record: RunRecord, science: Science) -> None:
+    before, now = record.get("model_digest"), model_digest(science)
+    if before and now and before != now:
+        raise ValueError(
+            f"model: the run {name!r} was started with other files in {science.model} "
+            f"({before[:12]}, now {now[:12]}). Restore them, or give the run on the new files "
+            "another name with --run or --new."
+        )

@@ -1,0 +1,331 @@
+"""The key of each stage's output: a digest of its inputs and of the settings that the stage reads.
+
+`VERSIONS` says how each stage computes; a number goes up when its code would give another result
+for the same inputs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.import_path import load, types_of
+from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.section import at_keys, resumable
+from agentfly_core.config.site import Endpoint
+from agentfly_core.config.tasks import datasets
+from agentfly_core.experiment.run_layout import RunLayout, shard_uri
+from agentfly_core.records.trajectory import in_task
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.files import sha256
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import JSON
+
+Stage = Literal[
+    "prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"
+]
+VERSIONS: Mapping[str, int] = {
+    "prepare": 1,
+    "model": 1,
+    "demonstrate": 1,
+    "warm_start": 1,
+    "rollout": 1,
+    "score": 1,
+    "update": 1,
+    "evaluate": 1,
+}
+UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
+SHARED = "artifacts"
+"""The folder of what the runs of a store share."""
+FINE_TUNING = tuple(
+    f"warm_start.{key}" for key in ("rounds", "epochs_per_round", "batch", "learning_rate")
+)
+"""Settings of the warm start which do not change its demonstrations."""
+PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
+
+
+def prepare(science: Science) -> ArtifactKey:
+    """The dataset: three splits; what its settings name of files counts by its content."""
+    read = {}
+    for name, path in data_files(science).items():
+        if path.is_file():
+            read[name] = sha256(path)
+        else:  # the names and contents of all files in a folder
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+            read[name] = digest([[one.relative_to(path).as_posix(), sha256(one)] for one in files])
+    own = data_code(science)
+    said = science.of_data.model_copy(
+        update={"code": {**science.code, "prepare": own} if own else {}}
+    )
+    return _shared("prepare", said, ("data", "seed", "code.prepare"), read)
+
+
+def solvable(science: Science, data: Artifact) -> str:
+    """The file with the report on whether a dataset's problems can be solved."""
+    reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
+    key = _key("score", science, reads, {"data": data.digest}, "solvable")
+    return f"{SHARED}/solvable/{key[:16]}.json"
+
+
+def data_code(science: Science) -> dict[str, str]:
+    """The digests of the author's modules that make the dataset, by name."""
+    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
+    digests = science.code.get("prepare", {})
+    return {module: found for module, found in digests.items() if module in made_by}
+
+
+def data_files(science: Science) -> dict[str, Path]:
+    """The files that settings of a dataset name, and the folders that those of them name which are
+    annotated with Path: `{"train_file": Path("train.jsonl")}`; in a mixture those of each task:
+    `{"sums/train_file": Path("sums.jsonl")}`.
+    """
+    found = {}
+    for task, one in science.each.items():
+        settings = one.data.settings
+        kinds = types_of(load(one.data.use), settings.keys())
+        for name, value in settings.items():
+            is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
+            if isinstance(value, str) and (is_path or os.path.isfile(value)):
+                found[in_task(task, name)] = Path(value)
+    return {name: path for name, path in found.items() if path.exists()}
+
+
+def model(science: Science) -> ArtifactKey:
+    """The materialised base model; a local one counts by the content of its files."""
+    return _shared("model", science, ("model", "dtype"), model_files(science))
+
+
+def model_files(science: Science) -> dict[str, str]:
+    """The sha256 of each file of a model folder; empty for a model that is no folder."""
+    inside = Path(science.model).rglob("*") if os.path.isdir(science.model) else ()
+    files = sorted(path for path in inside if path.is_file())
+    return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
+
+
+def own_nano(science: Science, train: str) -> ArtifactKey:
+    """The model `nano`, made for the experiment from its training split, of this sha256, and from
+    what its demonstrations say on that; no held-out problem counts.
+    """
+    warm_start = science.warm_start
+    shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
+    inputs = {"train": train, "demonstrations": digest(shown)}
+    played = ("template", "agent", "tools", "environments", "tasks")
+    reads = ("model", "nano", "dtype", *played, "code.demonstrate")
+    return _shared("model", science, reads, inputs)
+
+
+def base_model(store: Store, science: Science) -> ArtifactKey | None:
+    """The base model, also one of its own problems; None while the dataset of these is missing."""
+    if science.model != OWN_MODEL:
+        return model(science)
+    data = prepare(science).uri
+    if not store.holds(data) or (manifest := store.manifest(data)) is None:
+        return None
+    return own_nano(science, manifest["files"]["train.parquet"]["sha256"])
+
+
+def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
+    """A chat service as a policy: what it is, and the digest of the tokens that count its words."""
+    inputs = {"tokenizer": tokenizer}
+    key = digest(["endpoint", 1, name, _asked(settings), dict(inputs)])
+    return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
+
+
+def chat_service(settings: Endpoint) -> str:
+    """A digest of what a chat service is, of which its answers are."""
+    return digest(["chat_service", 1, _asked(settings)])
+
+
+def demonstrations(
+    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str]
+) -> ArtifactKey:
+    """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
+    inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
+    reads = (*PLAY, "warm_start", "code.demonstrate")
+    return _shared("demonstrate", science, reads, inputs)
+
+
+def warm_start(
+    science: Science, model: Artifact, demonstrations: Artifact, round: int
+) -> ArtifactKey:
+    """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
+    inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
+    reads = ("warm_start", "adapter", "dtype", "seed")
+    target = _shared("warm_start", science, reads, inputs, science.update.share_prefixes)
+    return ArtifactKey(
+        f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
+    )
+
+
+def rollout(
+    science: Science,
+    run: str,
+    policy: Artifact,
+    data: Artifact,
+    step: int,
+    shard: int,
+    drawn: Sequence[int | str],
+    frozen: Mapping[str, str],
+) -> ArtifactKey:
+    """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
+    `frozen`: see `ExperimentContext.frozen`.
+    """
+    inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
+    reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
+    key = _key("rollout", science, reads, inputs, step, shard, *drawn)
+    return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
+
+
+def evaluation(
+    science: Science,
+    policy: Artifact,
+    data: Artifact,
+    split: str,
+    shard: int,
+    frozen: Mapping[str, str],
+) -> ArtifactKey:
+    """One shard of the held-out episodes of a policy, shared by all who ask for it; `frozen`: see
+    `ExperimentContext.frozen`.
+    """
+    inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
+    reads = (*PLAY, "rewards", "evaluate", "code.rollout")
+    target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
+    return ArtifactKey(
+        shard_uri(f"{target.uri}/{split}", shard),
+        "evaluate",
+        digest([target.key, split, shard]),
+        inputs,
+    )
+
+
+def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> ArtifactKey:
+    """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
+
+    Round 1, 2, ... are those of a step that may be refilled, before it is.
+    """
+    inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
+    reads = ("rewards", "tasks", "code.score")
+    key = _key("score", science, reads, inputs, *([round] if round else []))
+    folder = rollouts[0].uri.rpartition("/")[0]
+    if folder.startswith(f"{SHARED}/") and (own := science.code.get("score")):
+        # runs share the folder, and each code that scores it has scores of its own
+        return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
+    name = f"scored-{round}" if round else "scored"
+    return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
+
+
+def policy(
+    science: Science,
+    run: str,
+    policy: Artifact,
+    scored: Artifact,
+    step: int,
+    reference: Artifact | None = None,
+) -> ArtifactKey:
+    """The policy that step 1, 2, ... publishes; `reference`: another run's, that it stays near."""
+    inputs = {"policy": policy.digest, "scored": scored.digest} | (
+        {"reference": reference.digest} if reference else {}
+    )
+    key = _key(
+        "update",
+        science,
+        UPDATE,
+        inputs,
+        step,
+        *(["fresh"] if science.fork and not science.inherits_learner else []),
+    )
+    return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
+
+
+def learner(policy: ArtifactKey) -> ArtifactKey:
+    """The learner state that goes with a policy, published beside it."""
+    return ArtifactKey(
+        f"{policy.uri.rpartition('/')[0]}/learner",
+        policy.stage,
+        digest([policy.key, "learner"]),
+        policy.inputs,
+    )
+
+
+def ledger(run: str, policy: Artifact) -> ArtifactKey:
+    """The whole run's ledger, derived from its steps'."""
+    inputs = {"policy": policy.digest}
+    return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+@cache
+def _unchanged_sha256(path: Path, size: int, changed_ns: int) -> str:
+    """The sha256 of a large file, which a process reads once as long as it is not written."""
+    return sha256(path)
+
+
+def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
+    """Frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
+    return {f"speaker/{role}": found for role, found in frozen.items()}
+
+
+def _asked(settings: Endpoint) -> JSON:
+    return {"url": settings.url, "model": settings.model, "extra": settings.extra}
+
+
+def _shared(
+    stage: Stage,
+    science: Science,
+    reads: Sequence[str],
+    inputs: Mapping[str, str],
+    *place: int | str,
+) -> ArtifactKey:
+    key = _key(stage, science, reads, inputs, *place)
+    return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
+
+
+def _key(
+    stage: Stage,
+    science: Science,
+    reads: Sequence[str],
+    inputs: Mapping[str, str],
+    *place: int | str,
+) -> str:
+    settings = _settings(stage, science, reads)
+    return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
+
+
+def _settings(stage: Stage, science: Science, reads: Sequence[str]) -> dict[str, JSON]:
+    """Settings read by a stage, without resumable settings and weights of rewards."""
+    identity = science.model_dump(mode="json")
+    values = {name: at_keys(identity, name.split(".")) for name in reads}
+    settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
+    unread = [*resumable(Science), *(FINE_TUNING if stage == "demonstrate" else ())]
+    for section, _, key in (name.partition(".") for name in unread):
+        if isinstance(part := settings.get(section), dict):
+            part.pop(key, None)
+    sections: list[dict[str, JSON]] = [settings]
+    if isinstance(tasks := settings.get("tasks"), Mapping):
+        for task in tasks.values():
+            assert isinstance(task, dict)
+            task.pop("data", None)  # what is made of it counts
+            if "rewards" not in reads:
+                task.pop("rewards", None)
+                task.pop("goal", None)
+            sections.append(task)
+    if stage != "score":
+        for each in sections:
+            _remove_weights(each)
+    return settings
+
+
+def _remove_weights(section: dict[str, JSON]) -> None:
+    """Remove the weights of the rewards, which only scores depend on."""
+    if isinstance(rewards := section.get("rewards"), dict):
+        for name, reward in rewards.items():
+            settings = reward if isinstance(reward, dict) else {}
+            rewards[name] = {key: value for key, value in settings.items() if key != "weight"}

@@ -1,0 +1,89 @@
+"""Scripted policies that are named by their import path."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.config.import_path import at, check_settings, construct, load
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.trajectory import Message, Problem, task_of
+from agentfly_core.system.formats.json_value import JSON
+
+GIVEN = ("problems", "seed")
+
+
+def policy_at(
+    path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
+) -> Policy:
+    """The policy that an import path names, or that the function there makes of the problems, the
+    seed and its settings.
+
+    Raises ValueError for what is neither, and for settings that do not fit.
+    """
+    check_policy(path, settings)
+    found = load(path)
+    if is_policy(found):
+        return found
+    made = construct(found, settings, {"problems": problems, "seed": seed})
+    if is_policy(made):
+        return made
+    raise ValueError(
+        f"{path} returned {made!r:.80}, expected an `async def` of one Conversation that returns "
+        "the reply, as text or as a Message."
+    )
+
+
+def of_tasks(
+    problems: Sequence[Problem],
+    seed: int,
+    tasks: Mapping[str, Mapping[str, Any]],
+    spoilt: float | None = None,
+) -> Policy:
+    """A policy that for each task of a mixture is another one, such as
+    `{"sums": {"demonstrations": "my_sums:adds", "settings": {}}}`.
+
+    Where `spoilt` is given, it is that of each that has such a setting.
+    """
+    policies = {}
+    for name, shown in tasks.items():
+        with at(f"tasks.{name}.warm_start"):
+            path, settings = shown["demonstrations"], dict(shown["settings"])
+            found = load(path)
+            if spoilt is not None and not is_policy(found):
+                takes = inspect.signature(found).parameters
+                settings |= {"spoilt": spoilt} if "spoilt" in takes else {}
+            own = [problem for problem in problems if task_of(problem.id) == name]
+            policies[name] = policy_at(path, settings, own, seed)
+
+    async def policy(conversation: Conversation) -> str | Message:
+        return await policies[task_of(conversation.problem.id)](conversation)
+
+    return policy
+
+
+def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
+    """Raise ValueError for a path that names nothing callable, and for settings that do not fit."""
+    found = load(path)
+    if not is_policy(found):
+        if inspect.isfunction(found) and "problems" not in inspect.signature(found).parameters:
+            raise ValueError(
+                f"{path} is no policy, an `async def` of one Conversation, and makes none, which "
+                "a function of problems, seed and its settings does. Is `async` missing?"
+            )
+        check_settings(found, settings, GIVEN)
+    elif settings:
+        raise ValueError(
+            f"{path} is a policy itself and takes no settings, got {', '.join(settings)}: name a "
+            "function of problems, seed and these settings that returns the policy."
+        )
+
+
+def is_policy(found: object) -> TypeGuard[Policy]:
+    """Whether it is an `async def`, or an object whose `__call__` is one."""
+    if isinstance(found, type):
+        return False
+    called = getattr(type(found), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(called)

@@ -1,0 +1,128 @@
+"""A question to a chat service in OpenAI's format, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.records.messages import arguments_of
+from agentfly_core.records.trajectory import BadCall, Finish, Message, Observation, ToolCall
+from agentfly_core.system.formats.json_value import JSON
+
+
+class Unreadable(ValueError):
+    """An answer that is none: `Unreadable("it has no choices[0].message")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a service is asked: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
+
+    The observations that follow a message are the answers to its calls, in their order; others are
+    sent as the user's words.
+    """
+
+    messages: tuple[Message | Observation, ...]
+    tools: tuple[ToolSchema, ...] = ()
+    temperature: float = 1.0
+    max_tokens: int = 1024
+    stop: tuple[str, ...] = ()
+
+    def body(self) -> dict[str, JSON]:
+        """The request as JSON, without the model's name."""
+        return {
+            "messages": list(_written(self.messages)),
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            **({"tools": [tool.listed for tool in self.tools]} if self.tools else {}),
+            **({"stop": list(self.stop)} if self.stop else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a service said: `ChatReply(Message("assistant", "99"), "stop")`."""
+
+    message: Message
+    finish: Finish
+
+
+class OpenChat(Protocol):
+    """A chat service with its connections, see `endpoints.chat_service.Chat`."""
+
+    async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
+        """What the service says; raises EndpointLost, EndpointRefused and BudgetSpent."""
+
+
+class OpensChat(Protocol):
+    """A chat service that has yet to be opened, see `endpoints.chat_service.ChatService`."""
+
+    def open(self) -> AbstractAsyncContextManager[OpenChat]:
+        """Its connections, on the running event loop."""
+
+
+def reply_of(answer: JSON) -> ChatReply:
+    """The reply that an answer holds; raises Unreadable where it holds none."""
+    try:
+        choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
+        said = choice["message"]
+        content, calls = said.get("content") or "", said.get("tool_calls") or ()
+        found = tuple(_call(call["function"]) for call in calls)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise Unreadable("it has no readable choices[0].message") from error
+    if not isinstance(content, str):
+        raise Unreadable("the content of its message is no text")
+    cut = choice.get("finish_reason") == "length"
+    return ChatReply(Message("assistant", content, found, cut), "length" if cut else "stop")
+
+
+def tokens_of(answer: JSON, most: int) -> int | None:
+    """Return the tokens that a service reports for an answer, at most `most`; None for a report
+    that is missing or no positive integer.
+    """
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    if not isinstance(total, int) or isinstance(total, bool) or total <= 0:
+        return None
+    return min(total, most)
+
+
+def _written(messages: Sequence[Message | Observation]) -> Iterator[JSON]:
+    """Messages as the service reads them; calls have numbers as names, the same each time."""
+    waiting: list[str] = []
+    for number, item in enumerate(messages):
+        if isinstance(item, Observation) and waiting:
+            yield {"role": "tool", "tool_call_id": waiting.pop(0), "content": item.content}
+        elif isinstance(item, Observation):
+            yield {"role": "user", "content": item.content}
+        elif item.calls:
+            waiting = [f"call_{number}_{place}" for place in range(len(item.calls))]
+            calls: list[JSON] = [
+                {"id": name, "type": "function", "function": _function(call)}
+                for name, call in zip(waiting, item.calls, strict=True)
+            ]
+            yield {"role": item.role, "content": item.content, "tool_calls": calls}
+        else:
+            yield {"role": item.role, "content": item.content}
+
+
+def _function(call: ToolCall | BadCall) -> JSON:
+    if isinstance(call, BadCall):
+        return {"name": "unreadable", "arguments": json.dumps({"text": call.text})}
+    arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+    return {"name": call.name, "arguments": arguments}
+
+
+def _call(function: Mapping[str, Any]) -> ToolCall | BadCall:
+    name, written = function["name"], function.get("arguments") or None
+    text = json.dumps({"name": name, "arguments": written or "{}"}, ensure_ascii=False)
+    if not isinstance(name, str):
+        return BadCall(text, "expected a text as the name of a tool")
+    try:
+        return ToolCall(name, arguments_of(name, written))
+    except ValueError as error:
+        return BadCall(text, str(error))

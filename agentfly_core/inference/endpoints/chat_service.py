@@ -1,0 +1,169 @@
+"""The client of a chat service in OpenAI's format: bounded, repeated where that helps, within a
+budget, and with each answer stored before it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import aiohttp
+
+from agentfly_core.config.site import Endpoint
+from agentfly_core.inference.endpoints.answer_cache import Answers
+from agentfly_core.inference.endpoints.budget import Budget
+from agentfly_core.inference.endpoints.chat import ChatReply, ChatRequest, reply_of, tokens_of
+from agentfly_core.inference.endpoints.failures import EndpointLost, EndpointRefused
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import JSON, map_strings
+from agentfly_core.system.formats.text import clip, fault, redact
+
+PASSING = (408, 409, 425, 429)
+"""Besides those of 500 and more: what a service says that may answer when it is asked again."""
+LONGEST_PAUSE = 60.0
+BYTES_A_TOKEN = 4
+MOST_TOLD = 500
+
+
+class _Passing(Exception):
+    """An attempt without an answer; `pause` are the seconds for which the service asks by a
+    Retry-After header, 0 for one with a date or without.
+    """
+
+    def __init__(self, told: str, retry_after: str = "") -> None:
+        super().__init__(told)
+        in_seconds = retry_after.isascii() and retry_after.isdecimal()
+        self.pause = float(retry_after) if in_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class ChatService:
+    """A service that a site names: `ChatService("judge", site.endpoints["judge"], Answers(store),
+    Budget("judge", 1000, 2_000_000))`.
+
+    `pause` are the seconds before the second attempt; each further one waits twice as long. All who
+    open it, on one event loop, share its budget and its `concurrency`.
+    """
+
+    name: str
+    settings: Endpoint
+    answers: Answers
+    budget: Budget
+    pause: float = 1.0
+
+    @classmethod
+    def of(cls, name: str, settings: Endpoint, answers: Answers) -> ChatService:
+        """The service with the budget that its settings give it."""
+        budget = Budget(name, settings.max_requests, settings.max_tokens)
+        return cls(name, settings, answers, budget)
+
+    @cached_property
+    def room(self) -> asyncio.Semaphore:
+        """How many requests may be under way at a time."""
+        return asyncio.Semaphore(self.settings.concurrency)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Chat]:
+        """Connections to the service, on the running event loop; raises ValueError where the
+        variable with its key is not set.
+        """
+        variable = self.settings.api_key_env
+        if variable and not os.environ.get(variable):
+            raise ValueError(
+                f"endpoints.{self.name}.api_key_env names {variable}, which is not set: put the "
+                "key of the service into that environment variable."
+            )
+        key = {"Authorization": f"Bearer {os.environ[variable]}"} if variable else {}
+        limit = aiohttp.ClientTimeout(self.settings.timeout)
+        connector = aiohttp.TCPConnector(limit=self.settings.concurrency)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=limit, headers=key, trust_env=True
+        ) as session:
+            yield Chat(self, session)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A service with its connections, bound to an event loop."""
+
+    service: ChatService
+    session: aiohttp.ClientSession
+
+    async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
+        """What the service says; always the same to the same request and `draw`.
+
+        `draw` tells apart equal requests that are to have answers of their own, as a seed does.
+        Raises EndpointLost, EndpointRefused and BudgetSpent.
+        """
+        settings = self.service.settings
+        fields = {**request.body(), "model": settings.model, **settings.extra}
+        body: dict[str, JSON] = {name: said for name, said in fields.items() if said is not None}
+        key = digest(["chat", 1, settings.url, body, draw])
+        answer = await self.service.answers.find(key)
+        if answer is not None:
+            return reply_of(answer)
+        told = ""
+        for attempt in range(settings.attempts):
+            self.service.budget.take()
+            try:
+                async with self.service.room:
+                    answer = await self._sent(body)
+                return reply_of(await self.service.answers.keep(key, answer))
+            except _Passing as passing:
+                told = str(passing)
+                wait = max(self.service.pause * 2**attempt, passing.pause)
+                if attempt + 1 < settings.attempts:
+                    await asyncio.sleep(min(wait, LONGEST_PAUSE))
+        raise EndpointLost(
+            f"The endpoint {self.service.name!r} gave no answer in {settings.attempts} attempts: "
+            f"{told}"
+        )
+
+    async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """One attempt; raises _Passing where another one may help, and EndpointRefused."""
+        url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
+        try:
+            async with self.session.post(url, json=body, allow_redirects=False) as response:
+                content = await self._content(response)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise _Passing(fault(error)) from error
+        told = f"{response.status} {clip(self._redacted(content), MOST_TOLD)}"
+        if response.status in PASSING or response.status >= 500:
+            raise _Passing(told, response.headers.get("Retry-After", ""))
+        if response.status != 200:
+            raise EndpointRefused(f"The endpoint {self.service.name!r} refuses a request: {told}")
+        try:
+            parsed = strict_json.parse(content, self.service.settings.max_answer_bytes)
+            reply_of(parsed)
+        except ValueError as error:
+            raise _Passing(f"its answer cannot be read: {error}") from error
+        assert isinstance(parsed, Mapping), "or it would have no choices"
+        size = len(str(body)) + len(content)
+        most = len(str(body)) + max([*_limits(body), len(content)])
+        self.service.budget.spend(tokens_of(parsed, most) or size // BYTES_A_TOKEN)
+        return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
+
+    def _redacted(self, text: str) -> str:
+        """The text without secrets and without the key of the service, whatever its variable."""
+        variable = self.service.settings.api_key_env
+        key = os.environ.get(variable, "") if variable else ""
+        return redact(text.replace(key, f"[{variable}]") if key else text)
+
+    async def _content(self, response: aiohttp.ClientResponse) -> str:
+        most, content = self.service.settings.max_answer_bytes, b""
+        async for part in response.content.iter_any():
+            content += part
+            if len(content) > most:
+                raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
+        return content.decode("utf-8", "replace")
+
+
+def _limits(body: Mapping[str, JSON]) -> list[int]:
+    """The limits on written tokens in a request."""
+    limits = (body.get("max_tokens"), body.get("max_completion_tokens"))
+    return [limit for limit in limits if isinstance(limit, int)]

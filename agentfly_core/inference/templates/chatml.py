@@ -1,0 +1,235 @@
+"""ChatML with the Hermes way of calling tools, as Qwen2.5 was trained on; it fits SmolLM2 and our
+nano models alike.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.chatml_jinja import jinja_text
+from agentfly_core.inference.templates.text_encoder import TextEncoder
+from agentfly_core.records.messages import call_of, reply_text
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.stop_strings import before_stop
+from agentfly_core.system.formats.text import THINK, THOUGHT_END, clip
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+START, END = "<|im_start|>", "<|im_end|>"
+MOST_TOKENS_OF_A_BYTE = 16
+"""More than any tokenizer makes: one of Unicode's characters of 3 bytes has a normal form of 33."""
+CLOSE = "</tool_call>"
+_MARK = re.compile(rf"\n?<tool_call>|{THINK}")
+_SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
+_PROBE = " \n a  b\n\n\té 🙂 1234\n"
+_TOOLS = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{signatures}
+</tools>
+
+For each function call, return a json object with function name and arguments within \
+<tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
+
+
+class Hermes:
+    """Writes and reads conversations such as
+
+        <|im_start|>user
+        What is 41+58?<|im_end|>
+        <|im_start|>assistant
+        <tool_call>
+        {"name": "calculator", "arguments": {"expression": "41+58"}}
+        </tool_call><|im_end|>
+        <|im_start|>user
+        <tool_response>
+        99
+        </tool_response><|im_end|>
+        <|im_start|>assistant
+
+    With `show_tools` the system message lists the tools; a model that was warm-started on its tools
+    needs no list. Added tokens, special or not, come from the markup and from replies in a history,
+    never from other text. Raises ValueError for a tokenizer without ChatML's two special tokens,
+    and for a tokenizer that encodes the exported template to other tokens.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
+        self._tokenizer, self._show_tools = tokenizer, show_tools
+        self._special(START)
+        self._end = self._special(END)
+        self._text = TextEncoder(tokenizer)
+        mark = self._text.mark
+        self._before, self._behind, self._listed = mark(START), mark(END), mark(_TOOLS)
+        self._answer = mark("<tool_response>"), mark("</tool_response>")
+        self._header = self._text.encode(f"{self._before}assistant\n")
+        # some tokenizers count white space around a token as part of it
+        self._after = self._text.encode(f"{self._behind}\n{self._before}")[1:-1]
+        self.stop_tokens = (self._end,)
+        self._require_served()
+
+    @property
+    def jinja(self) -> str:
+        """The same as a chat template of transformers, which vLLM reads, too.
+
+        It renders the same text, and the same tokens where no text holds special tokens and the
+        tokenizer joins no line break to the reply that follows it: those of Qwen and SmolLM2 do
+        not, those of nano models do.
+        """
+        return jinja_text(_TOOLS if self._show_tools else None)
+
+    def open(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> tuple[int, ...]:
+        """The whole prompt, up to and including the header of the reply to come."""
+        system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
+        conversation = messages[len(system) :]
+        if tools and self._show_tools:
+            signatures = "\n".join(_json(tool.listed) for tool in tools)
+            system.append(self._listed.format(signatures=signatures))
+        text = "\n\n".join(filter(None, system))
+        opening = self._block("system", text) if text else ()
+        return (*opening, *self._read(conversation), *self._header)
+
+    def extend(
+        self, reply: Sequence[int], read: Sequence[Message | Observation]
+    ) -> tuple[int, ...]:
+        """The tokens between the end of `reply` and the start of the next; see ChatTemplate."""
+        ended = bool(reply) and reply[-1] == self._end
+        return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
+
+    def fit(self, text: str, tokens: int) -> str:
+        """The text, its middle replaced by `[... N bytes omitted ...]` where it would be more than
+        `tokens` tokens.
+        """
+        fitting, kept = text, len(text.encode("utf-8", "replace"))
+        if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
+            return text
+        while kept and (size := len(self._text.encode(fitting))) > tokens:
+            kept = min(kept - 1, kept * tokens // size)
+            fitting = clip(text, kept)
+        return fitting
+
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
+        """Return the text before a stop string without the calls' markup, and its calls, unreadable
+        calls as BadCall. A call inside a thought is text.
+        """
+        tokens = reply[:-1] if reply and reply[-1] == self._end else reply
+        text = str(
+            self._tokenizer.decode(
+                list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+        text = before_stop(text, stop)
+        calls, content, end = list[ToolCall | BadCall](), "", 0
+        for begin, behind, call in _calls(text):
+            content, end = content + text[end:begin], behind
+            calls.append(call)
+        return Message("assistant", content + text[end:], tuple(calls))
+
+    def _read(self, messages: Sequence[Message | Observation]) -> Iterator[int]:
+        opening, closing = self._answer
+        for _, neighbours in groupby(messages, type):
+            run = list(neighbours)
+            answers = [
+                f"{opening}\n{item.content}\n{closing}"
+                for item in run
+                if isinstance(item, Observation)
+            ]
+            if answers:
+                yield from self._block("user", "\n".join(answers))
+            for message in (item for item in run if isinstance(item, Message)):
+                if message.role == "assistant":
+                    yield from (*self._header, *self._reply(message), self._end, *self._after)
+                else:
+                    yield from self._block(message.role, message.content)
+
+    def _block(self, role: str, text: str) -> tuple[int, ...]:
+        """Return the tokens of a message whose markup is marked."""
+        encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
+        return (*encoded, *self._after)
+
+    def _reply(self, message: Message) -> tuple[int, ...]:
+        """Return the tokens of a reply after its header, as `reply_encoder` does."""
+        text = self._text.mark(reply_text(message), special=False)
+        whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]
+        size = len(self._header)
+        return whole[size:] if whole[:size] == self._header else self._text.encode(text)
+
+    def _require_served(self) -> None:
+        """Raise ValueError unless a prompt has the tokens of the exported template."""
+        read = (Message("system", _PROBE), Message("user", _PROBE), Observation("probe", _PROBE))
+        roles = ("system", "user", "tool")
+        served = self._tokenizer.apply_chat_template(
+            [{"role": role, "content": _PROBE} for role in roles],
+            chat_template=self.jinja,
+            add_generation_prompt=True,
+            return_dict=False,
+        )
+        trained = self.open(read, ())
+        if list(trained) != served:
+            raise ValueError(
+                f"The tokenizer encodes the Hermes template to {len(served)} tokens where it is "
+                f"served and to {len(trained)} in training; the template does not fit this model. "
+                "Choose another model, or write a template for it."
+            )
+
+    def _special(self, token: str) -> int:
+        index = self._tokenizer.convert_tokens_to_ids(token)
+        if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
+            raise ValueError(
+                f"The tokenizer has no {token} token; the Hermes template needs a ChatML model."
+            )
+        return index
+
+
+def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
+    """Yield begin and end of each call outside of thoughts, and the call."""
+    at, first, last = 0, len(text) - len(text.lstrip()), text.rfind(THOUGHT_END)
+    while mark := _MARK.search(text, at):
+        if mark[0] == THINK:
+            # a thought that is never closed counts at the beginning only
+            at = len(text) if mark.start() == first else mark.end()
+            if mark.start() < last:
+                at = text.find(THOUGHT_END, mark.end()) + len(THOUGHT_END)
+            continue
+        closed = text.find(CLOSE, _end_of_json(text, mark.end()))
+        body = text[mark.end() : closed if closed >= 0 else len(text)]
+        at = closed + len(CLOSE) if closed >= 0 else len(text)
+        yield mark.start(), at, _call(body.strip(), closed >= 0)
+
+
+def _end_of_json(text: str, begin: int) -> int:
+    """Return the end of the JSON value at `begin`, or `begin` without a JSON value."""
+    space = _SPACE.match(text, begin)
+    assert space
+    try:
+        return _DECODER.raw_decode(text, space.end())[1]
+    except (ValueError, RecursionError):
+        return begin
+
+
+def _call(text: str, closed: bool) -> ToolCall | BadCall:
+    if not closed:
+        return BadCall(text, f"{CLOSE} is missing")
+    try:
+        return call_of(strict_json.parse(text))
+    except ValueError as error:
+        return BadCall(text, str(error))
+
+
+def _json(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False)

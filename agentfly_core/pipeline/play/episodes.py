@@ -1,0 +1,194 @@
+"""Episodes that are played and stored: chosen from a split, played in shards, scored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from agentfly_core.config.experiment import Gates
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.play_layout import PlayLayout, next_play
+from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.play.players import Model, Player
+from agentfly_core.pipeline.playing import Watch, play_shard, watching
+from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.records.dataset import split
+from agentfly_core.records.parquet import SCORES, read_ids, read_scores
+from agentfly_core.records.play_record import ModeName, PlayRecord
+from agentfly_core.records.run_record import Pointer
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.runs.episodes import trajectories_in
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import as_json
+from agentfly_core.system.formats.text import did_you_mean
+
+OPEN = Gates(failed=1.0, unscored=1.0)
+"""What is played to be looked at is stored, however much of it went wrong."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be played, `at_once` episodes at the same time, and the command that asked for it:
+    `Asked("train", data, episode_specs, 128, "agentfly play quickstart --policy oracle")`.
+    """
+
+    split: str
+    data: Artifact
+    episodes: Sequence[EpisodeSpec]
+    at_once: int
+    command: str
+
+    @property
+    def shards(self) -> list[Sequence[EpisodeSpec]]:
+        """The episodes that are played at the same time and stored together."""
+        starts = range(0, len(self.episodes), self.at_once)
+        return [self.episodes[start : start + self.at_once] for start in starts]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What was played, stored as `name`, with its scores; `seconds` from the first prompt to the
+    last score that is stored.
+    """
+
+    name: str
+    episodes: Sequence[Trajectory]
+    scores: Sequence[Scored]
+    seconds: float
+
+
+def problems(
+    folder: Path, name: str, most: int, named: str = "", tasks: Collection[str] = ()
+) -> list[Problem]:
+    """At most `most` problems of a split of a prepared dataset, the first ones, of the tasks in
+    turn, or the one of this id; raises ValueError where there is none.
+    """
+    ids = read_ids(folder / f"{name}.parquet")
+    if not ids:
+        raise ValueError(
+            f"The {name} split is empty; raise data.{name}, or choose another --split."
+        )
+    if not named:
+        return split(folder, name, in_turn(ids, tasks)[:most])
+    if named not in ids:
+        raise ValueError(f"The {name} split has no problem {named!r}.{did_you_mean(named, ids)}")
+    return split(folder, name, [ids.index(named)])
+
+
+def in_turn(ids: Sequence[str], tasks: Collection[str]) -> list[int]:
+    """The rows of problems of these ids, one of each task after the other: of
+    `["sums/a", "sums/b", "shop/c"]` 0, 2, 1.
+    """
+    if not tasks:
+        return [*range(len(ids))]
+    by_name: dict[str, list[int]] = {name: [] for name in tasks}
+    for row, name in enumerate(ids):
+        by_name[task_of(name)].append(row)
+    rows = chain(*zip_longest(*by_name.values()))
+    return [row for row in rows if row is not None]
+
+
+def play(
+    context: ExperimentContext,
+    player: Player,
+    services: RolloutServices,
+    spec: RolloutSpec,
+    asked: Asked,
+    mode: Mode,
+) -> Played:
+    """Play, publish and score the episodes under the experiment's next free name; the mode hears of
+    each that ends.
+
+    What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
+    NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
+    """
+    store, name = context.store, _take_name(context, player, asked, mode.name)
+    layout = PlayLayout(name)
+    try:
+        with store.publish(_key(layout.tokenizer, {})) as folder:
+            services.tokenizer.save_pretrained(folder)
+        inputs = {"data": asked.data.digest}
+        if isinstance(player, Model):
+            inputs["policy"] = player.policy.digest
+        begun = time.monotonic()
+        rollouts = list(_rollouts(context, services, spec, asked, mode.ended, inputs, layout))
+        scored = _score(context, rollouts)
+        seconds = time.monotonic() - begun
+    except BaseException:  # whatever it is, it passes on
+        if not store.holds(layout.rollout(0)):
+            store.remove(layout.uri)
+        raise
+    played = trajectories_in(store, rollouts)
+    return Played(name, played, read_scores(store.open(scored) / SCORES), seconds)
+
+
+def _rollouts(
+    context: ExperimentContext,
+    services: RolloutServices,
+    spec: RolloutSpec,
+    asked: Asked,
+    ended: Watch,
+    inputs: Mapping[str, str],
+    layout: PlayLayout,
+) -> Iterator[Artifact]:
+    """Play and publish one shard after the other."""
+    progress = watching("play", 0, 0, len(asked.episodes))
+
+    def watch(trajectory: Trajectory) -> None:
+        ended(trajectory)
+        progress(trajectory)
+
+    for number, shard in enumerate(asked.shards):
+        target = _key(layout.rollout(number), inputs)
+        with context.store.publish(target) as folder, measuring(folder) as metrics:
+            metrics |= play_shard(
+                spec, OPEN, services.sampler, shard, folder, watch, services.environments
+            )
+        yield context.store.artifact(target.uri)
+
+
+def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:
+    ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
+    target = keys.scored(context.science, rollouts)
+    folders = [context.store.open(rollout) for rollout in rollouts]
+    with context.store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= score_episodes(ungated.resolved, folders, [], 0, folder)
+    return context.store.artifact(target.uri)
+
+
+def _take_name(context: ExperimentContext, player: Player, asked: Asked, mode: ModeName) -> str:
+    """The next free name, taken by writing its play.json."""
+    science = context.science
+    sampled_from: Pointer | None = None
+    if isinstance(player, Model):
+        sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
+    record: PlayRecord = {
+        "experiment": context.experiment,
+        "policy": player.reference,
+        "sampled_from": sampled_from,
+        "script": None if isinstance(player, Model) else player.path,
+        "way": mode,
+        "split": asked.split,
+        "seed": science.seed,
+        "science": science.model_dump(mode="json"),
+        "science_digest": science.digest,
+        "time_ms": int(time.time() * 1000),
+        "command": asked.command,
+    }
+    while True:
+        name = next_play(context.store, context.experiment)
+        if context.store.create_json(PlayLayout(name).record, as_json(record)):
+            return name  # or another process took it meanwhile
+
+
+def _key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
+    return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

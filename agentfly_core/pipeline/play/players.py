@@ -1,0 +1,86 @@
+"""Who plays: a policy whose tokens are sampled, or a function that gives the replies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentfly_core.config.experiment import step_named
+from agentfly_core.config.import_path import load
+from agentfly_core.experiment.context import ExperimentContext, final_policy
+from agentfly_core.experiment.policy_path import is_policy, policy_at
+from agentfly_core.experiment.policy_reference import NamedPolicy, ScriptPolicy, policy_reference
+from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.pipeline import inputs
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.runs.run import name_of
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.checksummed_json import Damaged
+
+RANDOM = "agentfly_core.inference.random_policy:random_policy"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A policy whose tokens are sampled: `Model("run:demo@7", Artifact(...))`."""
+
+    reference: str
+    policy: Artifact
+
+
+@dataclass(frozen=True)
+class Script:
+    """A function that gives the replies: `Script("oracle", "my_shop:buys", buys)`."""
+
+    reference: str
+    path: str
+    policy: Policy
+
+
+Player = Model | Script
+
+
+def player(context: ExperimentContext, reference: str, problems: Sequence[Problem]) -> Player:
+    """Who a reference names, see `policy_reference`; by default the last policy of the run that the
+    same settings make, else the base model.
+
+    Raises ValueError for a policy that is not there, or a path that names none.
+    """
+    if not reference:
+        run = name_of(context, "", False)
+        try:
+            final_policy(context.store, run)
+            reference = f"run:{run}"
+        except Damaged:
+            raise
+        except ValueError:
+            reference = "base"
+    match policy_reference(reference, context.store.names("runs")):
+        case NamedPolicy("oracle"):
+            return oracle(context, problems)
+        case NamedPolicy("random"):
+            return Script(reference, RANDOM, random_policy)
+        case ScriptPolicy(path):
+            return Script(reference, path, policy_at(path, {}, problems, context.science.seed))
+    policy = inputs.policy_named(context, reference, lambda at: inputs.base_model(at)[0])
+    return Model(reference, policy)
+
+
+def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
+    """Return the policy that the warm start demonstrates, with `spoilt` at 0.
+
+    Raises ValueError if the experiment names no such function.
+    """
+    warm_start = context.science.warm_start
+    if warm_start is None or step_named(warm_start.demonstrations):
+        raise ValueError(
+            f"{context.experiment} has no oracle, a policy that knows the answers: its warm_start "
+            "names none. Give the import path of yours, --policy my_file:policy."
+        )
+    path, settings = warm_start.demonstrations, dict(warm_start.settings)
+    found = load(path)
+    if not is_policy(found) and "spoilt" in inspect.signature(found).parameters:
+        settings = {**settings, "spoilt": 0.0}
+    return Script("oracle", path, policy_at(path, settings, problems, context.science.seed))

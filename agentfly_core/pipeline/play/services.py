@@ -1,0 +1,63 @@
+"""What plays for a player: a sampler, the environments and the tokenizer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from agentfly_core.config.experiment import step_named
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.parts import template_of
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.play.players import Model, Player
+from agentfly_core.pipeline.services import (
+    RolloutServices,
+    chat_services,
+    endpoint_of,
+    frozen_speakers,
+    sampler_service,
+    tokenizer_of,
+)
+from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.system.devices import held, numbered
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator[RolloutServices]:
+    """What plays for the player, ready; policies hold the site's GPUs, and a model's sampler ends
+    with the block.
+
+    A script needs no weights, no GPU and no server.
+    """
+    needs_gpu = any(map(step_named, context.science.agent.frozen.values()))
+    sampling: AbstractContextManager[Sampler]
+    if isinstance(player, Model):
+        policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
+        tokenizer, endpoint = tokenizer_of(context, policy), endpoint_of(context.store, policy)
+        chats = chat_services(context, endpoint)
+        sampling = sampler_service(context, policy, owner, logs, chats)
+        needs_gpu = needs_gpu or not endpoint
+    else:
+        tokenizer, _ = inputs.tokenizer(context)
+        chats = chat_services(context)
+        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
+        sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
+    on_gpu = needs_gpu and context.site.device == "cuda"
+    gpus = numbered(context.site.sampler_gpus, context.site.locks) if on_gpu else []
+    with (
+        held(gpus, f"episodes of {player.reference}", logger.warning),
+        environment_loop(context.resolved.limits) as environments,
+        sampling as sampler,
+    ):
+        speakers = frozen_speakers(context, tokenizer, chats)
+        found = RolloutServices(sampler, environments, tokenizer, speakers)
+        if isinstance(player, Model):
+            found.load(context, player.policy, 0)
+        yield found

@@ -1,0 +1,64 @@
+"""One call of `agentfly play`: from an experiment and what was asked for to stored episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.play import episodes, players
+from agentfly_core.pipeline.play.episodes import Asked, Played
+from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.play.players import Player
+from agentfly_core.pipeline.play.services import services
+from agentfly_core.pipeline.playing import of_split, rollout_spec
+from agentfly_core.runs.episodes import decode_with
+from agentfly_core.system.hardware import imports_frozen
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asks for: `Wish("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+
+    `policy` and `problem` may be empty; `episodes` are of the first problems of the split, or all
+    of the one `problem`.
+    """
+
+    policy: str
+    split: str
+    episodes: int
+    problem: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is about to be played: `Table(Script("oracle", ...), Asked("train", ...))`."""
+
+    player: Player
+    asked: Asked
+
+
+def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
+    """Prepare the dataset and the policy; raises ValueError for what is not there."""
+    data, _ = inputs.dataset(context)
+    folder = context.store.open(data)
+    chosen = episodes.problems(
+        folder, wish.split, wish.episodes, wish.problem, context.science.tasks
+    )
+    specs = of_split(context.science, chosen, wish.split, wish.episodes)
+    asked = Asked(wish.split, data, specs, at_once, wish.command)
+    return Table(players.player(context, wish.policy, chosen), asked)
+
+
+def play(context: ExperimentContext, laid: Table, logs: Path, mode: Mode) -> Played:
+    """Play and store the episodes in this mode; services end with the call. Raises as
+    `episodes.play`.
+    """
+    with services(context, laid.player, logs) as found:
+        sampler = mode.sampler(found.sampler, decode_with(found.tokenizer))
+        changed = replace(found, sampler=sampler)
+        spec = mode.rules(rollout_spec(context.resolved, found.tokenizer, found.frozen))
+        with imports_frozen():
+            return episodes.play(context, laid.player, changed, spec, laid.asked, mode)

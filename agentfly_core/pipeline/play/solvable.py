@@ -1,0 +1,197 @@
+"""Check that the problems of a dataset can be solved, and that wrong answers earn less."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.authoring.reward import AT_ONCE, Found, Reward
+from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.import_path import check_settings, load
+from agentfly_core.config.loading import GIVEN
+from agentfly_core.datasets.files import files, read
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
+from agentfly_core.records.dataset import split
+from agentfly_core.records.speakers import reaches
+from agentfly_core.records.trajectory import (
+    Ending,
+    Examples,
+    Problem,
+    Score,
+    Trajectory,
+    Unscored,
+    in_task,
+)
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.text import clip, counted, words_of
+
+WRONG = 64
+"""The number of problems whose wrong answers are scored."""
+SHOWN = 5
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A reward's examples: `Checked(["exact: 8 of 8 problems ..."], {"add-41-58": "it earns 0"})`.
+
+    `unsolvable` are reasons by the ids of problems that their right answers do not solve.
+    """
+
+    report: list[str]
+    unsolvable: Mapping[str, str]
+
+
+def check(context: ExperimentContext, data: Artifact) -> list[str]:
+    """Score right and wrong answers to the problems of a dataset, play some of them by the oracle
+    and by an idle policy, and return a report, a sentence each.
+
+    The report is cached by dataset, rewards and demonstrations. Raises ValueError if the right
+    answers of more than `data.tolerate_bad_rows` problems do not earn the reward.
+    """
+    uri = keys.solvable(context.science, data)
+    if (stored := context.store.read_json(uri)) is not None:
+        return [*stored["report"]]
+    folder = context.store.open(data)
+    problems = [problem for name in SPLITS for problem in split(folder, name)]
+    report, unsolvable = list[str](), dict[str, str]()
+    for name, task in context.resolved.each.items():
+        own = [problem for problem in problems if context.resolved.of(problem) is task]
+        for reward in task.rewards:
+            if reward.examples is not None and scores_answers(reward):
+                checked = asyncio.run(_checked(reward, reward.examples, own))
+                report += [f"{name}: {line}" if name else line for line in checked.report]
+                unsolvable |= checked.unsolvable
+    report += _tolerated(context, unsolvable)
+    report += trials(context, split(folder, "train"))
+    context.store.write_json(uri, {"report": [*report]})
+    return report
+
+
+async def _checked(
+    reward: Reward, examples: Callable[[Problem], Examples], problems: Sequence[Problem]
+) -> Checked:
+    pairs, unsolvable = _readable(examples, problems)
+    right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
+    for (problem, text), score in zip(right, await _scores(reward, right), strict=True):
+        if fault := _too_little(reward, text, score):
+            unsolvable[problem.id] = fault
+    sample = evenly(pairs, WRONG)
+    wrong = [(problem, text) for problem, answers in sample for text in answers.wrong]
+    mistaken = await _mistaken(reward, wrong)
+    judged = {problem.id for problem, _ in right} | unsolvable.keys()
+    if not judged and not wrong:
+        return Checked([], unsolvable)
+    without = len(problems) - len(judged)
+    line = (
+        f"{reward.name}: the right answer earns 1 in {len(judged - unsolvable.keys())} of "
+        f"{counted(len(judged), 'problem')}{f' ({without} give none)' if without else ''}; wrong "
+        f"answers earn less in {len(wrong) - len(mistaken)} of {len(wrong)} cases on "
+        f"{counted(len(sample), 'sampled problem')}."
+    )
+    return Checked([line, *mistaken[:SHOWN]], unsolvable)
+
+
+def _readable(
+    examples: Callable[[Problem], Examples], problems: Sequence[Problem]
+) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
+    """The examples of problems, and the errors of the others by id."""
+    pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
+    for problem in problems:
+        try:
+            pairs.append((problem, examples(problem)))
+        except (KeyError, SyntaxError, TypeError, ValueError) as error:
+            errors[problem.id] = words_of(error)
+    return pairs, errors
+
+
+async def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]]) -> list[str]:
+    """A sentence for each wrong answer that earns the reward; the first ones are logged."""
+    lines = [
+        f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
+        f"{score.value:g}."
+        for (problem, text), score in zip(wrong, await _scores(reward, wrong), strict=True)
+        if isinstance(score, Score) and reaches(score.value, 1.0)
+    ]
+    for line in lines[:SHOWN]:
+        logger.warning(line)
+    return lines
+
+
+async def _scores(reward: Reward, answers: Sequence[tuple[Problem, str]]) -> list[Found]:
+    seats = asyncio.Semaphore(AT_ONCE)
+
+    async def scored(problem: Problem, text: str) -> Found:
+        async with seats:
+            return await reward.of_record(_answered(problem, text))
+
+    return await asyncio.gather(*(scored(*answer) for answer in answers))
+
+
+def _answered(problem: Problem, text: str) -> Trajectory:
+    """An episode without turns that ended with an answer."""
+    return Trajectory(
+        id=problem.id,
+        episode=problem.id,
+        problem=problem,
+        group=problem.id,
+        chain=0,
+        agent="example",
+        role="evaluation",
+        turns=(),
+        closing=(),
+        ending=Ending.NO_TOOL_CALLS,
+        error=None,
+        observed={},
+        seed=0,
+        answered=text,
+    )
+
+
+def _too_little(reward: Reward, text: str, score: Found) -> str | None:
+    answer = f"its right answer {clip(text, 80)!r}"
+    if isinstance(score, Unscored):
+        return f"{answer} is unscored: {score.reason}"
+    if reaches(score.value, 1.0):
+        return None
+    return f"{answer} earns {score.value:g} of {reward.name}, not 1"
+
+
+def _tolerated(context: ExperimentContext, unsolvable: Mapping[str, str]) -> list[str]:
+    """A line on problems that cannot be solved; raises ValueError for more than are tolerated."""
+    if not unsolvable:
+        return []
+    most = context.science.data.tolerate_bad_rows
+    places = _places(context, unsolvable)
+    first = "; ".join(
+        f"{places.get(name, f'the problem {name!r}')}: {unsolvable[name]}"
+        for name in [*unsolvable][:SHOWN]
+    )
+    line = f"{counted(len(unsolvable), 'problem')} cannot be solved (tolerated: {most}): {first}."
+    if len(unsolvable) > most:
+        raise ValueError(
+            f"{line} Correct these facts, leave the rows out, or raise data.tolerate_bad_rows."
+        )
+    logger.warning(line)
+    return [line]
+
+
+def _places(context: ExperimentContext, names: Mapping[str, str]) -> dict[str, str]:
+    """The file and the row of problems that come from files, by their ids."""
+    places = dict[str, str]()
+    for task, one in context.science.each.items():
+        if load(one.data.use) is not files:
+            continue
+        settings = check_settings(files, one.data.settings, GIVEN["data"])
+        for key in ("train_file", "validation_file", "test_file"):
+            if path := settings.get(key):
+                for number, row in read(Path(str(path)), columns=settings.get("columns")):
+                    if isinstance(row, Problem) and in_task(task, row.id) in names:
+                        where = f"{Path(str(path)).name}, row {number}"
+                        places.setdefault(in_task(task, row.id), where)
+    return places

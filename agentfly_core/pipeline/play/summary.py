@@ -1,0 +1,106 @@
+"""What played episodes say: how they ended, what they earned, what their tools did."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from agentfly_core.experiment.context import Resolved
+from agentfly_core.pipeline.play.episodes import Played
+from agentfly_core.records.intervals import Mean, Rate, mean
+from agentfly_core.records.speakers import by_episode, episode_reward
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored, task_of
+from agentfly_core.runs.metrics import solved_by_problem
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts of what was played; rewards and success with their 95 % intervals, by problem.
+
+        Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0, {},
+                Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
+                replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
+
+    `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
+    a mixture's tasks that were. `failures` counts why episodes failed, `unscored_for` why others
+    could not be scored. `cut_replies` had no room for more tokens, `cut_at_max_tokens` of them by
+    the `agent.max_tokens` of their task.
+    """
+
+    episodes: int
+    problems: int
+    endings: Mapping[str, int]
+    failures: Mapping[str, int]
+    unscored: int
+    unscored_for: Mapping[str, int]
+    reward: Mean | None
+    success: Rate | None
+    success_by_task: Mapping[str, Rate]
+    tool_calls: int
+    tool_errors: int
+    replies: int
+    cut_replies: int
+    cut_at_max_tokens: int
+    episodes_per_second: float
+
+
+def figures(played: Played, resolved: Resolved) -> Figures:
+    """The figures of what was played of an experiment."""
+    episodes = by_episode(played.episodes)
+    scores = {scored.trajectory_id: scored for scored in played.scores}
+    rewards = _rewards(episodes, scores)
+    calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
+    errors = [o for t in played.episodes for o in t.observations if o.error]
+    replies = [turn.sampled for t in played.episodes for turn in t.turns]
+    cut = [tokens for t in played.episodes for tokens in _cut(t)]
+    at_most = [
+        tokens
+        for t in played.episodes
+        for tokens in _cut(t)
+        if tokens >= resolved.of(t.problem).science.agent.max_tokens
+    ]
+    unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
+    causes = [
+        found.reason for first in unfailed if isinstance(found := scores[first.id].reward, Unscored)
+    ]
+    solved = solved_by_problem(played.episodes, played.scores, resolved.goal)
+    by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for problem, share in solved.items():
+        by_task[task_of(problem) if resolved.tasks else ""][problem] = share
+    return Figures(
+        episodes=len(episodes),
+        problems=len({episode[0].problem.id for episode in episodes}),
+        endings=dict(Counter(episode[0].ending.value for episode in episodes)),
+        failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
+        unscored=len(episodes) - sum(map(len, rewards.values())),
+        unscored_for=dict(Counter(causes)),
+        reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
+        success=Rate.of(solved) if solved else None,
+        success_by_task={task: Rate.of(own) for task, own in by_task.items() if task},
+        tool_calls=len(calls),
+        tool_errors=len(errors),
+        replies=len(replies),
+        cut_replies=len(cut),
+        cut_at_max_tokens=len(at_most),
+        episodes_per_second=len(episodes) / played.seconds,
+    )
+
+
+def _rewards(
+    episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
+) -> dict[str, list[float]]:
+    """The rewards of each problem's scored episodes."""
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        if (reward := episode_reward(episode, scores)) is not None:
+            rewards[episode[0].problem.id].append(reward)
+    return rewards
+
+
+def _cut(trajectory: Trajectory) -> Iterator[int]:
+    """The tokens of each reply that was cut."""
+    for turn in trajectory.turns:
+        if turn.sampled and turn.sampled[-1].finish == "length":
+            yield sum(len(span.tokens) for span in turn.sampled)

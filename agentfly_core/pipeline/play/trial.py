@@ -1,0 +1,148 @@
+"""Play sampled problems by the oracle and by an idle policy, before any model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from agentfly_core.authoring import injection
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.config.experiment import step_named
+from agentfly_core.experiment.context import ExperimentContext, Resolved
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.pipeline.play.players import oracle
+from agentfly_core.pipeline.playing import boundless, of_split, rollout_spec
+from agentfly_core.records.speakers import reaches
+from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.shard import collect
+from agentfly_core.system.formats.text import clip, counted, fault
+
+PLAYED = 16
+"""The number of problems that the oracle and an idle policy play."""
+LONGEST, SHOWN = 300, 3
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+def evenly(items: Sequence[T], most: int) -> list[T]:
+    """At most `most` items, evenly spread."""
+    count = min(most, len(items))
+    return [items[len(items) * number // count] for number in range(count)]
+
+
+async def idle(conversation: Conversation) -> str:
+    """Say nothing."""
+    return ""
+
+
+def asks_a_service(reward: Reward) -> bool:
+    """Whether a reward is declared to ask a service, such as a judge: it repeats or bounds its
+    calls.
+    """
+    return reward.retries > 0 or reward.concurrency is not None
+
+
+def scores_answers(reward: Reward) -> bool:
+    """Whether a reward can score its examples without an environment or a service."""
+    return reward.examples is not None and not reward.needs and not asks_a_service(reward)
+
+
+def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
+    """Play PLAYED problems of an experiment that has environments, or a reward without examples;
+    returns a report, a sentence each.
+    """
+    resolved, report = context.resolved, list[str]()
+    own = [reward for reward in resolved.rewards if not scores_answers(reward)]
+    report += [
+        f"{reward.name}: not checked, since it asks a service (retries or concurrency is set)."
+        for reward in own
+        if asks_a_service(reward)
+    ]
+    unchecked = [reward.name for reward in own if not asks_a_service(reward)]
+    if not unchecked and not resolved.limits:
+        return report
+    warm_start = context.science.warm_start
+    if warm_start is None or step_named(warm_start.demonstrations):
+        what = ", ".join(unchecked) or "The environments"
+        return [
+            *report,
+            f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
+        ]
+    try:
+        return report + _by_playing(context, problems)
+    except Exception as error:  # code of the author's, which a run reports with its place
+        logger.warning("The oracle could not play: %s", fault(error))
+        return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
+
+
+def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
+    from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
+
+    resolved, tokenizer = context.resolved, byte_tokenizer()
+    sample = evenly(problems, PLAYED)
+    specs = of_split(context.science, sample, "trial", len(sample))
+    spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
+    encode, solved = reply_encoder(tokenizer), {}
+    with environment_loop(resolved.limits) as environments:
+        for name, policy in (("oracle", oracle(context, problems).policy), ("idle", idle)):
+            sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
+            work = collect(specs, spec, sampler, lambda _: None, environments.resources)
+            played, _, _ = environments.run(work)
+            solved[name] = asyncio.run(_solved(resolved, played))
+    return _report(context, solved["oracle"], solved["idle"])
+
+
+def _without_judges(spec: RolloutSpec) -> RolloutSpec:
+    return replace(
+        spec,
+        rewards=tuple(reward for reward in spec.rewards if not asks_a_service(reward)),
+        tasks={name: _without_judges(task) for name, task in spec.tasks.items()},
+    )
+
+
+async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str, bool | str]:
+    """Whether each problem was solved, or why it could not be scored, by id."""
+    outcomes = dict[str, bool | str]()
+    for task in resolved.each.values():
+        own = [trajectory for trajectory in played if resolved.of(trajectory.problem) is task]
+        rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
+        if not own or task.goal not in (reward.name for reward in rewards):
+            continue
+        scores = await score(own, rewards, injection.name(task.agent))
+        for trajectory, scored in zip(own, scores, strict=True):
+            outcomes[trajectory.problem.id] = (
+                scored.reward.reason
+                if isinstance(scored.reward, Unscored)
+                else reaches(scored.rewards[task.goal], 1.0)
+            )
+    return outcomes
+
+
+def _report(
+    context: ExperimentContext, oracle: Mapping[str, bool | str], idle: Mapping[str, bool | str]
+) -> list[str]:
+    report = []
+    for who, outcomes in (("The oracle", oracle), ("An idle policy", idle)):
+        right = sum(outcome is True for outcome in outcomes.values())
+        report.append(f"{who} solves {right} of {counted(len(outcomes), 'sampled problem')}.")
+    command = f"agentfly play {context.experiment} --policy oracle --split train --problem"
+    wrong = [
+        f"The oracle does not solve {name!r}{f' ({outcome})' if outcome else ''}: {command} {name}"
+        for name, outcome in oracle.items()
+        if outcome is not True
+    ]
+    wrong += [
+        f"An idle policy solves {name!r}: check the reward."
+        for name, outcome in idle.items()
+        if outcome is True
+    ]
+    for line in wrong[:SHOWN]:
+        logger.warning(line)
+    return report + wrong[:SHOWN]

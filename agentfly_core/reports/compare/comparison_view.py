@@ -1,0 +1,120 @@
+"""A comparison for people: a table and curves in the terminal, and the same as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from agentfly_core.reports.compare.learning_curves import (
+    AXES,
+    NOTHING,
+    Curve,
+    is_anything_solved,
+    plotted,
+)
+from agentfly_core.reports.compare.run_comparison import Group, RunComparison, shown
+from agentfly_core.reports.compare.seed_intervals import Estimate
+from agentfly_core.reports.compare.unbroken_table import Unbroken
+from agentfly_core.system.formats.text import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SETTINGS_SHOWN = 6
+LONGEST_SETTING = 40
+Curves = Mapping[str, Sequence[Curve]]
+"""The curves of each group's runs, by the group's label."""
+
+
+def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
+    """A row a group, what the runs differ in as columns; curves of training; the sentence."""
+    keys = [*comparison.groups[0].differs]
+    more = []
+    if further := len(keys[SETTINGS_SHOWN:]):
+        more = [Text(f"They differ in {counted(further, 'more setting')}: --json.", "dim")]
+    table = _table(comparison, keys[:SETTINGS_SHOWN], split)
+    learning = ["", NOTHING]
+    if is_anything_solved(curves):
+        learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
+    lines = map(Text, learning)
+    return Lines(Unbroken(table), *more, *lines, "", Text(comparison.sentence, "bold"))
+
+
+def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
+    """Held-out success by group; a setting's heading has a line for each part of its name."""
+    numbers = ["seeds", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
+    count = comparison.left_out
+    left_out = f", {count} left out: an episode has no score" if count else ""
+    titles = [key.replace(".", ".\n") for key in keys] or ["policy"]
+    table = Table(
+        *(Column(title, overflow="fold", max_width=LONGEST_SETTING) for title in titles),
+        *(Column(title, justify="right", no_wrap=True) for title in numbers),
+        title=f"{comparison.problems} {split} problems{left_out}",
+        title_justify="left",
+        show_edge=False,
+    )
+    for group in comparison.groups:
+        low, high = group.success.interval
+        cells = [
+            *([shown(group.differs[key]) for key in keys] or [group.label]),
+            ", ".join(str(policy.seed) for policy in group.policies),
+            f"{group.success.value:.1%}",
+            f"{low:.1%} to {high:.1%}",
+            points(group.difference) if group.difference else "-",
+        ]
+        table.add_row(*cells[: len(table.columns)])
+    return table
+
+
+def points(difference: Estimate) -> str:
+    """A difference of shares in points: `+4.1 (+2.0 to +6.2)`."""
+    low, high = difference.interval
+    return f"{100 * difference.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
+    """Write a picture: success in training over each axis, a line a run, and held-out success with
+    its interval.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # loads for half a second
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(16, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    *learning, held_out = figure.subplots(1, len(AXES) + 1)
+    for axis, panel in zip(AXES, learning, strict=True):
+        _draw_learning(panel, comparison.groups, curves, axis)
+    learning[0].set_ylabel("success in training")
+    learning[0].legend(fontsize="small")
+    for number, group in enumerate(comparison.groups):
+        value, (low, high) = group.success.value, group.success.interval
+        reach = [[value - low], [high - value]]
+        held_out.errorbar([number], [value], reach, fmt="o", color=f"C{number % 10}")
+    names = [group.label.replace(" ", "\n") for group in comparison.groups]
+    held_out.set_xticks(range(len(names)), names, fontsize="small")
+    held_out.set_xlim(-0.5, len(names) - 0.5)
+    held_out.set_ylim(0, 1)
+    held_out.set_ylabel(f"{split} problems solved, 95 % interval")
+    figure.suptitle(comparison.sentence, fontsize="medium", wrap=True)
+    figure.savefig(path, dpi=120, format="png")
+
+
+def _draw_learning(panel: Axes, groups: Sequence[Group], curves: Curves, axis: str) -> None:
+    """A line a run with a point a step, in the colour of its group."""
+    for color, group in enumerate(groups):
+        for number, curve in enumerate(curves[group.label]):
+            label = group.label if number == 0 else None
+            (line,) = panel.plot(curve.reached[axis], curve.success, marker=".", label=label)
+            line.set(color=f"C{color % 10}", alpha=0.8)
+    panel.set_xlabel(axis)
+    panel.set_xlim(left=0)
+    panel.locator_params(axis="x", integer=True)
+    panel.set_ylim(0, 1)
+    if not is_anything_solved(curves):
+        panel.text(0.5, 0.5, NOTHING, transform=panel.transAxes, ha="center", wrap=True)

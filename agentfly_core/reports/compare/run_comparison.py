@@ -1,0 +1,214 @@
+"""Policies of runs on the same held-out problems: groups that differ in a setting, each against one
+of them, and one sentence of what that says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from agentfly_core.reports.compare.seed_intervals import Estimate, difference, success
+from agentfly_core.reports.compare.tried_policy import Trial, TriedPolicy
+from agentfly_core.runs.listing import typed
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Policies that differ in the seed of their run only, and in what they differ from others.
+
+        Group({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
+              Estimate(0.912, (0.893, 0.931), "problems and seeds"),
+              Estimate(0.041, (0.02, 0.062), "problems and seeds"))
+
+    `difference` is None of the one that the others are compared with.
+    """
+
+    differs: Mapping[str, JSON]
+    policies: tuple[TriedPolicy, ...]
+    success: Estimate
+    difference: Estimate | None
+
+    @property
+    def label(self) -> str:
+        """What it differs in, or its policy where that is nothing."""
+        named = [f"{key}={shown(value)}" for key, value in self.differs.items()]
+        return " ".join(named) or ", ".join(policy.name for policy in self.policies)
+
+    def to_json(self) -> dict[str, JSON]:
+        """For programs: numbers are shares, not percent."""
+        return {
+            "settings": dict(self.differs),
+            "policies": [policy.name for policy in self.policies],
+            "seeds": [policy.seed for policy in self.policies],
+            "success": _told(self.success),
+            "difference": _told(self.difference) if self.difference else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Groups on the same `problems`, the first of which the others are compared with; `left_out`
+    problems lack a scored episode of one of the policies.
+    """
+
+    groups: tuple[Group, ...]
+    problems: int
+    left_out: int
+
+    @property
+    def sentence(self) -> str:
+        """What the comparison says, in one sentence: of the group that solves most."""
+        base, *others = self.groups
+        if not others:
+            low, high = base.success.interval
+            return (
+                f"{base.label} solves {base.success.value:.1%} of {self.problems} held-out "
+                f"problems (95 % interval {low:.1%} to {high:.1%} over {base.success.source})."
+            )
+        best = max(others, key=attrgetter("success.value"))
+        assert best.difference is not None
+        points, (low, high) = 100 * best.difference.value, best.difference.interval
+        than = base.label
+        if len(base.differs) == 1:
+            than = shown(*base.differs.values())
+        how = "more" if points >= 0 else "fewer"
+        interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
+        sure = "" if low > 0 or high < 0 else ": they are not told apart"
+        mine, its = len(best.policies), len(base.policies)
+        seeds = f"{mine} against {counted(its, 'seed')}"
+        if mine == its:
+            seeds = f"{counted(mine, 'seed')} each"
+        many = f"; the best of {len(others)} others" if len(others) > 1 else ""
+        return (
+            f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
+            f"{seeds}{many}){sure}."
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        """For programs."""
+        return {
+            "sentence": self.sentence,
+            "problems": self.problems,
+            "left_out": self.left_out,
+            "groups": [group.to_json() for group in self.groups],
+        }
+
+
+def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunComparison:
+    """Policies in groups of the same settings, compared with the group of the first, or of the
+    policy or run that `against` names.
+
+    Raises ValueError for policies that were tried on other problems or have another goal, for two
+    that are one, and where no problem is left.
+    """
+    require_comparable(policies)
+    found: dict[str, list[TriedPolicy]] = {}
+    for policy in policies:
+        found.setdefault(_written(policy.settings), []).append(policy)
+    groups = list(found.values())
+    base, common = _base(groups, against), _common(policies)
+    solved = [
+        [{problem: policy.solved[problem] for problem in common} for policy in group]
+        for group in groups
+    ]
+    differing = _differing([group[0].settings for group in groups])
+    made = [
+        Group(
+            {key: group[0].settings.get(key) for key in differing},
+            tuple(group),
+            success(each),
+            None if number == base else difference(solved[base], each),
+        )
+        for number, (group, each) in enumerate(zip(groups, solved, strict=True))
+    ]
+    every = {problem for policy in policies for problem in policy.solved}
+    ordered = (made[base], *made[:base], *made[base + 1 :])
+    return RunComparison(ordered, len(common), len(every) - len(common))
+
+
+def _common(policies: Sequence[TriedPolicy]) -> list[str]:
+    """The problems of which each policy has a scored episode; raises ValueError for fewer than
+    two.
+    """
+    first, *others = (policy.solved for policy in policies)
+    common = [problem for problem in first if all(problem in other for other in others)]
+    if len(common) < 2:
+        raise ValueError(
+            f"Got {counted(len(common), 'problem')} with a scored episode of each policy, "
+            "expected 2 or more."
+        )
+    return common
+
+
+def require_comparable(policies: Sequence[Trial]) -> None:
+    """Raise ValueError for policies that are tried on other problems or have another goal, and for
+    two that are one.
+    """
+    first = policies[0]
+    for number, other in enumerate(policies):
+        if other.goal != first.goal:
+            raise ValueError(
+                f"{first.name} and {other.name} cannot be compared: solved means {first.goal} in "
+                f"one and {other.goal} in the other (evaluate.goal)."
+            )
+        if other.problems != first.problems:
+            keys = _differing([first.settings, other.settings])
+            data = [key for key in keys if key.startswith("data.")]
+            seeds = [] if data or first.seed == other.seed else [f"seed {first.seed}, {other.seed}"]
+            reasons = f" ({', '.join([*data, *seeds])})" if data or seeds else ""
+            raise ValueError(
+                f"{first.name} and {other.name} cannot be compared: they are tried on other "
+                f"problems, with the digests {first.problems[:12]} and {other.problems[:12]}"
+                f"{reasons}. Give runs that are to be compared the same data, and with several "
+                "seeds one data.seed, as `agentfly sweep` does."
+            )
+        for earlier in policies[:number]:
+            if _tried_as(earlier) == _tried_as(other):
+                raise ValueError(
+                    f"{earlier.name} and {other.name} have the same settings and the same seed: "
+                    "name one of them. Several runs of a setting need a seed each."
+                )
+
+
+def shown(value: JSON) -> str:
+    """A setting's value as one types it: 3e-4, true, [1, 2]."""
+    if isinstance(value, float):
+        exact = repr(value)
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+        return short if value and abs(int(exponent)) > 2 else exact
+    return typed(value)
+
+
+def _tried_as(policy: Trial) -> tuple[Mapping[str, JSON], int, int]:
+    return policy.settings, policy.seed, policy.data_seed
+
+
+def _base(groups: Sequence[Sequence[TriedPolicy]], against: str) -> int:
+    if not against:
+        return 0
+    wanted = against.removeprefix("run:")
+    for number, group in enumerate(groups):
+        if any(wanted in (policy.run, policy.name) for policy in group):
+            return number
+    names = ", ".join(policy.name for group in groups for policy in group)
+    raise ValueError(f"--against: got {against!r}, expected one of those compared: {names}.")
+
+
+def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
+    """The keys, in order, whose values are not the same in all."""
+    keys = dict.fromkeys(key for each in settings for key in each)
+    return [key for key in keys if len({_written(each.get(key)) for each in settings}) > 1]
+
+
+def _written(value: JSON | Mapping[str, JSON]) -> str:
+    return strict_yaml.dump(value)
+
+
+def _told(estimate: Estimate) -> dict[str, JSON]:
+    low, high = estimate.interval
+    return {"value": estimate.value, "interval": [low, high], "over": estimate.source}

@@ -1,0 +1,126 @@
+"""A run step by step: what its episodes earned, what its update did, what its policy solves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.run_layout import RunLayout, step_layout
+from agentfly_core.records.intervals import Rate
+from agentfly_core.reports.compare.learning_curves import (
+    NOTHING,
+    SECONDS,
+    SUCCESS,
+    TOKENS,
+    Curve,
+    plotted,
+)
+from agentfly_core.reports.compare.unbroken_table import Unbroken
+from agentfly_core.reports.show.sources import HELD_OUT, evaluations, solved_held_out
+from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.json_value import JSON
+
+PART = re.compile(r"reward_extra/(.+)/mean")
+METRICS = {
+    "reward": "agent/rollout/reward",
+    "success": SUCCESS,
+    "tokens": TOKENS,
+    "kl": "train/kl",
+    "kl_reference": "train/kl_reference",
+    "entropy": "train/entropy",
+}
+WRITTEN = {"success": ".1%", "tokens": ".1f", "kl": ".4f", "kl_reference": ".4f", "seconds": ".1f"}
+LEGEND = (
+    "tokens: sampled in an episode; seconds: of rollout, score and update; then the parts of the "
+    "reward, and what the policy solved of held-out problems"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was measured in a step of a run; 0 is its start, which is only evaluated.
+
+    Step(7, {"reward": 0.61, "success": 0.58, "tokens": 31.5, "kl": 0.012, "entropy": 0.41,
+             "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
+
+    `parts` are the means of the rewards that are summed up and of their parts, where there are
+    several; `held_out` is what its policy solves, by the name of the problems.
+    """
+
+    step: int
+    figures: Mapping[str, float]
+    parts: Mapping[str, float]
+    held_out: Mapping[str, Rate]
+
+    def to_json(self) -> dict[str, JSON]:
+        """As JSON, without what was not measured."""
+        held_out: dict[str, JSON] = {name: rate.to_json() for name, rate in self.held_out.items()}
+        found: dict[str, JSON] = {"step": self.step, **self.figures}
+        return {**found, "parts": dict(self.parts), "held_out": held_out}
+
+
+def run_steps(store: Store, run: str) -> list[Step]:
+    """The start of a run and each of its steps that has ended, those that a fork continues from,
+    too; raises ValueError where there is no such run, or nothing of it to show yet.
+    """
+    record = known_run(store, run)
+    science = science_of(record)
+    last = max([science.start_step, *RunLayout(run).steps(store)])
+    names = (*HELD_OUT, *science.evaluate.datasets)
+    evaluated = {name: evaluations(store, record, run, name) for name in names}
+    goal = resolve(science).goal
+    found = []
+    for step in range(last + 1):
+        measured = store.read_json(step_layout(store, run, step).metrics)
+        metrics: Mapping[str, float] = measured["metrics"] if measured else {}
+        scored = {name: there for name, of in evaluated.items() if (there := of(step))}
+        solved = {name: solved_held_out(store, there, goal) for name, there in scored.items()}
+        rates = {name: Rate.of(each) for name, each in solved.items() if each}
+        if not metrics and not rates:
+            continue
+        figures = {name: metrics[metric] for name, metric in METRICS.items() if metric in metrics}
+        if seconds := [metrics[name] for name in SECONDS if name in metrics]:
+            figures["seconds"] = sum(seconds)
+        parts = {part[1]: metrics[name] for name in metrics if (part := PART.fullmatch(name))}
+        # one alone is the reward itself
+        found.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
+    if not found:
+        raise ValueError(f"The run {run!r} has ended no step yet.")
+    return found
+
+
+def view(run: str, steps: Sequence[Step]) -> RenderableType:
+    """A row a step, and success in training as bars."""
+    figures, parts, held_out = (
+        list(dict.fromkeys(name for step in steps for name in of(step)))
+        for of in (attrgetter("figures"), attrgetter("parts"), attrgetter("held_out"))
+    )
+    titles = ["step", *(name.replace("_", " ") for name in figures), *parts, *held_out]
+    columns = (Column(title, justify="right", no_wrap=True) for title in titles)
+    table = Table(*columns, title=run, title_justify="left", show_edge=False)
+    for step in steps:
+        table.add_row(
+            str(step.step or "start"),
+            *(_cell(step.figures.get(name), WRITTEN.get(name, ".3f")) for name in figures),
+            *(_cell(step.parts.get(name), ".3f") for name in parts),
+            *(
+                _cell(found.share if found else None, ".1%")
+                for found in map(step.held_out.get, held_out)
+            ),
+        )
+    success = {step.step: step.figures["success"] for step in steps if "success" in step.figures}
+    curve = Curve(tuple(success.values()), {"steps": tuple(map(float, success))})
+    bars = plotted({run: [curve]}, "steps") if any(success.values()) else [NOTHING]
+    return Group(Unbroken(table), Text(LEGEND, "dim"), "", *map(Text, bars))
+
+
+def _cell(value: float | None, pattern: str) -> str:
+    return "" if value is None else format(value, f"z{pattern}")

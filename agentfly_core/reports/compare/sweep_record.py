@@ -1,0 +1,131 @@
+"""A sweep as the store has it: which runs it has, and with which settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentfly_core.config.parts import NAME
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.runs.listing import in_store
+from agentfly_core.runs.run import finished_summary
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.text import counted, did_you_mean
+
+PREFIX = "sweep:"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run of a sweep: `Member("quickstart-1f2e3d4c", ("rollout.problems=8", "seed=1"))`."""
+
+    run: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """sweeps/NAME.json; `overrides` and `seeds` are those of the command, as they were given.
+
+    Sweep("rates", "quickstart", ("update.learning_rate=1e-4,3e-4",), 3, "local",
+          (Member("quickstart-1f2e3d4c", ...), ...))
+    """
+
+    name: str
+    experiment: str
+    overrides: tuple[str, ...]
+    seeds: int | None
+    site: str
+    members: tuple[Member, ...]
+
+    def command(self, store: Store) -> str:
+        """What starts it, and continues it."""
+        seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
+        site = [] if self.site == "local" else ["--site", self.site]
+        words = [self.experiment, *self.overrides, *seeds, "--name", self.name, *site]
+        return in_store(store, "agentfly", "sweep", *words)
+
+    def differing(self, member: Member) -> str:
+        """The settings of a run that not all runs have, "update.learning_rate=1e-4 seed=1"; its
+        name where there are none.
+        """
+        shared = set.intersection(*({*one.overrides} for one in self.members))
+        own = [setting for setting in member.overrides if setting not in shared]
+        return " ".join(own) or member.run
+
+    def unfinished(self, store: Store) -> list[Member]:
+        """The runs that have still to be done, in order."""
+        return [member for member in self.members if not is_finished(store, member.run)]
+
+    def write(self, store: Store) -> None:
+        """Write it down; one of this name may have had a part of its runs.
+
+        Raises ValueError where it had other ones.
+        """
+        before = stored_sweep(store, self.name)
+        if before and not {m.run for m in before.members} <= {m.run for m in self.members}:
+            raise ValueError(
+                f"The sweep {self.name!r} has other runs than these; it is continued by: "
+                f"{before.command(store)}\nGive this one another --name. More values and more "
+                "seeds may be added to a sweep."
+            )
+        store.write_json(_uri(self.name), asdict(self))
+
+
+def stored_sweep(store: Store, name: str) -> Sweep | None:
+    """A sweep by its name, None where there is none; raises ValueError for what is no name, and
+    Damaged.
+    """
+    if not re.fullmatch(NAME, name):
+        raise ValueError(
+            f"Got the sweep {name!r}, expected letters, digits, '.', '_' and '-', such as rates."
+        )
+    try:
+        found: Any = store.read_json(_uri(name))
+    except Damaged as damage:
+        raise Damaged(
+            f"{damage} Remove it, and the `agentfly sweep` that wrote it writes it again; its runs "
+            "stay."
+        ) from None
+    if found is None:
+        return None
+    members = tuple(Member(each["run"], tuple(each["overrides"])) for each in found["members"])
+    return Sweep(**{**found, "overrides": tuple(found["overrides"]), "members": members})
+
+
+def is_finished(store: Store, run: str) -> bool:
+    """Whether a run has done all its steps."""
+    record = record_of(store, run)
+    return bool(record and finished_summary(store, run, record["science"]["steps"]))
+
+
+def runs_named(store: Store, references: Sequence[str]) -> list[str]:
+    """References to policies with the runs of each `sweep:NAME` in its place, each one once.
+
+    Raises ValueError for a sweep that is not there or not finished.
+    """
+    found: list[str] = []
+    for reference in references:
+        if not reference.startswith(PREFIX):
+            found.append(reference)
+            continue
+        name = reference.removeprefix(PREFIX)
+        if (sweep := stored_sweep(store, name)) is None:
+            known = [stored.removesuffix(".json") for stored in store.names("sweeps")]
+            raise ValueError(
+                f"There is no sweep {name!r} in {store.uri}.{did_you_mean(name, known)}"
+            )
+        if left := sweep.unfinished(store):
+            raise ValueError(
+                f"{reference} is not finished, {len(left)} of {counted(len(sweep.members), 'run')} "
+                f"left. This finishes it: {sweep.command(store)}"
+            )
+        found += [member.run for member in sweep.members]
+    return list(dict.fromkeys(found))
+
+
+def _uri(name: str) -> str:
+    return f"sweeps/{name}.json"

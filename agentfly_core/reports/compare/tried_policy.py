@@ -1,0 +1,135 @@
+"""A policy's stored held-out results, or an error with the command that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.loading import flat
+from agentfly_core.config.section import resumable
+from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.policy_reference import run_policy
+from agentfly_core.records.run_record import RunRecord
+from agentfly_core.reports.compare.seed_intervals import Solved
+from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
+from agentfly_core.runs.listing import continuing, experiment_of, in_store
+from agentfly_core.runs.run import finished_summary, known_run, science_of
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.formats.json_value import JSON
+
+STEP = "step"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The policy of a run's step, there or still to be trained, and what it is tried on.
+
+        Trial("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ..., "step": 15},
+              "f491...84", "agentfly_core.rewards.exact:exact")
+
+    `settings` are those that a result depends on, without the seeds of the run and of its data, and
+    the `step`. `problems` is the digest of the file that holds them, `goal` the reward that says
+    solved.
+    """
+
+    run: str
+    step: int
+    seed: int
+    data_seed: int
+    settings: Mapping[str, JSON]
+    problems: str
+    goal: str
+
+    @property
+    def name(self) -> str:
+        """As a command names it."""
+        return f"{self.run}@{self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPolicy(Trial):
+    """The same with the share of each held-out problem's episodes that the policy solved:
+    `TriedPolicy("quickstart-1f2e3d4c", ..., {"add-41-58": 1.0, ...})`.
+    """
+
+    solved: Solved
+
+
+def planned(context: ExperimentContext, run: str, data: Artifact) -> Trial:
+    """The last policy of a run that is to be trained, on the test problems of its dataset."""
+    problems = _problems(context.store, data, "test")
+    return Trial(*_trial(context.science, run, context.science.steps, problems))
+
+
+def tried(store: Store, reference: str, split: str) -> TriedPolicy:
+    """The policy that NAME, a finished run's last, or NAME@STEP names, with or without `run:`, on a
+    split or one of its evaluate.datasets.
+
+    Raises ValueError for one that is not there, not finished, or was not evaluated there.
+    """
+    where = run_policy(reference)
+    run, step = step_named(where) or (where.removeprefix("run:"), None)
+    record = known_run(store, run)
+    science = science_of(record)
+    if step is None:
+        step = science.steps
+        if finished_summary(store, run, step) is None:
+            raise ValueError(
+                f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
+                f"finishes it: {continuing(store, run, record)}"
+            )
+    policy_of(store, run, step)  # says which there are
+    _, data, part = held_out(store, record, split)
+    if not data.uri:
+        raise ValueError(
+            f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "
+            "changed, so what was played on it is not found. Restore the files."
+        )
+    scored = evaluations(store, record, run, split)(step)
+    goal = resolve(science).goal
+    solved = solved_held_out(store, scored, goal) if scored else {}
+    if not solved:
+        raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
+    return TriedPolicy(*_trial(science, run, step, _problems(store, data, part)), solved)
+
+
+def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
+    if split == "validation":
+        return (
+            f"{policy} was not evaluated on the validation problems. A run does that each "
+            "`evaluate.every` steps, if it is asked to; the test problems are played after the "
+            "last step, and by `agentfly evaluate`."
+        )
+    what, overrides = experiment_of(record)
+    words = ("agentfly", "evaluate", what, *overrides, "--policy", f"run:{policy}")
+    return (
+        f"{policy} was not evaluated on the {split} problems. This does it: "
+        f"{in_store(store, *words)}"
+    )
+
+
+def _problems(store: Store, data: Artifact, split: str) -> str:
+    manifest = store.manifest(data.uri)
+    assert manifest is not None, f"nothing is published under {data.uri}"
+    return manifest["files"][f"{split}.parquet"]["sha256"]
+
+
+def _trial(
+    science: Science, run: str, step: int, problems: str
+) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
+    """The fields of a Trial."""
+    # the held-out problems are the same where two are compared, whichever seed made them
+    free = {*resumable(Science), "seed", "data.seed"}
+    said = flat(science.model_dump(mode="json", exclude={"fork"}))
+    kept = {
+        key: value
+        for key, value in said.items()
+        if not any(f"{key}.".startswith(f"{name}.") for name in free)
+    }
+    origin = None
+    if science.fork:
+        fresh = "" if science.inherits_learner else " fresh"
+        origin = f"{science.fork.run}@{science.fork.step}{fresh}"
+    settings = {**kept, "fork": origin, STEP: step}  # the step stands for `steps`
+    return run, step, science.seed, science.of_data.seed, settings, problems, science.goal

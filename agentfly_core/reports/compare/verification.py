@@ -1,0 +1,106 @@
+"""A finished run and the same run built again in another store: which of its artifacts agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, evaluation_keys, policy_of
+from agentfly_core.experiment.continuing import refuse_other_stages
+from agentfly_core.experiment.run_layout import RunLayout, rollouts
+from agentfly_core.runs.run import context_of, known_run, summary_of
+from agentfly_core.runs.summary import stored_stages
+from agentfly_core.store.manifest import OUTSIDE_DIGEST
+from agentfly_core.store.store import Artifact, Store
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one artifact of a run when it was built again.
+
+    `Verdict("step 3 rollout 1", "runs/demo/steps/000003/rollout-001", ("episodes.parquet",))`;
+    `differing` are the files that are not the same to the byte, None where it was not built.
+    """
+
+    what: str
+    uri: str
+    differing: tuple[str, ...] | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is the same to the byte."""
+        return self.differing == ()
+
+    @property
+    def words(self) -> str:
+        """The verdict for people."""
+        if self.agrees:
+            return "agrees"
+        files = self.differing
+        return f"differs in {', '.join(files)}" if files else "was not built"
+
+
+def verdicts(store: Store, once: Mapping[str, Artifact], rebuilt: Store) -> list[Verdict]:
+    """Of each artifact that was `made` once, how it came out in the store `rebuilt`."""
+    return [
+        Verdict(what, artifact.uri, differing(store, artifact, rebuilt))
+        for what, artifact in once.items()
+    ]
+
+
+def made(store: Store, name: str) -> Mapping[str, Artifact]:
+    """The artifacts of a finished run by what people call them: `{"dataset": ..., "model": ...,
+    "step 1 rollout 0": ...}`; raises ValueError for a run that is not finished, of stages of
+    another version, or of which one is gone.
+    """
+    record = known_run(store, name)
+    if summary_of(store, name) is None:
+        raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
+    refuse_other_stages(name, record)
+    context = context_of(record, store)
+    try:
+        return dict(_named(context, name))
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{error} It belongs to what {name} made, and was removed: "
+            "the run cannot be compared with one that is built again."
+        ) from None
+
+
+def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
+    store, science = context.store, context.science
+    stages = stored_stages(context, context.parent)
+    yield "dataset", stages["prepare"][0]
+    for model in stages.get("model", ()):
+        yield "model", model
+    for number, artifact in enumerate(stages.get("warm_start", ())):
+        yield (f"warm start {number}" if number else "demonstrations"), artifact
+    for number in science.own_steps:
+        step = RunLayout(name).step(number)
+        scored = store.artifact(step.scored)
+        for shard, rollout in enumerate(rollouts(store, scored)):
+            yield f"step {number} rollout {shard}", rollout
+        yield f"step {number} scores", scored
+        yield f"step {number} policy", store.artifact(step.policy)
+    # the held-out episodes and scores of the first policy and the last
+    data = store.artifact(keys.prepare(science).uri)
+    for number in (science.start_step, science.steps):
+        policy = policy_of(store, name, number)
+        shards = [store.artifact(key.uri) for key in evaluation_keys(context, policy, data, "test")]
+        for shard, episodes in enumerate(shards):
+            yield f"evaluation of step {number} rollout {shard}", episodes
+        scored = store.artifact(keys.scored(science, shards).uri)
+        yield f"evaluation of step {number} scores", scored
+
+
+def differing(store: Store, artifact: Artifact, rebuilt: Store) -> tuple[str, ...] | None:
+    """The files of an artifact that another store has otherwise, without those that only say how
+    long it took.
+    """
+    one, other = store.manifest(artifact.uri), rebuilt.manifest(artifact.uri)
+    if one is None or other is None:
+        return None
+    old, new = ({n: e["sha256"] for n, e in m["files"].items()} for m in (one, other))
+    files = sorted({*old, *new} - OUTSIDE_DIGEST)
+    return tuple(file for file in files if old.get(file) != new.get(file))

@@ -1,0 +1,1 @@
+"""Nights: ledger, plan, promotion, report."""

@@ -1,0 +1,127 @@
+"""What a policy did on held-out problems, problem by problem, read from stored episodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, evaluation_keys
+from agentfly_core.records.parquet import SCORES, read_scores
+from agentfly_core.records.speakers import by_episode
+from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
+from agentfly_core.runs.episodes import trajectories_in
+from agentfly_core.runs.metrics import solved
+from agentfly_core.store.store import Artifact
+
+GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
+UNSCORED = "unscored"
+REWARD, TASK = "reward/", "task/"
+Outcome = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A policy's outcomes on held-out problems: means over each problem's scored episodes.
+
+        HeldOut("77b0...", {
+            "add-41-58": {
+                "goal": 1.0, "reward/exact": 1.0, "tokens": 31.0, "unreadable_calls": 0.0
+            },
+            "add-12-30": {},
+        })
+
+    `dataset` is the digest of the problems' dataset. Means exclude unscored episodes; `unscored` is
+    their share of the problem's episodes, left out where it is 0. A problem without a scored
+    episode has an empty outcome. In a mixture a problem has the rewards of its task, and as
+    `task/sums` the goal once more.
+    """
+
+    dataset: str
+    by_problem: Mapping[str, Outcome]
+
+    def where(self, wanted: Callable[[str], bool]) -> HeldOut:
+        """The same of those problems whose id is wanted."""
+        kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
+        return replace(self, by_problem=kept)
+
+
+def unscored_share(outcome: Outcome) -> float:
+    """The share of a problem's episodes that are unscored, from 0 to 1."""
+    return outcome.get(UNSCORED, 0.0) if outcome else 1.0
+
+
+def held_out(context: ExperimentContext, policy: Artifact, data: Artifact) -> HeldOut:
+    """What a policy that was evaluated before did on the test split of a dataset; raises
+    FileNotFoundError where it was not.
+    """
+    episodes, scores = evaluated_episodes(context, policy, data)
+    resolved = context.resolved
+    return HeldOut(data.digest, outcomes(episodes, scores, resolved.goal, resolved.tasks))
+
+
+def evaluated_episodes(
+    context: ExperimentContext, policy: Artifact, data: Artifact
+) -> tuple[list[Trajectory], list[Scored]]:
+    """What a policy that was evaluated before played on the test split of a dataset, and its
+    scores; raises FileNotFoundError where it was not.
+    """
+    targets = evaluation_keys(context, policy, data, "test")
+    played = [context.store.artifact(target.uri) for target in targets]
+    scored = context.store.artifact(keys.scored(context.science, played).uri)
+    episodes = trajectories_in(context.store, played)
+    return episodes, read_scores(context.store.open(scored) / SCORES)
+
+
+def is_evaluated(context: ExperimentContext, policy: Artifact, data: Artifact) -> bool:
+    """Whether `held_out` can read what a policy did; damaged artifacts do not count."""
+    store, targets = context.store, evaluation_keys(context, policy, data, "test")
+    played = [found for target in targets if (found := store.find(target))]
+    return (
+        len(played) == len(targets) and store.find(keys.scored(context.science, played)) is not None
+    )
+
+
+def outcomes(
+    trajectories: Iterable[Trajectory],
+    scored: Iterable[Scored],
+    goal: str,
+    tasks: Collection[str] = (),
+) -> dict[str, Outcome]:
+    """The outcome of each problem, as `HeldOut` has it; `goal` is the name of the reward that says
+    solved, and `tasks` are those of a mixture.
+
+    `unreadable_calls` is the share of an episode's calls that could not be read, 0 where it made
+    none.
+    """
+    by_id = {score.trajectory_id: score for score in scored}
+    found: dict[str, defaultdict[str, list[float]]] = {}
+    unscored: defaultdict[str, list[bool]] = defaultdict(list)
+    for episode in by_episode([*trajectories]):
+        values = found.setdefault(episode[0].problem.id, defaultdict(list))
+        score = by_id[episode[0].id]
+        unscored[episode[0].problem.id].append(isinstance(score.reward, Unscored))
+        if isinstance(score.reward, Unscored):
+            continue
+        calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
+        unreadable = sum(isinstance(call, BadCall) for call in calls)
+        reached = float(bool(solved(score, goal)))
+        values[GOAL].append(reached)
+        if tasks:
+            values[f"{TASK}{task_of(episode[0].problem.id)}"].append(reached)
+        values[TOKENS].append(float(sum(one.sampled_tokens for one in episode)))
+        values[UNREADABLE_CALLS].append(unreadable / max(len(calls), 1))
+        for name, value in score.rewards.items():
+            if not tasks or name != goal:  # which a mixture's scores have beside its rewards
+                values[f"{REWARD}{name}"].append(value)
+    means = {
+        problem: {name: fmean(each) for name, each in values.items()}
+        for problem, values in found.items()
+    }
+    shares = {problem: fmean(each) for problem, each in unscored.items()}
+    return {
+        problem: {**outcome, **({UNSCORED: shares[problem]} if outcome and shares[problem] else {})}
+        for problem, outcome in means.items()
+    }

@@ -1,0 +1,187 @@
+"""Which nights an experiment has, which of them are not done, and what the next one starts with."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from agentfly_core.config.experiment import Night
+from agentfly_core.experiment import run_code
+from agentfly_core.experiment.context import ExperimentContext, code_of
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.records.dataset import sizes_by_task
+from agentfly_core.records.problem_schedule import night_after
+from agentfly_core.records.run_record import Summary
+from agentfly_core.reports.nights.night_ledger import DECIDED, NightEntry, NightHistory
+from agentfly_core.runs.run import finished_summary, problems_played
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON
+
+PREFIX = "nightly-"
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a night begins with, as the ledger has it: `Beginning(Night(number=12, epoch=2,
+    problem=512), "f491...84", {"": 4096}, 0)`.
+
+    `dataset` is the digest of the dataset, `problems` the size of its training split by task,
+    `seed` that of the order.
+    """
+
+    night: Night
+    dataset: str
+    problems: Mapping[str, int]
+    seed: int
+
+    @classmethod
+    def of(cls, entry: NightEntry) -> Beginning:
+        """What an entry `began` says."""
+        said: Mapping[str, Any] = entry.details
+        night = Night.model_validate(said["night"])
+        return cls(night, said["dataset"], said["problems"], said["seed"])
+
+    def __str__(self) -> str:
+        places = []
+        for name, size in self.problems.items():
+            place, of_task = self.night.of(name), f" of {name}" if name else ""
+            places.append(f"problem {place.problem} of {size} of epoch {place.epoch}{of_task}")
+        return f"Night {self.night.number} begins at {', '.join(places)}."
+
+    def to_json(self) -> dict[str, JSON]:
+        """As the entry `began` has it."""
+        return {
+            "night": self.night.model_dump(mode="json"),
+            "dataset": self.dataset,
+            "problems": dict(self.problems),
+            "seed": self.seed,
+        }
+
+
+def name_of_night(context: ExperimentContext, date: datetime.date) -> str:
+    """nightly-<date>, with the experiment's name behind it when another experiment has that night's
+    name already.
+    """
+    record = record_of(context.store, f"{PREFIX}{date}")
+    ours = record is None or record["experiment"] == context.experiment
+    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{context.experiment}"
+
+
+def date_of(night: str) -> datetime.date | None:
+    """The date in a night's name; None for a run that is no night."""
+    with suppress(ValueError):
+        return datetime.date.fromisoformat(night.removeprefix(PREFIX)[:10])
+    return None
+
+
+def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> list[str]:
+    """The experiment's other nights, oldest first, that have not done all their steps or are not
+    judged; those that were given up are done.
+    """
+    nights = {entry.night for entry in history.entries if entry.event == "began"}
+    return [
+        night
+        for night in sorted(nights - {tonight})
+        if history.last(night, "given_up") is None
+        and not (finished(context, night) and history.last(night, *DECIDED))
+    ]
+
+
+def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
+    """What a new night begins with: it continues behind the last one in the order of problems.
+
+    With other data or another seed it begins a new epoch of these. The problems of steps that were
+    played and never scored come again.
+    """
+    science, folder = context.science, context.store.open(data)
+    sizes, seed = sizes_by_task(folder, science.tasks), science.seed
+    begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
+    if not begun:
+        return Beginning(Night(number=1), data.digest, sizes, seed)
+    last = max(begun, key=lambda entry: Beginning.of(entry).night.number)
+    before = Beginning.of(last)
+    if (before.dataset, before.seed) == (data.digest, seed):
+        ended = history.last(last.night, "finished", "given_up")
+        said: Mapping[str, Any] = ended.details if ended else {}
+        scored = said["played"] if "played" in said else played(context, last.night)
+        night = night_after(before.night, scored, sizes)
+        return Beginning(night, data.digest, sizes, seed)
+    epoch = max(before.night.of(name).epoch for name in before.problems)
+    night = Night(number=before.night.number + 1, epoch=epoch + 1)
+    return Beginning(night, data.digest, sizes, seed)
+
+
+def first_changes(context: ExperimentContext, history: NightHistory, night: Night) -> list[str]:
+    """The settings of a new night that differ from the experiment's: its place in the order of
+    problems, and the policy that it starts from.
+
+    That is the champion, or with `promotion.start: last` the last policy of the night that finished
+    last; before there is one, the start of the experiment itself, behind which there is no
+    optimizer's state.
+    """
+    start, changes = "", [f"night={night.model_dump_json()}"]
+    if context.science.promotion.start == "last":
+        ended = [entry.night for entry in history.entries if entry.event == "finished"]
+        start = f"run:{ended[-1]}" if ended else ""
+    elif champion := history.champion:
+        start = champion.reference
+    if start:
+        return [*changes, f"model={start}", "warm_start=null"]
+    return [*changes, "update.optimizer_state=fresh"]
+
+
+def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None:
+    """What a night that was started already was started with, whatever the experiment's file says
+    today; None for one that was not. Raises ValueError for a run of another experiment.
+    """
+    record = record_of(context.store, night)
+    if record is None:
+        return None
+    if record["experiment"] != context.experiment:
+        raise ValueError(
+            f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
+            f"{context.experiment!r}: another schedule took the name a moment ago. Run it again."
+        )
+    then, today = record["science"], context.science.model_dump(mode="json")
+    changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
+    return [f"{key}={json.dumps(then[key])}" for key in changed]
+
+
+def edited(context: ExperimentContext, night: str) -> list[str]:
+    """Where the code of an unfinished night differs from what is there now, which it could not go
+    on with: `own_tools.py: lookup`.
+    """
+    if finished(context, night):
+        return []
+    with suppress(Damaged):  # reported when it is to be finished
+        if record := record_of(context.store, night):
+            return run_code.changed(context.store, record, code_of(context.resolved))
+    return []
+
+
+def finished(context: ExperimentContext, night: str) -> Summary | None:
+    """The summary of a night that has done all its steps."""
+    with suppress(Damaged):
+        if record := record_of(context.store, night):
+            return finished_summary(context.store, night, record["science"]["steps"])
+    return None
+
+
+def played(context: ExperimentContext, night: str) -> dict[str, int]:
+    """How many problems of each task a night has scored, as the ledger has it; none, and a warning,
+    where that cannot be read.
+    """
+    scored = Counter[str]()
+    try:
+        scored = problems_played(context.store, night)
+    except Damaged as damage:
+        logger.warning("%s The problems of %s count as not played and come again.", damage, night)
+    return {name: scored[name] for name in context.science.each}

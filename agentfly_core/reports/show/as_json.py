@@ -1,0 +1,118 @@
+"""Episodes as JSON for programs: what was said, what was sampled, and what it earned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.records.trajectory import BadCall, Message, Observation, Trajectory, Unscored
+from agentfly_core.reports.show.choice import by_episode
+from agentfly_core.reports.show.side_by_side import Twice
+from agentfly_core.runs.episodes import Episodes, Pair, reward_of
+from agentfly_core.system.formats.json_value import JSON, as_json
+
+
+def episodes_json(stored: Episodes, matching: int, chosen: Sequence[Pair]) -> dict[str, JSON]:
+    """The chosen episodes; `episodes` are how many there are, `matching` how many filters leave."""
+    return {**_about(stored, matching), "shown": [episode_json(pair) for pair in chosen]}
+
+
+def both_json(
+    stored: Episodes, against: Episodes, matching: int, chosen: Sequence[Twice]
+) -> dict[str, JSON]:
+    """The chosen episodes, each with the one that it is compared with and the reward's change."""
+    shown: list[JSON] = [
+        {
+            "change": twice.change,
+            "shown": episode_json(twice.shown),
+            "against": episode_json(twice.against),
+        }
+        for twice in chosen
+    ]
+    return {**_about(stored, matching), "against": against.reference, "shown": shown}
+
+
+def episode_json(pair: Pair) -> dict[str, JSON]:
+    """One episode: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...], ...}`.
+
+    `turns` has, reply by reply, the tokens that were read and sampled, and the log-probability of
+    each sampled one at the sampling temperature. `policy` names a frozen
+    speaker's, and is empty for others.
+    """
+    trajectory, scored = pair
+    problem = trajectory.problem
+    why = scored.reward.reason if scored and isinstance(scored.reward, Unscored) else None
+    return {
+        "problem": {"id": problem.id, "prompt": problem.prompt, "facts": as_json(problem.facts)},
+        "chain": trajectory.chain,
+        "agent": trajectory.agent,
+        "role": trajectory.role,
+        "policy": trajectory.policy,
+        "reward": reward_of(scored),
+        "rewards": dict(scored.rewards) if scored else {},
+        "turn_rewards": list(scored.turn_rewards) if scored else [],
+        "unscored": why,
+        "ending": trajectory.ending.value,
+        "error": trajectory.error,
+        "answer": trajectory.answer,
+        "messages": messages(trajectory),
+        "turns": turns(trajectory),
+    }
+
+
+def messages(trajectory: Trajectory) -> list[JSON]:
+    """Messages with roles: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
+
+    A reply has `calls`; an answer of a tool has the role "tool", the tool's name and whether it is
+    an error.
+    """
+    found: list[JSON] = []
+    for turn in trajectory.turns:
+        found += [_message(item) for item in turn.read]
+        found.append(_message(turn.reply))
+    return found + [_message(item) for item in trajectory.closing]
+
+
+def turns(trajectory: Trajectory) -> list[JSON]:
+    """Tokens by turn: `[{"given": [1, 87], "sampled": [{"tokens": [57], "logprobs": [-0.1], ...}],
+    ...}]`.
+    """
+    return [
+        {
+            "given": list(turn.given.tokens),
+            "sampled": [
+                {
+                    "tokens": list(span.tokens),
+                    "logprobs": list(span.logprobs),
+                    "policy_version": span.policy_version,
+                    "finish": span.finish,
+                }
+                for span in turn.sampled
+            ],
+            "context": turn.context,
+            "call": turn.call,
+            "reward": turn.reward,
+        }
+        for turn in trajectory.turns
+    ]
+
+
+def _about(stored: Episodes, matching: int) -> dict[str, JSON]:
+    return {
+        "reference": stored.reference,
+        "title": stored.title,
+        "episodes": len(by_episode(stored.pairs)),
+        "matching": matching,
+    }
+
+
+def _message(item: Message | Observation) -> JSON:
+    if isinstance(item, Observation):
+        return {"role": "tool", "tool": item.tool, "text": item.content, "error": item.error}
+    calls: list[JSON] = [
+        {"text": call.text, "fault": call.fault}
+        if isinstance(call, BadCall)
+        else {"name": call.name, "arguments": as_json(call.arguments)}
+        for call in item.calls
+    ]
+    said: dict[str, JSON] = {"role": item.role, "text": item.content}
+    return {**said, "calls": calls} if item.role == "assistant" else said

@@ -1,0 +1,97 @@
+"""What is in a prepared dataset: its sizes, what was left out, and some of its problems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.experiment import Science
+from agentfly_core.experiment import keys
+from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.store.stage_metrics import measured
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import clip, plural
+
+LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A dataset at a glance: `Preview(Artifact("artifacts/prepare/9f2c", "77b0..."), {"train":
+    4096, "validation": 200, "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)], ...})`.
+
+    `quarantined` are the rows of its files that are no problems, `repeated` those whose problem is
+    there already, and `leaks` problems that two splits share.
+    """
+
+    data: Artifact
+    sizes: Mapping[str, int]
+    quarantined: int
+    repeated: int
+    leaks: Sequence[Leak]
+    sample: Mapping[str, Sequence[Problem]]
+
+    def to_json(self) -> dict[str, JSON]:
+        """As one JSON document, its texts in full."""
+        return {
+            "uri": self.data.uri,
+            "digest": self.data.digest,
+            "problems": self.sizes,
+            "quarantined": self.quarantined,
+            "repeated": self.repeated,
+            "leaks": [asdict(leak) for leak in self.leaks],
+            "sample": {
+                name: [{"id": p.id, "prompt": p.prompt, "facts": p.facts} for p in some]
+                for name, some in self.sample.items()
+            },
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people, long texts with their middle left out."""
+        for name, size in self.sizes.items():
+            yield f"{name:<10} {size:>8,} {plural(size, 'problem')}"
+        if self.quarantined:
+            what = (
+                "row that is no problem" if self.quarantined == 1 else "rows that are no problems"
+            )
+            yield f"{'left out':<10} {self.quarantined:>8,} {what}"
+        if self.repeated:
+            rows = plural(self.repeated, "row")
+            yield f"{'left out':<10} {self.repeated:>8,} {rows} whose problem is there already"
+        yield from map(str, self.leaks)
+        for name, problems in self.sample.items():
+            for problem in problems:
+                yield f"\n{name}: {problem.id}"
+                yield clip(problem.prompt, LONGEST)
+                yield clip(json.dumps(problem.facts, ensure_ascii=False), LONGEST)
+
+
+def preview(store: Store, data: Artifact, each: int) -> Preview:
+    """A dataset with `each` problems of each split, evenly spread over it."""
+    folder = store.open(data)
+    splits = {name: split(folder, name) for name in SPLITS}
+    sizes = {name: len(problems) for name, problems in splits.items()}
+    sample = {}
+    for name, problems in splits.items():
+        count = min(each, sizes[name])
+        sample[name] = [problems[sizes[name] * number // count] for number in range(count)]
+    counts = measured(store, data).metrics
+    quarantined, repeated = (int(counts.get(name, 0)) for name in (QUARANTINED, REPEATED))
+    return Preview(data, sizes, quarantined, repeated, leaks(splits), sample)
+
+
+def made_anew(science: Science) -> str:
+    """For people: what of a dataset that is there already is noticed when it changes, and what
+    not.
+    """
+    code = [f"the code of {module}" for module in keys.data_code(science)]
+    files = [f"{name} ({path})" for name, path in keys.data_files(science).items()]
+    *most, last = ["its settings", "its seed", *code, *files]
+    return (
+        f"It was there already, and is made anew when {', '.join(most)} or {last} changes. Other "
+        "files that it reads are not looked at."
+    )

@@ -1,0 +1,62 @@
+"""Markdown of texts that others wrote: they cannot break the page, or show a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from statistics import fmean
+
+from agentfly_core.runs.episodes import MARKS, Piece, lines
+from agentfly_core.system.formats.text import CONTROL, clip, redact
+
+SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+BARS = "▁▂▃▄▅▆▇█"
+COLUMNS = 100
+
+
+def plain(text: str, longest: int = 600) -> str:
+    """A text on one line of a paragraph or a table, as it is: `plain("a|b")` is `a\\|b`."""
+    visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
+    escaped = SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(visible.split()))
+    return "".join(HTML.get(letter, letter) for letter in escaped)
+
+
+def marked(pieces: Sequence[Piece], longest: int) -> str:
+    """Pieces of text in lines of COLUMNS at most, each with the mark of its kind; the middle of
+    what has more than `longest` bytes is left out.
+    """
+    marked_lines = [
+        f"{MARKS[piece.kind]} {line}"
+        for piece in pieces
+        for line in lines(Piece(piece.kind, redact(piece.text)), COLUMNS)
+    ]
+    return clip("\n".join(marked_lines), longest)
+
+
+def fenced(text: str) -> str:
+    """A text as a block of code, whatever marks of such blocks it has itself."""
+    longest_run = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest_run + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; its cells are Markdown already."""
+    ruled = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in ruled)
+
+
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """A curve in one line of text, from its lowest value to its highest: `sparkline([0.2, 0.5,
+    0.8])` is "▁▄█".
+
+    Of more than `width` values each bar is the mean of neighbours.
+    """
+    count = min(width, len(values))
+    groups = groupby(enumerate(values), lambda pair: pair[0] * count // len(values))
+    means = [fmean(value for _, value in group) for _, group in groups]
+    low, high = min(means), max(means)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BARS[round((mean - low) * scale)] for mean in means)

@@ -1,0 +1,147 @@
+"""Other rewards for stored episodes: nothing is played again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.config.credentials import refuse_secrets
+from agentfly_core.config.parts import RewardPart
+from agentfly_core.experiment.parts import reward_of as reward_at
+from agentfly_core.experiment.run_layout import RunLayout, rollouts
+from agentfly_core.experiment.user_code.finding import code_of
+from agentfly_core.records.parquet import SCORES, read_scores, write_scores
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
+from agentfly_core.runs.episodes import spans, trajectories_in
+from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import JSON
+
+
+@dataclass(frozen=True)
+class NewReward:
+    """A reward that is asked for, with its weight and settings: `NewReward("my_rewards:brief",
+    RewardPart(weight=0.5), brief)`.
+    """
+
+    path: str
+    part: RewardPart
+    reward: Reward
+
+    @property
+    def identity(self) -> list[JSON]:
+        """Its path, its weight and settings, and a digest of the code behind it."""
+        module = self.path.partition(":")[0]
+        return [self.path, self.part.model_dump(mode="json"), code_of([module], []).digest(module)]
+
+
+@dataclass(frozen=True, slots=True)
+class RescoredStep:
+    """The episodes of a step with their old and new scores; `artifact` holds the new ones, unless
+    some could not be scored.
+
+    `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old,
+    new), ...))`
+    """
+
+    step: int
+    artifact: Artifact | None
+    episodes: tuple[tuple[Trajectory, Scored, Scored], ...]
+
+
+def new_rewards(texts: Sequence[str]) -> list[NewReward]:
+    """The rewards that are asked for, see `new_reward`; raises ValueError for one that is named
+    twice.
+    """
+    paths = [text.partition("=")[0] for text in texts]
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise ValueError(f"--reward {twice[0]} is given twice; give it once, with one weight.")
+    return [new_reward(text) for text in texts]
+
+
+def new_reward(text: str) -> NewReward:
+    """What `my_rewards:brief`, `my_rewards:brief=0.5` with a weight, or `my_rewards:cites={weight:
+    0.5, least: 2}` with settings names; raises ValueError where it is no reward, is given a secret,
+    or needs more than the record of an episode.
+    """
+    path, equals, value = text.partition("=")
+    given = strict_yaml.parse(value, f"--reward {path}") if equals else 1.0
+    refuse_secrets({path: given}, "--reward")
+    try:
+        part = RewardPart.model_validate(given)
+    except ValidationError:
+        raise ValueError(
+            f"--reward {path}: got {value!r}, expected its weight, such as 0.5, or its settings, "
+            "such as {weight: 0.5, timeout: 60}."
+        ) from None
+    found = reward_at(path, part)
+    if found.needs:
+        kinds = ", ".join(kind.__name__ for kind in found.needs.values())
+        raise ValueError(
+            f"The reward {path} needs {kinds}, which ended with the episode: only what is in the "
+            "record can be scored again. Play anew with it: `agentfly play`, or another run."
+        )
+    found.ready()
+    return NewReward(path, part, found)
+
+
+def rescored(
+    store: Store, run: str, step: int | None, rewards: Sequence[NewReward]
+) -> Iterator[RescoredStep]:
+    """Score a step of a run, or each, with other rewards and publish the scores; those that are
+    published are read.
+
+    A step of which an episode could not be scored is not published: a judge may be back later.
+
+    Raises ValueError for a step that is not scored, FileNotFoundError where its episodes are gone.
+    """
+    agent = science_of(known_run(store, run)).agent.use.rpartition(":")[2]
+    layout = RunLayout(run)
+    done = [number for number in layout.steps(store) if store.holds(layout.step(number).scored)]
+    if not done or (step is not None and step not in done):
+        which = f"steps {spans(done)}" if done else "none"
+        what = f"step {step} of {run!r}" if step is not None else f"the run {run!r}"
+        raise ValueError(f"Nothing of {what} is scored in {store.uri}; it has scored {which}.")
+    identity = digest(sorted((each.identity for each in rewards), key=str))
+    for number in done if step is None else [step]:
+        yield _rescored(store, layout, number, rewards, identity, agent)
+
+
+def _rescored(
+    store: Store,
+    layout: RunLayout,
+    step: int,
+    rewards: Sequence[NewReward],
+    identity: str,
+    agent: str,
+) -> RescoredStep:
+    scored = store.artifact(layout.step(step).scored)
+    shards = rollouts(store, scored)
+    played = trajectories_in(store, shards)
+    inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
+    where = f"{layout.rescored(identity)}/{step:06d}"
+    target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
+    artifact = store.find(target)
+    if artifact:
+        new = read_scores(store.open(artifact) / SCORES)
+    else:
+        # an agent that is a class goes by its name in lower case
+        main = agent if any(one.agent == agent for one in played) else agent.lower()
+        weights = {each.reward: each.part.weight for each in rewards}
+        # what an earlier reward of the same name observed says nothing of this one
+        unobserved = [replace(t, observed={}) for t in played]
+        new = asyncio.run(score(unobserved, weights, main))
+        ended = {t.id for t in played if t.ending is not Ending.FAILED}
+        if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
+            with store.publish(target) as folder:
+                write_scores(folder / SCORES, new)
+            artifact = store.artifact(where)
+    old = read_scores(store.open(scored) / SCORES)
+    before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
+    return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))

@@ -1,0 +1,1 @@
+"""Artifacts: folders that are published, opened, verified and locked; object storage."""

@@ -1,0 +1,228 @@
+"""One writer a run on object storage: a lock object that its owner renews and a dead one loses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.store.lock import LockLost, in_words, local_lock, locked
+from agentfly_core.store.object_storage import Remote
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.process import Owner
+
+HEARTBEAT = 20.0
+EXPIRY = 120.0
+LOOK = 5.0
+logger = logging.getLogger(__name__)
+_since: dict[tuple[str, str], float] = {}
+"""When this process first saw a version of a lock object: by address and tag, on its monotonic
+clock.
+"""
+
+
+def refuse_if_leased(remote: Remote, uri: str) -> None:
+    """Raise Locked while a living process holds a run; may watch its lock for two minutes."""
+    Lease(remote, f"{uri}/lock.json").awaited()
+
+
+def leaseholder(remote: Remote, uri: str) -> str:
+    """Who holds a run, in words; empty when nobody does.
+
+    Nor does an owner elsewhere who has not renewed the lock for two minutes of the store's own
+    clock.
+    """
+    found = Lease(remote, f"{uri}/lock.json").look()
+    if found.free or (not found.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
+        return ""
+    return in_words(found.owner)
+
+
+@contextmanager
+def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
+    """Hold a run by a conditional write, renewed by a heartbeat; raises Locked.
+
+    A lock whose owner is known to be dead is taken over at once, any other when it does not change
+    while this process watches it for two minutes. It is taken over under the next fencing number:
+    from then on each write of `remote` by the one who lost it raises LockLost.
+    """
+    lease = Lease(remote, f"{uri}/lock.json")
+    previous = lease.take()
+    beat = threading.Thread(target=lease.keep, name="run-lock", daemon=True)
+    beat.start()
+    remote.guard = lease.check
+    try:
+        yield previous
+    finally:
+        lease.stop.set()
+        beat.join()
+        lease.release()
+
+
+@contextmanager
+def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
+    """Hold a run of a store, wherever that is; yields its previous owner, if it is known. Raises
+    Locked while it is held.
+    """
+    remote = store.remote
+    with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
+        yield previous
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A monotonic clock, in seconds, and its sleep."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a lock object says: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
+
+    The tag is empty where there is no object; one that is damaged has no owner.
+    """
+
+    tag: str
+    owner: Owner | None
+    fence: int
+    released: bool
+
+    @property
+    def sure(self) -> bool:
+        """Whether its owner is a process of this machine, so that we know whether it lives."""
+        return self.owner is not None and self.owner.here
+
+    @property
+    def free(self) -> bool:
+        """Whether it is known that nobody holds it."""
+        return self.released or (
+            self.owner is not None and self.owner.here and not self.owner.alive
+        )
+
+
+class Lease:
+    """The lock object of a run, as this process holds it or would like to."""
+
+    def __init__(self, remote: Remote, uri: str, clock: Clock = Clock()) -> None:
+        self.remote, self.uri, self.clock = remote, uri, clock
+        self.address = f"{remote.uri}/{uri}"
+        self.owner = Owner.current()
+        self.stop = threading.Event()
+        self.fence = self.beats = 0
+
+    def look(self) -> Held:
+        """What the lock object says now; damage is logged."""
+        text, tag = self.remote.tagged(self.uri) or ("", "")
+        if not tag:
+            return Held("", None, 0, released=True)
+        try:
+            return _read(text, tag)
+        except ValueError as fault:
+            logger.warning(
+                "%s is damaged (%s): it does not say who works on the run.", self.address, fault
+            )
+            return Held(tag, None, 0, released=False)
+
+    def awaited(self) -> Held:
+        """What the lock object says once it is free; raises Locked while another process holds it.
+
+        An owner that cannot be checked from here is watched: a renewal shows that it lives, EXPIRY
+        seconds without one that it is dead.
+        """
+        first = found = self.look()
+        while not found.free:
+            if found.sure or found.tag != first.tag:
+                raise locked(self._run, in_words(found.owner))
+            seen = (self.address, found.tag)
+            if seen not in _since:
+                _since[seen] = self.clock.now()
+                logger.warning(
+                    "The run %r is held by %s, which may be dead. Watching its lock for up to %g "
+                    "s: when it is not renewed, the run is taken over.",
+                    self._run,
+                    in_words(found.owner),
+                    EXPIRY,
+                )
+            if self.clock.now() - _since[seen] >= EXPIRY:
+                logger.warning(
+                    "%s was not renewed for %g s: its run is taken over.", self.address, EXPIRY
+                )
+                break
+            self.clock.sleep(LOOK)
+            found = self.look()
+        return found
+
+    def take(self) -> Owner | None:
+        """Create or take over the lock; raises Locked."""
+        found = self.awaited()
+        self.fence = found.fence + 1
+        text, remote, tag = self._text(released=False), self.remote, found.tag
+        taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)
+        if not taken:
+            raise locked(self._run, in_words(None))
+        return found.owner
+
+    def keep(self) -> None:
+        """Renew until told to stop."""
+        while not self.stop.wait(HEARTBEAT):
+            self._write(released=False)
+
+    def check(self) -> None:
+        """Raise LockLost when the lock does not name this process any more."""
+        mine = False
+        with suppress(ValueError):
+            mine = self._mine(self.remote.read(self.uri))
+        if not mine:
+            raise LockLost(
+                f"{self.address} does not name this process any more: the run was taken over by "
+                "another process, or the lock is gone or damaged. This one stops writing."
+            )
+
+    def release(self) -> None:
+        """Leave the lock free, keeping its fencing number."""
+        self._write(released=True)
+
+    @property
+    def _run(self) -> str:
+        return Path(self.uri).parent.name
+
+    def _write(self, released: bool) -> None:
+        try:
+            text, tag = self.remote.tagged(self.uri) or (None, "")
+            if self._mine(text):
+                self.remote.replace(self.uri, self._text(released), tag)
+        except Exception as error:  # whatever it is, the next beat tries again; writes are guarded
+            logger.warning("The lock %s was not renewed: %s", self.address, error)
+
+    def _mine(self, text: str | None) -> bool:
+        if text is None:
+            return False
+        held = _read(text, "")
+        return (held.owner, held.fence) == (self.owner, self.fence)
+
+    def _text(self, released: bool) -> str:
+        """`beat` makes each renewal a new version; `renewed`, seconds since 1970, is for people."""
+        self.beats += 1
+        told = {
+            "fence": self.fence,
+            "beat": self.beats,
+            "renewed": time.time(),
+            "released": released,
+        }
+        return json.dumps({"owner": self.owner.to_json(), **told})
+
+
+def _read(text: str, tag: str) -> Held:
+    """What a lock object's text says; raises ValueError when it is damaged."""
+    match strict_json.parse(text):
+        case {"owner": owner, "fence": int(fence), "released": bool(released)}:
+            return Held(tag, Owner.of(owner), fence, released)
+    raise ValueError("it lacks the owner, the fencing number, or whether it was released")

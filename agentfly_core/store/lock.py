@@ -1,0 +1,108 @@
+"""One writer a run: a lock on its folder that names its owner and that no dead owner keeps."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from agentfly_core.system import files
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.process import Owner
+
+TRIES = 5
+logger = logging.getLogger(__name__)
+
+
+class Locked(RuntimeError):
+    """Another process is writing this run; the message names it."""
+
+
+class LockLost(RuntimeError):
+    """Another process took this run over; nothing more may be written to it."""
+
+
+def holder_of(folder: Path) -> str:
+    """Who holds a local run folder, in words; empty when nobody does."""
+    try:
+        files.file_size(folder / "lock.json")  # or a pipe would never open
+        with (folder / "lock.json").open("rb") as file:
+            return "" if _taken(file, fcntl.LOCK_SH) else in_words(_owner_of(folder))
+    except FileNotFoundError:
+        return ""
+
+
+def refuse_if_held(folder: Path) -> None:
+    """Raise Locked while a living process holds a local run folder."""
+    if holder := holder_of(folder):
+        raise locked(folder.name, holder)
+
+
+@contextmanager
+def local_lock(folder: Path) -> Iterator[Owner | None]:
+    """Hold a run folder; yields its previous owner, if it is known. Raises Locked while it is held.
+
+    What counts is the system's lock on lock.json; what the file says is for people.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files.file_size(folder / "lock.json")
+    with (folder / "lock.json").open("a+") as file:
+        for _ in range(TRIES):
+            if _taken(file, fcntl.LOCK_EX):
+                break
+            time.sleep(0.01)  # those who only ask who holds it share it for an instant
+        else:
+            raise locked(folder.name, in_words(_owner_of(folder)))
+        if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
+            raise locked(folder.name, in_words(None))
+        previous = _owner_of(folder)
+        file.truncate(0)
+        file.write(json.dumps(Owner.current().to_json()))
+        file.flush()
+        os.fsync(file.fileno())
+        yield previous
+
+
+def locked(run: str, who: str) -> Locked:
+    """The error that says who holds a run, and what to do."""
+    return Locked(
+        f"The run {run!r} is held by {who}. Wait for it to end, end it, or start another run "
+        "with --run NAME or --new."
+    )
+
+
+def in_words(owner: Owner | None) -> str:
+    """An owner as messages name it."""
+    return str(owner) if owner else "another process"
+
+
+def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
+    """Try to lock a file; returns whether it was free."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner_of(folder: Path) -> Owner | None:
+    """Who holds or last held a run folder; None in a new one and where it can no longer be read."""
+    path = folder / "lock.json"
+    try:
+        written = path.read_bytes()
+        return Owner.of(strict_json.parse(written.decode())) if written else None
+    except FileNotFoundError:  # removed by who holds it
+        return None
+    except ValueError as fault:
+        logger.warning(
+            "%s is damaged (%s): it does not say who works on the run. The run is not affected.",
+            path,
+            fault,
+        )
+        return None

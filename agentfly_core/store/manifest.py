@@ -1,0 +1,78 @@
+"""MANIFEST.json of a published folder: its files with sizes and hashes, and the folder's check."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+from agentfly_core.system import files
+from agentfly_core.system.formats import checksummed_json
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import Entry, Manifest
+from agentfly_core.system.formats.hashing import digest
+
+MANIFEST = "MANIFEST.json"
+OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
+"""Files that a second run makes differently."""
+SMALL = 2**22
+"""Bytes that are hashed sooner than threads are started for them."""
+
+
+def verify(folder: Path) -> Manifest:
+    """Check the files of a published folder against its manifest, and return it.
+
+    Raises Damaged for a changed, missing or unlisted file, and for a link, device or pipe.
+    """
+    if (manifest := manifest_in(folder)) is None:
+        raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
+    sizes, entries = files.file_sizes(folder), unstripped(manifest)
+    for name in sizes.keys() - manifest["files"].keys() - {MANIFEST}:
+        if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 of a network disk
+            raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove it.")
+    for name, entry in entries.items():
+        if sizes.get(name) != entry["size"]:
+            raise Damaged(mismatch(str(folder / name)))
+    paths = [folder / name for name in entries]
+    with ThreadPoolExecutor() as threads:
+        small = sum(entry["size"] for entry in entries.values()) < SMALL
+        hashed = map(files.sha256, paths) if small else threads.map(files.sha256, paths)
+        for path, entry, sha256 in zip(paths, entries.values(), hashed, strict=True):
+            if sha256 != entry["sha256"]:
+                raise Damaged(mismatch(str(path)))
+    return manifest
+
+
+def unstripped(manifest: Manifest) -> dict[str, Entry]:
+    """The listed files without the stripped ones."""
+    stripped = manifest.get("stripped", [])
+    return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
+
+
+def mismatch(path: str) -> str:
+    """The error of a file that is missing or has other bytes than its manifest lists."""
+    return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
+
+
+def entry_of(path: Path) -> Entry:
+    """The entry of a file that is to be published."""
+    return Entry(sha256=files.sha256(path), size=path.stat().st_size)
+
+
+def digest_of(manifest: Manifest) -> str:
+    """The digest of an artifact: its stage, its key and the hashes of its files."""
+    hashes = {
+        name: entry["sha256"]
+        for name, entry in manifest["files"].items()
+        if name not in OUTSIDE_DIGEST
+    }
+    return digest({"stage": manifest["stage"], "key": manifest["key"], "files": hashes})
+
+
+def manifest_in(folder: Path) -> Manifest | None:
+    """The manifest of a local folder, or None without one; raises Damaged."""
+    if (written := files.read_regular(folder / MANIFEST)) is None:
+        return None
+    # `value_of` checks its shape
+    manifest: Any = checksummed_json.value_of(written, str(folder / MANIFEST))
+    return cast(Manifest, manifest)

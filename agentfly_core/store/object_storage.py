@@ -1,0 +1,190 @@
+"""Object storage behind a store, through fsspec (s3:// by s3fs)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import ConnectionError as NotReached
+
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.text import fault, sentence
+
+UNMET = {409, 412}
+NO_BUCKET = "there is no such bucket; create it, or mend the address of the store"
+NO_CREDENTIALS = (
+    "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+)
+NO_ANSWER = "it does not answer; look at the network and at AWS_ENDPOINT_URL"
+DENIED = "access is denied ({}); look at the credentials, and at what they may do there"
+
+
+class Remote:
+    """An object storage prefix: `Remote("s3://bucket/agentfly")`; credentials: the environment's.
+
+    Whatever is asked of it raises Refused where the store does not do it. `guard` is called before
+    each object is written or removed, and raises when this process may not do so any more.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        self.guard: Callable[[], None] = lambda: None
+
+    @cached_property
+    def fs(self) -> Any:
+        """The file system, without a cache of listings: other processes write here too."""
+        return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
+
+    def path(self, name: str) -> str:
+        """The object's path as the file system knows it."""
+        return f"{self.uri.partition('://')[2]}/{name}"
+
+    @contextmanager
+    def asking(self, to: str, name: str) -> Iterator[None]:
+        """Ask the store to read, write, ... an object of this name; raises Refused with what to do
+        about it:
+
+        "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set
+        AWS_ACCESS_KEY_ID ...". That there is no such object passes as FileNotFoundError, and what
+        is wrong with this machine's disk as it is.
+        """
+        try:
+            yield
+        except (OSError, BotoCoreError) as error:
+            why, status = _why(error)
+            full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+            if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
+                raise
+            said = sentence(f"The store {self.uri} could not {to} {name}: {why}")
+            raise Refused(said, status) from error
+
+    def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
+        """Upload these files of a folder in this order: the last one tells readers that all are
+        there.
+        """
+        for name in names:
+            self.guard()
+            with self.asking("write", f"{uri}/{name}"):
+                self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
+
+    def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
+        """Download these files, given with their sizes, into a folder, and no others.
+
+        Raises Damaged before the first one where one is missing or has another size.
+        """
+        with self.asking("list", uri):
+            objects = self.fs.find(self.path(uri), detail=True)
+        for name, size in sizes.items():
+            stored = objects.get(self.path(f"{uri}/{name}"), {}).get("size")
+            if stored != size:
+                there = "is missing" if stored is None else f"has {stored} bytes"
+                raise Damaged(f"{self.uri}/{uri}/{name} {there}, expected {size} bytes.")
+        for name in sizes:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with self.asking("read", f"{uri}/{name}"):
+                self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
+
+    def content(self, uri: str) -> bytes | None:
+        """An object's bytes, or None where there is none."""
+        with suppress(FileNotFoundError), self.asking("read", uri):
+            return bytes(self.fs.cat_file(self.path(uri)))
+        return None
+
+    def read(self, uri: str) -> str | None:
+        """An object's text, or None where there is none."""
+        found = self.content(uri)
+        return found.decode() if found is not None else None
+
+    def write(self, uri: str, text: str) -> None:
+        """Replace an object's text."""
+        self.guard()
+        with self.asking("write", uri):
+            self.fs.pipe_file(self.path(uri), text.encode())
+
+    def tagged(self, uri: str) -> tuple[str, str] | None:
+        """An object's text and the tag of that very version, or None where there is none.
+
+        Bytes that are no UTF-8 become U+FFFD.
+        """
+        with suppress(FileNotFoundError), self.asking("read", uri):
+            tag = str(self.fs.info(self.path(uri))["ETag"])
+            return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
+        return None
+
+    def age(self, uri: str) -> float:
+        """For how many seconds an object has been what it is, by the store's own clock."""
+        bucket, _, key = self.path(uri).partition("/")
+        with self.asking("read", uri):
+            told = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+        now = parsedate_to_datetime(told["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return float((now - told["LastModified"]).total_seconds())
+
+    def replace(self, uri: str, text: str, tag: str) -> bool:
+        """Replace an object, whatever the guard says, if it still has this tag; else False."""
+        return self._put(uri, text, IfMatch=tag)
+
+    def create(self, uri: str, text: str) -> bool:
+        """Write an object, whatever the guard says, if there is none; else False."""
+        return self._put(uri, text, IfNoneMatch="*")
+
+    def names(self, uri: str) -> list[str]:
+        """The names directly below a prefix."""
+        with suppress(FileNotFoundError), self.asking("list", uri):
+            found = self.fs.ls(self.path(uri), detail=False)
+            return [str(path).rstrip("/").rpartition("/")[2] for path in found]
+        return []
+
+    def remove(self, uri: str, first: str) -> None:
+        """Remove a folder, `first` first."""
+        with self.asking("list", uri):
+            found = self.fs.find(self.path(uri))
+        for path in sorted(found, key=lambda p: (not p.endswith(f"/{first}"), p)):
+            self.guard()
+            with self.asking("remove", path.removeprefix(self.path(""))):
+                self.fs.rm_file(path)
+
+    def _put(self, uri: str, text: str, **condition: str) -> bool:
+        bucket, _, key = self.path(uri).partition("/")
+        try:
+            with self.asking("write", uri):
+                self.fs.call_s3(
+                    "put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition
+                )
+        except Refused as refused:
+            if refused.status in UNMET:
+                return False
+            raise
+        return True
+
+
+class Refused(OSError):
+    """Object storage did not do as asked; `status` is HTTP's, 0 where there was no answer."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def _why(error: Exception) -> tuple[str, int]:
+    """Why a store refused and with which HTTP status, 0 where its server did not answer.
+
+    s3fs keeps the server's answer as the cause of its own error.
+    """
+    code, status = "", 0
+    if isinstance(cause := error.__cause__, ClientError):
+        code = str(cause.response["Error"].get("Code"))
+        status = int(cause.response["ResponseMetadata"]["HTTPStatusCode"])
+    if code == "NoSuchBucket":
+        return NO_BUCKET, status
+    if isinstance(error, NoCredentialsError):
+        return NO_CREDENTIALS, status
+    if isinstance(error, HTTPClientError | NotReached | ConnectionError | TimeoutError):
+        return f"{NO_ANSWER} ({fault(error, 300)})", status
+    return DENIED.format(code) if status in (401, 403) else fault(error, 300), status

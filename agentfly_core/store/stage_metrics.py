@@ -1,0 +1,71 @@
+"""What a stage measured of itself: in its artifact so as not to be lost, outside the digest."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.files import json_text
+from agentfly_core.system.formats.json_value import JSON
+
+FILE = "metrics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """When a stage ended, its seconds, its metrics:
+    `Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`.
+    """
+
+    time_ms: int
+    seconds: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def measuring(folder: Path) -> Iterator[dict[str, float]]:
+    """A mapping to fill with metrics, which are written into the unpublished `folder` with the
+    block's time.
+
+    A number that is not finite is left out: a missing number is never a zero.
+    """
+    start = time.monotonic()
+    metrics: dict[str, float] = {}
+    yield metrics
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    ended: dict[str, JSON] = {
+        "time_ms": int(time.time() * 1000),
+        "seconds": time.monotonic() - start,
+        "metrics": finite,
+    }
+    (folder / FILE).write_text(json_text(ended))
+
+
+@contextmanager
+def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
+    """Write the seconds that the block took into `metrics`."""
+    start = time.monotonic()
+    yield
+    metrics[name] = time.monotonic() - start
+
+
+def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
+    """The highest that any of several stages measured, by name, of the metrics below `prefix`."""
+    found: dict[str, float] = {}
+    for stage in stages:
+        for name, value in stage.metrics.items():
+            if name.startswith(prefix):
+                found[name] = max(value, found.get(name, value))
+    return found
+
+
+def measured(store: Store, artifact: Artifact) -> Measured:
+    """What the stage measured when it made this artifact."""
+    found = store.part(artifact, FILE)
+    assert found is not None, f"{artifact.uri} was published without {FILE}"
+    return Measured(found["time_ms"], found["seconds"], found["metrics"])

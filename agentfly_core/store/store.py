@@ -1,0 +1,374 @@
+"""Where stages publish their outputs: directories that are there whole or not at all.
+
+A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed; on
+object storage the manifest comes last. Readers accept only directories whose manifest verifies.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.store.manifest import (
+    MANIFEST,
+    digest_of,
+    entry_of,
+    manifest_in,
+    mismatch,
+    unstripped,
+    verify,
+)
+from agentfly_core.store.object_storage import Remote
+from agentfly_core.system import files
+from agentfly_core.system.formats import checksummed_json
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import Manifest, require_uri
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import JSON, as_json
+from agentfly_core.system.process import mark_alive, marked, own_mark
+from agentfly_core.system.revision import revision
+
+logger = logging.getLogger(__name__)
+_opened: dict[Path, str] = {}
+"""The digests of the folders that this process has checked or published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A published directory: `Artifact("runs/demo/steps/000007/policy", "9f2c...e1")`; the uri is
+    within its store.
+    """
+
+    uri: str
+    digest: str
+
+    @classmethod
+    def of(cls, pointer: object, where: str) -> Artifact:
+        """The artifact of a pointer in a file; raises Damaged, which names the file, for a value
+        without a uri within a store and a digest.
+        """
+        match pointer:
+            case {"uri": str(uri), "digest": str(digest)}:
+                with suppress(ValueError):
+                    return cls(require_uri(uri), digest)
+        raise Damaged(
+            f"{where} points to {pointer!r:.200}, expected "
+            '{"uri": <path within the store>, "digest": <text>}.'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactKey:
+    """Where one stage's output goes and the key that it must have.
+
+    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...",
+    "rollout-001": "77b0..."})`; `inputs` are digests by name.
+    """
+
+    uri: str
+    stage: str
+    key: str
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of artifacts, and the object storage that it mirrors, if any.
+
+    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the remote's manifests
+    are the truth.
+    """
+
+    root: Path
+    remote: Remote | None
+
+    @classmethod
+    def at(cls, uri: str, cache: Path) -> Store:
+        """Open a store by path or s3:// uri."""
+        if "://" not in uri:
+            return cls(Path(uri).resolve(), None)
+        return cls(cache / digest(uri)[:16], Remote(uri))
+
+    @property
+    def uri(self) -> str:
+        """What people call this store: its path, or its address on object storage."""
+        return self.remote.uri if self.remote else str(self.root)
+
+    def path(self, uri: str) -> Path:
+        """Return the local path of `uri`; raise Damaged for one that leads out of the store, by its
+        name or by a link.
+        """
+        try:
+            require_uri(uri)
+        except ValueError as error:
+            raise Damaged(f"{self.uri}: {error}.") from None
+        return files.contained(self.root, uri)
+
+    @contextmanager
+    def publish(self, target: ArtifactKey) -> Iterator[Path]:
+        """An empty folder, published at the target when the block ends, removed when it raises.
+
+        A directory that another process published meanwhile under the same key stays.
+        """
+        path = self.path(target.uri)
+        with _unfinished(path) as folder:
+            yield folder
+            names = sorted(files.file_sizes(folder))
+            paths = [folder / name for name in names]
+            files.make_readable(folder)
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(files.sync, paths))
+                entries = dict(zip(names, threads.map(entry_of, paths), strict=True))
+            manifest: dict[str, JSON] = {
+                "stage": target.stage,
+                "key": target.key,
+                "inputs": dict(target.inputs),
+                "files": as_json(entries),
+                "revision": revision(),
+            }
+            files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
+            _move(folder, path, target.key)
+            if written := manifest_in(path):
+                _opened[path] = digest_of(written)
+        if self.remote:
+            self.remote.upload(path, target.uri, [*names, MANIFEST])
+
+    def find(self, target: ArtifactKey) -> Artifact | None:
+        """The artifact at the target if it has its key and verifies, else None; warns of damage."""
+        with _damaged_is_unpublished():
+            manifest = self.manifest(target.uri)
+            if manifest is None or manifest["key"] != target.key:
+                return None
+            artifact = Artifact(target.uri, digest_of(manifest))
+            self._checked(artifact)
+            return artifact
+        return None
+
+    def whole(self, artifact: Artifact) -> bool:
+        """Whether the artifact, or what was kept of it on purpose, verifies; warns if not."""
+        with _damaged_is_unpublished():
+            self._checked(artifact)
+            return True
+        return False
+
+    def holds(self, uri: str) -> bool:
+        """Whether `uri` is published; warns of a damaged manifest, which counts as none."""
+        with _damaged_is_unpublished():
+            return self.manifest(uri) is not None
+        return False
+
+    def manifest(self, uri: str) -> Manifest | None:
+        """The manifest under `uri`, or None where nothing is published; raises Damaged."""
+        found: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
+        return found
+
+    def artifact(self, uri: str) -> Artifact:
+        """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
+        return Artifact(uri, digest_of(self._published(uri)))
+
+    def key_of(self, uri: str) -> ArtifactKey:
+        """The key that `uri` was published with; raises Damaged or FileNotFoundError."""
+        manifest = self._published(uri)
+        return ArtifactKey(uri, manifest["stage"], manifest["key"], manifest["inputs"])
+
+    def open(self, artifact: Artifact) -> Path:
+        """A local folder with the artifact's files, checked once a process, and not in the one that
+        published it.
+
+        Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
+        """
+        folder = self._checked(artifact)
+        if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
+            raise ValueError(
+                f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}."
+            )
+        return folder
+
+    def listed(self, artifact: Artifact) -> list[str]:
+        """The names of an artifact's files in its manifest; raises Damaged or FileNotFoundError."""
+        return sorted(unstripped(self._manifest_of(artifact)))
+
+    def strip(self, uri: str, pattern: str) -> bool:
+        """Remove an artifact's files of this pattern for good; it still counts as published.
+
+        Returns whether it had them.
+        """
+        manifest = self.manifest(uri)
+        assert manifest is not None, f"nothing is published under {uri}"
+        stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
+        self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
+        for name in stripped:
+            self.remove(f"{uri}/{name}")
+        return bool(stripped) and "stripped" not in manifest
+
+    def _checked(self, artifact: Artifact) -> Path:
+        folder = self.path(artifact.uri)
+        if _opened.get(folder) == artifact.digest:
+            return folder
+        try:
+            self._require(artifact, verify(folder))
+        except Damaged:
+            if not self.remote:
+                raise
+            manifest = self._manifest_of(artifact)
+            sizes = {name: entry["size"] for name, entry in unstripped(manifest).items()}
+            with _unfinished(folder) as copy:
+                self.remote.download(artifact.uri, copy, sizes)
+                files.write_json(copy / MANIFEST, checksummed_json.sealed(as_json(manifest)))
+                _move(copy, folder, manifest["key"])
+            self._require(artifact, verify(folder))
+        _opened[folder] = artifact.digest
+        return folder
+
+    def _manifest_of(self, artifact: Artifact) -> Manifest:
+        manifest = self._published(artifact.uri)
+        self._require(artifact, manifest)
+        return manifest
+
+    def _published(self, uri: str) -> Manifest:
+        if (manifest := self.manifest(uri)) is None:
+            raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
+        return manifest
+
+    def _require(self, artifact: Artifact, manifest: Manifest) -> None:
+        if (found := digest_of(manifest)) != artifact.digest:
+            raise Damaged(
+                f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}."
+            )
+
+    def part(self, artifact: Artifact, name: str) -> Any:
+        """The value of one JSON file of an artifact, checked by itself, or None where it has none.
+
+        Raises Damaged, and FileNotFoundError where nothing is published.
+        """
+        if (entry := self._manifest_of(artifact)["files"].get(name)) is None:
+            return None
+        written = self._content(f"{artifact.uri}/{name}", entry["size"])
+        if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
+            raise Damaged(mismatch(f"{self.uri}/{artifact.uri}/{name}"))
+        return json.loads(written)
+
+    def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
+        """Write one JSON file beside the artifacts, with its checksum, atomically."""
+        self.write_text(uri, files.json_text(checksummed_json.sealed(value)))
+
+    def write_text(self, uri: str, text: str) -> None:
+        """Write one text file beside the artifacts, atomically."""
+        files.write_text(self.path(uri), text)
+        if self.remote:
+            self.remote.write(uri, text)
+
+    def create_json(self, uri: str, value: Mapping[str, JSON]) -> bool:
+        """Write one JSON file where there is none, atomically; returns False where there is."""
+        text, path = files.json_text(checksummed_json.sealed(value)), self.path(uri)
+        return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
+
+    def read_json(self, uri: str) -> Any:
+        """What `write_json` wrote, or None where there is nothing; raises Damaged with its name."""
+        if (written := self._content(uri)) is None:
+            return None
+        return checksummed_json.value_of(written, f"{self.uri}/{uri}")
+
+    def _content(self, uri: str, largest: int = files.LARGEST) -> bytes | None:
+        path = self.path(uri)
+        return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
+
+    def names(self, uri: str) -> list[str]:
+        """The sorted names below `uri`, without hidden ones, such as those of unfinished work."""
+        folder = self.path(uri)
+        local = os.listdir(folder) if folder.is_dir() else []
+        found = self.remote.names(uri) if self.remote else local
+        return sorted(name for name in found if not name.startswith("."))
+
+    def remove(self, uri: str) -> None:
+        """Remove a file, or an artifact, its manifest first: what is left never looks whole."""
+        path = self.path(uri)
+        if self.remote:
+            self.remote.remove(uri, first=MANIFEST)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (path / MANIFEST).unlink()
+        _remove(path)
+        _opened.pop(path, None)
+
+    def sweep(self, uri: str) -> int:
+        """Remove the unfinished work of dead processes below `uri`; returns how many folders went.
+
+        What has a temporary name and was not made by us stays, and is named in the log.
+        """
+        left: list[Path] = []
+        for place, folders, names in os.walk(self.path(uri)):  # passes over what goes meanwhile
+            left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
+            folders[:] = [name for name in folders if not name.startswith(".tmp-")]
+        for path in left:
+            if not marked(path.name):
+                name = os.fsencode(path).decode(errors="backslashreplace")  # it may be no UTF-8
+                logger.warning(
+                    "%s is not ours and stays: its name says of no process that it made it.", name
+                )
+        dead = [path for path in left if not mark_alive(path.name)]
+        for path in dead:
+            _remove(path)
+        return len(dead)
+
+
+@contextmanager
+def _damaged_is_unpublished() -> Iterator[None]:
+    """Damage within the block ends it and is told: what is damaged counts as not published."""
+    try:
+        yield
+    except Damaged as damage:
+        logger.warning("%s It counts as unpublished and is recomputed when it is needed.", damage)
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    """An empty folder beside `path`, gone when the block ends unless it was moved."""
+    folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        with files.naming(path):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _move(folder: Path, path: Path, key: str) -> None:
+    """Rename a finished folder to `path`, where an artifact of this key stays, one of another key
+    is replaced, and a folder that does not verify is set aside.
+    """
+    if os.path.lexists(path):
+        try:
+            if verify(path)["key"] == key:
+                return
+        except Damaged as damage:  # it may be a user's, who alone may delete it
+            kept = files.set_aside(path)
+            logger.warning("%s It is kept as %s; remove it when you do not need it.", damage, kept)
+        else:
+            shutil.rmtree(path)
+    try:
+        folder.rename(path)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        _move(folder, path, key)  # another process published just now
+    else:
+        files.sync(path.parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

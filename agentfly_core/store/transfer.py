@@ -1,0 +1,55 @@
+"""Artifacts copied from one store to another, where they keep their place, key and digest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system import files
+
+
+def copy(artifacts: Sequence[Artifact], source: Store, target: Store) -> list[Artifact]:
+    """Copy what the target lacks, whole or not at all, and return it.
+
+    Checks all of them before the first is copied: raises Damaged for an artifact that does not
+    verify, and ValueError for one that was kept without its weights, or whose place is taken.
+    """
+    keys = {artifact: source.key_of(artifact.uri) for artifact in artifacts}
+    lacking = [artifact for artifact in artifacts if target.find(keys[artifact]) != artifact]
+    for artifact in lacking:
+        _require_free(target, artifact.uri)
+        source.open(artifact)
+    for artifact in lacking:
+        with target.publish(keys[artifact]) as folder:
+            _copy_listed(source, artifact, folder)
+    return lacking
+
+
+def _copy_listed(source: Store, artifact: Artifact, folder: Path) -> None:
+    opened = source.open(artifact)
+    for name in source.listed(artifact):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(files.contained(opened, name), folder / name)
+
+
+def _require_free(target: Store, uri: str) -> None:
+    """Raise ValueError where something else has this place, or an artifact encloses it: it may be
+    the only copy.
+    """
+    parts = uri.split("/")
+    places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+    taken = target.remote is None and os.path.lexists(target.path(uri))
+    if taken or any(map(target.holds, places)):
+        raise ValueError(
+            f"{target.uri}/{uri} is taken by something other than the artifact to copy: move that "
+            "away, and run the same command again."
+        )
+
+
+def copy_json(uri: str, source: Store, target: Store) -> None:
+    """Copy a JSON file beside the artifacts, if there is one."""
+    if (value := source.read_json(uri)) is not None:
+        target.write_json(uri, value)

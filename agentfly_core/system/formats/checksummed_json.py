@@ -1,0 +1,62 @@
+"""JSON files with a checksum of their content, so that damaged ones are detected.
+
+    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 1,
+     "uri": "artifacts/warm_start/1f2e/001/policy"}
+
+`checksum` is the digest of all the rest. Files of another schema are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from agentfly_core.system.formats import file_shapes, strict_json
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import JSON
+
+SCHEMA = 1
+SEAL = ("checksum", "schema")
+
+
+class Damaged(ValueError):
+    """A file's content is not what was written; the message names the file."""
+
+
+def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The content of a file that holds `value` and its checksum."""
+    said = {**value, "schema": SCHEMA}
+    return {**said, "checksum": digest(said)}
+
+
+def value_of(content: bytes, where: str) -> dict[str, JSON]:
+    """The value in a checksummed file's content; `where` is its path. Raises Damaged."""
+    found = json_of(content, where)
+    said = {key: value for key, value in found.items() if key != "checksum"}
+    try:
+        if found.get("checksum") != digest(said):
+            raise ValueError("checksum mismatch")
+        if (schema := found.get("schema")) != SCHEMA:
+            raise ValueError(
+                f"it has schema {schema!r:.40}, expected {SCHEMA}: read it with the version of "
+                "AgentFly that wrote it"
+            )
+        file_shapes.check(where, said)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is damaged: {error}.") from None
+    return {key: value for key, value in found.items() if key not in SEAL}
+
+
+def json_of(content: bytes, where: str) -> dict[str, JSON]:
+    """The JSON object in a file of ours, of any schema; raises Damaged, which names the file."""
+    try:
+        found = json.loads(
+            content.decode(),
+            object_pairs_hook=strict_json.without_repetition,
+            parse_constant=strict_json.refuse_constant,
+        )
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is damaged, it is no JSON any more: {error}.") from None
+    if not isinstance(found, dict):
+        raise Damaged(f"{where} is damaged: it holds {found!r:.40}, expected an object.")
+    return found

@@ -1,0 +1,112 @@
+"""Names and shapes of the JSON files of a store. They are checked before a name becomes a path.
+
+A store from a stranger may have valid checksums. A name in it may still be `../precious`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from agentfly_core.system.formats.json_value import JSON
+
+FOLDERS = ("answers", "artifacts", "nights", "plays", "runs", "sweeps")
+"""Folders of a store. It is often a project's folder, with folders of other programs in it."""
+LONGEST_PART = 255
+LONGEST = 1024
+
+
+def require_relative(name: str) -> str:
+    """Return a normalised relative path, such as `weights/model.safetensors`; raise ValueError for
+    any other text.
+    """
+    parts = name.split("/")
+    if (
+        not name.isprintable()
+        or len(name) > LONGEST
+        or any(part in ("", ".", "..") or len(part.encode()) > LONGEST_PART for part in parts)
+    ):
+        raise ValueError(
+            f"got the name {name[:80]!r}, expected a relative path without '.', '..' or "
+            "unprintable characters"
+        )
+    return name
+
+
+def require_uri(uri: str) -> str:
+    """Return a relative path in one of FOLDERS, such as `runs/demo/run.json`; raise ValueError for
+    any other text.
+    """
+    if require_relative(uri).partition("/")[0] not in FOLDERS:
+        raise ValueError(f"got the uri {uri[:80]!r}, expected a path in {', '.join(FOLDERS)}")
+    return uri
+
+
+def require_part(name: str) -> str:
+    """Return one part of a path, such as a run's name; raise ValueError for any other text."""
+    if "/" in require_relative(name):
+        raise ValueError(f"got the name {name[:80]!r}, expected one without '/'")
+    return name
+
+
+Name = Annotated[str, AfterValidator(require_relative)]
+Part = Annotated[str, AfterValidator(require_part)]
+Uri = Annotated[str, AfterValidator(require_uri)]
+
+
+class Entry(TypedDict):
+    """One file of an artifact."""
+
+    sha256: str
+    size: Annotated[int, Field(ge=0)]
+
+
+class Manifest(TypedDict):
+    """MANIFEST.json of an artifact; `stripped` are the files that it was kept without."""
+
+    stage: str
+    key: str
+    inputs: dict[Name, str]
+    files: dict[Name, Entry]
+    revision: NotRequired[Mapping[str, Any]]
+    stripped: NotRequired[list[str]]
+
+
+class _Pointer(TypedDict):
+    uri: Uri
+    digest: str
+
+
+class _Parent(_Pointer):
+    run: Part
+
+
+class _Names(TypedDict, total=False):
+    experiment: Part
+    origin: dict[str, str]
+    parent: _Parent | None
+    reference: _Pointer | None
+    code: _Pointer
+
+
+SHAPES: Mapping[str, TypeAdapter[Any]] = {
+    "MANIFEST.json": TypeAdapter(Manifest),
+    "run.json": TypeAdapter(_Names),
+    "start.json": TypeAdapter(_Pointer),
+}
+"""Shapes by the name of the file; of a run.json the names only."""
+
+
+def check(where: str, value: Mapping[str, JSON]) -> None:
+    """Raise ValueError for a file with a name that leads out of its store."""
+    if (shape := SHAPES.get(where.rpartition("/")[2])) is None:
+        return
+    try:
+        shape.validate_python(value, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise ValueError(f"{place}: {first['msg']}") from None

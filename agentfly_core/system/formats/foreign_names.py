@@ -1,0 +1,83 @@
+"""Names and texts in the form that MLflow, Prefect and DVC accept, escaped reversibly.
+
+Two names never become one. Common names stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agentfly_core.system.formats import hashing
+
+LONGEST_KEY = 250
+"""Characters of the key of a metric, a parameter or a tag (mlflow/utils/validation.py)."""
+LONGEST_PART = 60
+LONGEST_PARAMETER, LONGEST_TAG = 6000, 5000
+REFUSED = re.compile(r"[^\w\-. :]|^\.(?=\.|$)|^ | $|^_(?=x$)|_(?=x[0-9a-f]{2}|xlong-)")
+UNSTORABLE = re.compile("[\ud800-\udfff\0]" + r"|\\(?=u(?:0000|005c|d[89a-f][0-9a-f]{2}))")
+
+
+def mlflow_key(name: str) -> str:
+    """The key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
+
+    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts stay. Other characters are
+    their bytes in UTF-8, each `_x` and two hex digits. An empty part is `_x`. Of a key above 250
+    characters, long parts and then the whole are cut and end in `_xlong-` and a digest.
+    """
+    parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
+    key = "/".join(parts)
+    if len(key) > LONGEST_KEY:
+        key = "/".join(_cut(part, LONGEST_PART, "_xlong-") for part in parts)
+    return _cut(key, LONGEST_KEY, "_xlong-")
+
+
+def one_part(text: str) -> str:
+    """The text as one part of a name, with `/` escaped: `one_part("a/b")` is "a%2fb"."""
+    return re.sub("/|%(?=2f|25)", lambda found: f"%{ord(found[0]):02x}", text)
+
+
+def mlflow_model(name: str) -> str:
+    """The name of a registered model, which may contain neither `/` nor `:`."""
+    return mlflow_key(re.sub("[/:]|%(?=2f|3a|25)", lambda found: f"%{ord(found[0]):02x}", name))
+
+
+def mlflow_text(value: str, longest: int) -> str:
+    """The value of a parameter or a tag, cut to `longest` characters with a digest at the end."""
+    return _cut(storable(value), longest, " ... long-")
+
+
+def is_cut(key: str) -> bool:
+    """Whether `mlflow_key` or `mlflow_text` shortened the text."""
+    return re.search("(?:_x| ... )long-[0-9a-f]{16}(?:/|$)", key) is not None
+
+
+def storable(text: str) -> str:
+    r"""The text with lone surrogates and NUL as `\ud83d` and `\u0000`: databases refuse them."""
+    return UNSTORABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def prefect_key(name: str) -> str:
+    """The key of a Prefect artifact: lowercase letters, digits and dashes.
+
+    `prefect_key("night-shop")` stays; other names get a digest: "my_shop" is "my-shop-c0ee1f71".
+    """
+    if re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name) and not re.search("-[0-9a-f]{8}$", name):
+        return name
+    slug = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_PART]
+    return f"{slug}-{hashing.short(storable(name))[:8]}".lstrip("-")
+
+
+def dvc_accepts(name: str) -> bool:
+    """Whether DVC can use an experiment's name in its commands and paths."""
+    return re.fullmatch(r"\w[\w.\-]*", name) is not None
+
+
+def _bytes(found: re.Match[str]) -> str:
+    return "".join(f"_x{byte:02x}" for byte in found[0].encode(errors="surrogatepass"))
+
+
+def _cut(text: str, longest: int, mark: str) -> str:
+    if len(text) <= longest:
+        return text
+    end = f"{mark}{hashing.short(text)}"
+    return text[: longest - len(end)] + end

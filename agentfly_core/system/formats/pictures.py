@@ -1,0 +1,47 @@
+"""Detects pictures and open files in a value, which no model that reads text can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Iterable, Mapping
+
+from agentfly_core.system.formats.text import with_article
+
+PICTURES = {("PIL", "Image"), ("matplotlib", "Figure")}
+"""Classes of pictures, as the name of their package and their own."""
+FILES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
+"""How files of pictures begin: PNG, JPEG, GIF."""
+
+
+def is_picture(kind: type) -> bool:
+    """Whether a class is one of pictures."""
+    return any(
+        (base.__module__.partition(".")[0], base.__name__) in PICTURES for base in kind.mro()
+    )
+
+
+def picture_in(value: object) -> str | None:
+    """The first picture, array of one or open file within a value, as a message names it:
+    `an Image`, `a BytesIO`, `a picture (ndarray, 480 x 640 x 3)`, `a picture (bytes)`; None where
+    there is none.
+    """
+    if is_picture(type(value)) or isinstance(value, io.IOBase | memoryview):
+        return with_article(type(value).__name__)
+    if isinstance(value, bytes | bytearray) and value.startswith(FILES):
+        return f"a picture ({type(value).__name__})"
+    # an array of bytes with a side of 3 or 4 channels, of numpy or torch
+    shape = tuple(getattr(value, "shape", ()))
+    is_bytes = str(getattr(value, "dtype", "")).endswith("uint8")
+    if is_bytes and len(shape) == 3 and {shape[0], shape[-1]} & {3, 4}:
+        return f"a picture ({type(value).__name__}, {' x '.join(map(str, shape))})"
+    held: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        held = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        held = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = (getattr(value, field.name, None) for field in dataclasses.fields(value))
+    elif hasattr(type(value), "model_fields"):  # a pydantic model
+        held = vars(value).values()
+    return next(filter(None, map(picture_in, held)), None)

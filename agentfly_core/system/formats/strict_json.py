@@ -1,0 +1,86 @@
+"""A strict parser of JSON written by a model: what it accepts can be stored and tokenized."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import NoReturn
+
+from agentfly_core.system.formats.json_value import JSON
+
+MAX_BYTES = 65_536
+MAX_DEPTH = 32
+MAX_DIGITS = 100
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|([\[{])|([\]}])', re.DOTALL)
+"""A string, which may lack its end: looked for again from each quote in it, that would take a
+minute.
+"""
+
+
+def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
+    """The value of a JSON text; raises ValueError that says what is wrong with it.
+
+    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or MAX_DEPTH levels, NaN and
+    infinities, a key given twice, integers of more than 100 digits, NUL and lone surrogates.
+    """
+    if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
+        raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
+    depth = deepest = 0
+    for found in _STRUCTURE.finditer(text):
+        depth += (found.group(1) is not None) - (found.group(2) is not None)
+        deepest = max(deepest, depth)
+    if deepest > MAX_DEPTH:
+        raise ValueError(f"it is {deepest} levels deep, at most {MAX_DEPTH} are read")
+    value: JSON = json.loads(
+        text,
+        object_pairs_hook=without_repetition,
+        parse_constant=refuse_constant,
+        parse_int=_integer,
+        parse_float=_number,
+    )
+    for string in _strings(value):
+        if "\0" in string:
+            raise ValueError("a string contains NUL")
+        if any("\ud800" <= character <= "\udfff" for character in string):
+            raise ValueError("a string contains half of a surrogate pair")
+    return value
+
+
+def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    """An object's pairs as a dict; raises ValueError for a key that is given twice."""
+    found: dict[str, JSON] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:80]!r} is given twice")
+        found[key] = value
+    return found
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and infinities, which Python reads and JSON has not."""
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _integer(digits: str) -> int:
+    if (count := len(digits.lstrip("-"))) > MAX_DIGITS:
+        raise ValueError(f"an integer has {count} digits, at most {MAX_DIGITS} are read")
+    return int(digits)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"the number {text[:80]} is too large")
+    return number
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        yield from value
+        yield from _strings(list(value.values()))

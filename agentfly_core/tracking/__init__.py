@@ -1,0 +1,1 @@
+"""MLflow: a run's metrics, artifacts and results are sent to it."""

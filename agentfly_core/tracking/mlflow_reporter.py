@@ -1,0 +1,207 @@
+"""Reports of stages and runs to MLflow. They are read from files: a continued run resends them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from agentfly_core.config.loading import flat
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, final_policy
+from agentfly_core.experiment.run_layout import metrics_of
+from agentfly_core.models.adapter_artifact import base_of
+from agentfly_core.records.intervals import Rate
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs import episodes
+from agentfly_core.runs.run import Run
+from agentfly_core.runs.run_tags import tags_of
+from agentfly_core.runs.summary import (
+    Evaluation,
+    stored_evaluation,
+    stored_stages,
+    with_stored_datasets,
+)
+from agentfly_core.store.stage_metrics import measured
+from agentfly_core.store.store import Artifact
+from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.foreign_names import one_part
+from agentfly_core.tracking.mlflow_client import TAGS, Success, Tracker
+
+
+class MlflowReporter:
+    """Reports stages to a tracker; every method returns at once, and may be called again for the
+    same thing.
+    """
+
+    def __init__(self, context: ExperimentContext, tracker: Tracker) -> None:
+        self.context, self.tracker = context, tracker
+        science, site = (
+            context.science.model_dump(mode="json"),
+            context.site.model_dump(mode="json"),
+        )
+        tracker.params({**flat(science), **flat(site, "site.")})
+        tracker.tags({"agentfly.science_digest": context.science.digest})
+        if code := context.science.code:
+            tracker.tags({"agentfly.code_digest": hashing.digest(code)})
+
+    def data(self, data: Artifact) -> None:
+        """The dataset that is read."""
+        self.tracker.dataset(
+            self.context.experiment, self._where(data.uri), data.digest, "training"
+        )
+
+    def data_version(self, version: str) -> None:
+        """What DVC keeps of the dataset, or why it keeps none."""
+        self.tracker.tags({"agentfly.dvc_dataset": version})
+
+    def made(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
+        """The seconds of stages before the first step, and what their rounds measured:
+        `warm_start/train/loss`.
+        """
+        for stage, artifacts in stages.items():
+            found = [measured(self.context.store, artifact) for artifact in artifacts]
+            seconds = sum(each.seconds for each in found)
+            self.tracker.points({f"time/{stage}": seconds}, 0, found[-1].time_ms)
+            for number, each in enumerate(found):
+                metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
+                self.tracker.points(metrics, number, each.time_ms)
+
+    def evaluation(self, evaluation: Evaluation, step: int) -> None:
+        """Report a step's evaluations on held-out problems, further datasets included."""
+        self.tracker.points(evaluation_metrics(evaluation), step, evaluation.time_ms)
+        for other in evaluation.datasets.values():
+            MlflowReporter.evaluation(self, other, step)
+
+    def _where(self, uri: str) -> str:
+        return f"{self.context.store.uri}/{uri}"
+
+
+class RunReporter(MlflowReporter):
+    """Reports a run to a tracker."""
+
+    def __init__(self, run: Run, tracker: Tracker) -> None:
+        super().__init__(run.context, tracker)
+        self.run = run
+        self._best = -1.0
+        tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
+        tracker.tags({"agentfly.sources": self._where(run.record["code"]["uri"])})
+        self.tags = tags_of(run.store, run.name)
+        if self.tags.words or not self.tags.told:
+            tracker.tags({TAGS: str(self.tags)})
+
+    def data(self, data: Artifact) -> None:
+        """The dataset that the run reads, and its version, as the run wrote them down."""
+        super().data(data)
+        self.data_version(self.run.record["dataset_version"])
+
+    def step(self, step: int) -> None:
+        """A step's metrics, and each few steps a table of its episodes; raises Damaged, see
+        `metrics_of`.
+        """
+        point = metrics_of(self.run.store, self.run.layout.step(step))
+        self.tracker.points(point["metrics"], step, point["time_ms"])
+        if (
+            step == self.run.science.own_steps.start
+            or step % self.run.science.log_trajectories_every == 0
+        ):
+            self.tracker.table(
+                "trajectories",
+                step,
+                lambda: episodes.table(episodes.read_step(self.run.store, self.run.name, step)),
+            )
+
+    def evaluation(self, evaluation: Evaluation, step: int) -> None:
+        """How the policy of a step did; the best is judged on validation, or on test in a run that
+        never validates.
+        """
+        super().evaluation(evaluation, step)
+        validates = any(map(self.run.evaluates, self.run.science.own_steps))
+        if (
+            evaluation.split == ("validation" if validates else "test")
+            and evaluation.success > self._best
+        ):
+            self._best = evaluation.success
+            self.tracker.tags(
+                {"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)}
+            )
+
+    def end(self, policy: Artifact, summary: Summary, time_ms: int) -> None:
+        """The final policy as a registered model version, the summary, and that the run is over."""
+        lineage = {
+            "agentfly.run": self.run.name,
+            "agentfly.experiment": self.context.experiment,
+            "agentfly.science_digest": self.context.science.digest,
+            "agentfly.start_policy": self.run.start.digest,
+            **_parents(self.run),
+        }
+        if base := base_of(self.run.store, policy):
+            lineage["agentfly.base_uri"] = self._where(base.uri)
+            lineage["agentfly.base_digest"] = base.digest
+        model = f"agentfly-{self.context.experiment}"
+        success = Success(summary["success_after"], self.run.record["dataset_digest"])
+        self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
+        self.tracker.tags(
+            {"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])}
+        )
+        if (tags := tags_of(self.run.store, self.run.name)) != self.tags:  # tagged meanwhile
+            self.tags = tags
+            self.tracker.tags({TAGS: str(tags)})
+        self.tracker.summary(summary)
+        self.tracker.finish("FINISHED", time_ms)
+
+    def everything(self) -> None:
+        """All that a finished run did, for a tracker that was not there to hear it."""
+        run, science = self.run, self.run.science
+        summary = run.finished
+        assert summary is not None, f"{run.name} is not finished"
+        self.data(run.store.artifact(keys.prepare(science).uri))
+        self.made(stored_stages(run.context, run.parent))
+        before = stored_evaluation(run.context, run.start, "test")
+        before = with_stored_datasets(run.context, run.start, before)
+        self.evaluation(before, science.start_step)
+        for step in science.own_steps:
+            self.step(step)
+            with suppress(FileNotFoundError):  # a policy that was not evaluated
+                policy = run.store.artifact(run.layout.step(step).policy)
+                self.evaluation(stored_evaluation(run.context, policy, "validation"), step)
+        policy = final_policy(run.store, run.name)
+        after = stored_evaluation(run.context, policy, "test")
+        self.evaluation(with_stored_datasets(run.context, policy, after), science.steps)
+        self.end(policy, summary, after.time_ms)
+
+    def mlflow_run_id(self) -> str | None:
+        """The id of the MLflow run, remembered with the run; None when MLflow does not answer in
+        time.
+        """
+        self.tracker.flush()
+        if self.tracker.run_id:
+            self.run.link("mlflow_run_ids", self.tracker.run_id)
+        return self.tracker.run_id
+
+
+def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
+    """An evaluation by metric name: `evaluate/test/success`, `evaluate/test/pass_at_4`,
+    `evaluate/test/kind/hard/success`, each with `_low` and `_high`.
+    """
+    success = Rate(evaluation.success, evaluation.interval, len(evaluation.solved))
+    rates = {"success": success}
+    rates |= {f"pass_at_{k}": rate for k, rate in evaluation.pass_at.items()}
+    metrics = {"seconds": evaluation.seconds}
+    for fact, tagged in evaluation.by.items():
+        named = {f"{one_part(fact)}/{one_part(value)}": rate for value, rate in tagged.items()}
+        rates |= {f"{name}/success": rate for name, rate in named.items()}
+        metrics |= {f"{name}/problems": rate.problems for name, rate in named.items()}
+    for name, rate in rates.items():
+        low, high = rate.interval
+        metrics |= {name: rate.share, f"{name}_low": low, f"{name}_high": high}
+    return {f"evaluate/{evaluation.split}/{name}": value for name, value in metrics.items()}
+
+
+def _parents(run: Run) -> dict[str, str]:
+    parent, reference = run.parent, run.reference
+    found = (
+        {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest}
+        if parent
+        else {}
+    )
+    return found | ({"agentfly.reference_policy": reference.digest} if reference else {})

@@ -1,0 +1,105 @@
+"""Commands about nights: the outcome of each, and the champion."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from datetime import datetime
+
+from rich.markdown import Markdown
+from rich.table import Table
+
+from agentfly_core.config.experiment import step_named
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import of_run
+from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
+from agentfly_core.reports.nights.night_page import page_of
+from agentfly_core.reports.nights.night_report import night_report
+from agentfly_core.runs.run import known_run
+from flows.cli.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
+from flows.context import context_of, store_at
+from flows.local.terminal import VisibleConsole
+from flows.nights.aliases import report_aliases
+
+
+def add(commands: Commands) -> None:
+    """The commands about nights."""
+    listing = commands.add("nights", nights)
+    _add_experiment(listing)
+    reporting = commands.add("report", report)
+    reporting.add_argument("night", help="name of a night that was judged: nightly-2026-11-21")
+    reporting.add_argument("--store", default="", help=STORE)
+    promoting = commands.add("promote", promote)
+    promoting.add_argument("run", help=f"{RUN}, its last policy, or RUN@STEP")
+    promoting.add_argument("--store", default="", help=STORE)
+    demoting = commands.add("demote", demote)
+    _add_experiment(demoting)
+
+
+def _add_experiment(parser: ArgumentParser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT)
+    parser.add_argument("--site", default="local", help=SITE)
+    parser.add_argument("--store", default="", help=STORE)
+
+
+def nights(arguments: Namespace) -> None:
+    """The ledger of an experiment's nights as a table."""
+    context = context_of(arguments.experiment, [], arguments.site, arguments.store)
+    table = Table("when", "night", "event", "why", title=f"Nights of {context.experiment}")
+    for entry in (ledger := NightLedger(context.store, context.experiment)).entries():
+        when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        table.add_row(when, entry.night, entry.event.replace("_", " "), entry.why)
+    VisibleConsole().print(table)
+    champion = ledger.champion()
+    print(f"The champion is {champion.reference}." if champion else "There is no champion.")
+
+
+def report(arguments: Namespace) -> None:
+    """The report of a night from what is stored, also as a file of its run."""
+    store, layout = store_at(arguments.store), RunLayout(arguments.night)
+    page = page_of(night_report(store, arguments.night))
+    store.write_text(layout.report, page)
+    VisibleConsole().print(Markdown(page, hyperlinks=False))
+    print(f"This report is the file {store.uri}/{layout.report}.")
+
+
+def promote(arguments: Namespace) -> None:
+    """Let a run's policy be the champion, whatever it was compared with."""
+    store = store_at(arguments.store)
+    name = arguments.run.removeprefix("run:").partition("@")[0]
+    record = known_run(store, name)
+    where = f"run:{arguments.run.removeprefix('run:')}"
+    if "@" not in where:
+        where = f"{where}@{record['science']['steps']}"
+    if step_named(where) is None:
+        raise ValueError(f"Got {arguments.run!r}, expected RUN or RUN@STEP, such as {name}@10.")
+    champion = Champion(where, of_run(store, where, "RUN").policy)
+    ledger = NightLedger(store, record["experiment"])
+    if (current := ledger.champion()) and current.policy == champion.policy:
+        print(f"It is the champion of {record['experiment']} already: {current.reference}.")
+        return
+    context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
+    state = keys.learner(store.key_of(champion.policy.uri))
+    if context.science.update.optimizer_state == "parent" and not store.holds(state.uri):
+        raise ValueError(
+            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and {where} has "
+            "no learner state: the next night could not start from it. Name a step that has one, "
+            "or set it to fresh."
+        )
+    ledger.append(name, "promoted", "A person promoted it on the command line.", champion)
+    report_aliases(context, ledger)
+    print(f"The champion of {record['experiment']} is {where}; the next night starts from it.")
+
+
+def demote(arguments: Namespace) -> None:
+    """Make the one before the champion again."""
+    context = context_of(arguments.experiment, [], arguments.site, arguments.store)
+    ledger = NightLedger(context.store, context.experiment)
+    champion = ledger.champion()
+    if champion is None:
+        raise ValueError(f"The experiment {context.experiment!r} has no champion to take back.")
+    ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
+    report_aliases(context, ledger)
+    now = ledger.champion()
+    print(f"{champion.reference} is no longer the champion.", end=" ")
+    print(f"The champion is {now.reference}." if now else "There is no champion now.")

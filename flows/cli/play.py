@@ -1,0 +1,183 @@
+"""The command that plays problems outside of training, to look at the episodes."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.pipeline.play.chat import Chat
+from agentfly_core.pipeline.play.live import Live
+from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.play.players import Model, Player
+from agentfly_core.pipeline.play.session import Table, Wish, table
+from agentfly_core.pipeline.play.session import play as play_episodes
+from agentfly_core.pipeline.play.summary import Figures, figures
+from agentfly_core.records.intervals import Interval
+from agentfly_core.runs.episodes import Piece
+from agentfly_core.runs.listing import in_store
+from agentfly_core.system.formats.text import counted
+from agentfly_core.system.progress import Progress as Told
+from agentfly_core.system.progress import listening
+from flows.cli.arguments import Commands, positive
+from flows.cli.given import experiment_context
+from flows.local.display import logging_to
+from flows.local.state_dirs import settle
+from flows.local.terminal import VisibleConsole, print_json
+
+POLICY = (
+    "who plays: oracle (the function that warm_start.demonstrations names; where that has a "
+    "setting `spoilt`, a share of mistakes, it is 0), random, my_file:policy (your async function"
+    " of a Conversation), base (the experiment's model), run:NAME, run:NAME@STEP, endpoint:NAME "
+    "(a chat service of the site), a model's folder or hub id, a policy.json (default: the last "
+    "policy of the run that `agentfly train` with the same settings makes, else base)"
+)
+PROBLEM = "play this problem only, by its id"
+YOU = "you>    "
+
+
+def add(commands: Commands) -> None:
+    """The command that plays."""
+    parser = commands.add_experiment("play", play)
+    parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
+    parser.add_argument(
+        "-n", "--episodes", type=positive, default=8, help="number of episodes (default: 8)"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
+    parser.add_argument("--problem", default="", metavar="ID", help=PROBLEM)
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--live", action="store_true", help="one after another, shown turn by turn")
+    ways.add_argument("--chat", action="store_true", help="talk to the policy yourself")
+    ways.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def play(arguments: Namespace) -> None:
+    """Play, store and sum up."""
+    context = experiment_context(arguments)
+    logs = settle(Path.cwd()).state / "logs" / "play"
+    terminal = Terminal(VisibleConsole(stderr=arguments.json))
+    with logging_to(logs / "play.log"):
+        count, problem = 1 if arguments.chat else arguments.episodes, arguments.problem
+        wish = Wish(arguments.policy, arguments.split, count, problem, arguments.typed)
+        laid = table(context, wish, 1 if arguments.live else context.science.rollout.shard)
+        terminal.show(f"{described(laid.player, context.science.model)} plays.")
+        if (mode := _mode(arguments, terminal, laid)) is None:
+            return
+        with nullcontext() if arguments.live or arguments.chat else terminal.bar():
+            played = play_episodes(context, laid, logs, mode)
+    found = figures(played, context.resolved)
+    if arguments.chat:
+        # there was no attempt at the problem
+        found = replace(found, reward=None, success=None, success_by_task={})
+    if arguments.json:
+        print_json({"play": played.name, **asdict(found)})
+        return
+    for line in lines(found):
+        print(line)
+    print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
+
+
+def _mode(arguments: Namespace, terminal: Terminal, laid: Table) -> Mode | None:
+    """How to play; None for a chat that the person ends at once."""
+    if arguments.live:
+        return Live(terminal.show)
+    if not arguments.chat:
+        return Mode()
+    problem = laid.asked.episodes[0].problem
+    terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
+    if not (first := terminal.typed()):
+        terminal.show("Nothing was said, so there is no chat to store.")
+        return None
+    return Chat(first, terminal.typed, terminal.show)
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where a person reads and types: `Terminal(VisibleConsole())`."""
+
+    console: Console
+
+    def show(self, what: Piece | str) -> None:
+        """Show a piece of an episode, or plain text."""
+        if isinstance(what, str):
+            self.console.print(what, soft_wrap=True)
+        else:
+            self.console.print(what)
+
+    def typed(self) -> str:
+        """A line of the person's input, shown if it comes from a file or pipe; empty at the end."""
+        typing = sys.stdin.isatty()
+        try:
+            line = input(YOU if typing else "").strip()
+        except EOFError:
+            return ""
+        if line and not typing:
+            self.show(f"{YOU}{line}")
+        return line
+
+    @contextmanager
+    def bar(self) -> Iterator[None]:
+        """Show a progress bar within the block, on a terminal."""
+        columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn()
+        hidden = not self.console.is_terminal
+        with Progress(
+            *columns, TimeElapsedColumn(), console=self.console, transient=True, disable=hidden
+        ) as bar:
+            task = bar.add_task("play", total=None)
+
+            def show(told: Told) -> None:
+                bar.update(task, description=told.stage, completed=told.done, total=told.total)
+
+            with listening(show):
+                yield
+
+
+def described(player: Player, model: str) -> str:
+    """Who plays, in words."""
+    if isinstance(player, Model):
+        return f"{player.reference} ({model})" if player.reference == "base" else player.reference
+    return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
+
+
+def lines(found: Figures) -> list[str]:
+    """The figures for people, a line each."""
+    endings = ", ".join(f"{count} {name}" for name, count in found.endings.items())
+    unscored = f", {found.unscored} unscored" if found.unscored else ""
+    played = f"{counted(found.episodes, 'episode')} of {counted(found.problems, 'problem')}"
+    told = [f"{played}: {endings}{unscored}"]
+    told += [f"  {count} failed: {why}" for why, count in list(found.failures.items())[:3]]
+    told += [f"  {count} unscored: {why}" for why, count in list(found.unscored_for.items())[:3]]
+    if found.reward:
+        interval = found.reward.interval
+        shown = _between(interval, ".3f") if interval else f", {found.reward.without_interval}"
+        told.append(f"mean reward {found.reward.value:.3f}{shown}")
+    if found.success:
+        told.append(f"solved {found.success.share:.1%}{_between(found.success.interval, '.1%')}")
+    for task, rate in found.success_by_task.items():
+        told.append(
+            f"  {task}: {rate.share:.1%} of {counted(rate.problems, 'problem')}"
+            f"{_between(rate.interval, '.1%')}"
+        )
+    told.append(
+        f"{counted(found.tool_calls, 'tool call')}, {found.tool_errors} answered with an error"
+    )
+    of = f"of {counted(found.replies, 'reply')} cut"
+    if found.cut_at_max_tokens:
+        told.append(f"{found.cut_at_max_tokens} {of} at agent.max_tokens: set it higher")
+    if others := found.cut_replies - found.cut_at_max_tokens:
+        limits = "agent.max_model_len, agent.max_sampled_tokens, or the agent's own"
+        told.append(f"{others} {of} by another limit: {limits}")
+    told.append(f"{found.episodes_per_second:.3g} episodes/s, stored and scored")
+    return told
+
+
+def _between(interval: Interval, pattern: str) -> str:
+    low, high = (format(end, pattern) for end in interval)
+    return f", 95 % interval {low} to {high} by problem"

@@ -1,0 +1,227 @@
+"""The commands that train: they start a run, also from a step of another, continue it, or show how
+a finished one ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from argparse import ArgumentParser, Namespace
+from functools import partial
+
+from agentfly_core.config.experiment import Fork, step_named
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.checks import check_run
+from agentfly_core.experiment.context import ExperimentContext, code_of
+from agentfly_core.experiment.continuing import refuse_finished, refuse_other_settings
+from agentfly_core.experiment.run_code import (
+    accept_code,
+    before_edit,
+    listed,
+    refuse_other_code,
+    under,
+)
+from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.pipeline.forking import forked, require_done, require_origin
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.listing import continuing, experiment_of, in_store
+from agentfly_core.runs.run import finished_summary, known_run, name_of, refuse_if_open
+from agentfly_core.runs.run_tags import change_tags
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.text import counted, fault, redact
+from agentfly_core.tracking.mlflow_client import Place
+from flows import dvc_outputs
+from flows.cli.arguments import STORE, Commands
+from flows.cli.given import context_given, flow_arguments
+from flows.cli.orchestration import orchestrated
+from flows.context import store_at
+from flows.local.display import summary_table
+from flows.local.state_dirs import Places
+from flows.local.terminal import VisibleConsole
+from flows.reporting import report_again
+
+logger = logging.getLogger(__name__)
+RUN = (
+    "the run's name (default: EXPERIMENT-<digest of its settings>, "
+    "so that the same command continues it)"
+)
+
+
+def add(commands: Commands) -> None:
+    """Add the commands that train."""
+    _add_training(commands)
+    _add_forking(commands)
+
+
+def _add_training(commands: Commands) -> None:
+    """Add the command that trains."""
+    add_run(commands.add_experiment("train", train))
+
+
+def _add_forking(commands: Commands) -> None:
+    """The command that continues from a step of a run."""
+    forking = commands.add("fork", fork)
+    forking.add_argument(
+        "origin", metavar="RUN@STEP", help="the run, and the step to continue from"
+    )
+    overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
+    forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
+    add_run(forking)
+    site = "where it runs: a file in ./conf/site (default: where the run was)"
+    forking.add_argument("--site", default="", help=site)
+    forking.add_argument("--store", default="", help=STORE)
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Add the options of a run."""
+    parser.add_argument("--run", default="", help=RUN)
+    new = "start another run even if there is one: NAME-2, NAME-3, ..."
+    parser.add_argument("--new", action="store_true", help=new)
+    accept = "continue with a run under other code than it was started with, which it writes down"
+    parser.add_argument("--accept-code", action="store_true", help=accept)
+    tag = "a word that `agentfly list` shows of the run and filters by; may be given again"
+    parser.add_argument("--tag", metavar="WORD", action="append", default=[], help=tag)
+
+
+def train(arguments: Namespace) -> None:
+    """Start or continue a run; a finished one shows its summary at once."""
+    context = context_given(arguments)
+    name = name_of(context, arguments.run, arguments.new)
+    check_run(context, name)
+    if not arguments.run:
+        _tell_of_edit(context, name)
+    context = _as_begun(context, name, arguments.accept_code)
+    if arguments.tag:
+        change_tags(context.store, name, arguments.tag, [])
+    summary = None
+    if finished := _finished(context, name):
+        try:
+            summary = report_again(context, name, finished)
+        except Damaged as damage:
+            logger.warning(
+                "%s The run goes through its steps again, and makes what is damaged.", damage
+            )
+    summary = summary or _trained(arguments, context, name)
+    if dvc_outputs.wanted():
+        dvc_outputs.write_run(context, name, summary)
+    show_summary(context.store, summary)
+
+
+def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> ExperimentContext:
+    """The experiment as a run that is there began with it; raises ValueError for other settings,
+    and for other code unless that is accepted by a run that has steps to do.
+    """
+    store, code = context.store, code_of(context.resolved)
+    refuse_other_settings(store, name, context.science)
+    if accepts:
+        if _ended(context, name):
+            refuse_finished(store, name, code)
+        accept_code(store, name, context.science, code)
+    refuse_other_code(store, name, code)
+    record = record_of(store, name)
+    return context.on(under(context.science, record)) if record else context
+
+
+def _tell_of_edit(context: ExperimentContext, name: str) -> None:
+    """Where a run begins because the code of one that is there was edited: what differs, and how
+    that one continues, unless it has ended.
+    """
+    if record_of(context.store, name) is not None:
+        return
+    if found := before_edit(context.store, context.science, code_of(context.resolved)):
+        record, lines = found
+        old, command = record["name"], continuing(context.store, record["name"], record)
+        differs = f"its code differs from that of {old}:\n{listed(lines)}"
+        if lines:
+            command = f"{command} --accept-code"
+        else:
+            differs = f"{old}, which works under the same code, began under other code."
+        print(f"Another run begins, {name}: {differs}", flush=True)
+        if _ended(context, old) is None:
+            print(f"This continues {old}:\n  {command}", flush=True)
+
+
+def fork(arguments: Namespace) -> None:
+    """Continue from a step of a run: start the fork, or continue it."""
+    store = store_at(arguments.store)
+    named = step_named(f"run:{arguments.origin.removeprefix('run:')}")
+    if named is None or named[1] == 0:
+        raise ValueError(
+            f"Got {arguments.origin!r}, expected RUN@STEP with a step of 1 or more, such as "
+            "quickstart-1f2e3d4c@7."
+        )
+    run, step = named
+    record = known_run(store, run)
+    arguments.experiment, own = experiment_of(record)
+    fork = Fork(run=run, step=step)
+    require_done(store, fork)
+    behind = forked(fork, arguments.overrides)
+    arguments.overrides = [*own, *behind]
+    arguments.site = arguments.site or record["site"]["name"]
+
+    context = context_given(arguments)
+    begun = record_of(store, name_of(context, arguments.run, arguments.new))
+    if begun is None:
+        require_origin(store, context.science)
+    train(arguments)
+
+
+def show_places(places: Places, context: ExperimentContext) -> None:
+    """Print the addresses of Prefect and MLflow, each with the reason."""
+    mlflow = Place.choose(places.state, context.site.mlflow_tracking_uri)
+    for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
+        print(redact(str(place)), flush=True)
+
+
+def show_summary(store: Store, summary: Summary) -> None:
+    """The table at the end of a run, and the commands that open it elsewhere."""
+    opening = {
+        ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"])
+        for ui in ("MLflow", "Prefect")
+    }
+    VisibleConsole().print(summary_table(summary, opening), soft_wrap=True)
+
+
+def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:
+    refuse_if_open(context.store, name)
+    with orchestrated(name, partial(_continuing, arguments, context, name)) as settled:
+        from flows.train import train as flow
+
+        show_places(settled, context)
+        steps = [RunLayout(name).step(number) for number in RunLayout(name).steps(context.store)]
+        if done := sum(context.store.holds(step.policy) for step in steps):
+            print(
+                f"{name} continues: {counted(done, 'step')} of {context.science.steps} done.",
+                flush=True,
+            )
+        try:
+            summary: Summary = flow(**flow_arguments(arguments), run=name)
+        except Exception as error:  # Prefect's own, after the end of the run
+            if (finished := _finished(context, name)) is None:
+                raise
+            logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
+            return finished
+    return summary
+
+
+def _ended(context: ExperimentContext, name: str) -> Summary | None:
+    """The summary of a run that has done all its steps."""
+    return finished_summary(context.store, name, context.science.steps)
+
+
+def _finished(context: ExperimentContext, name: str) -> Summary | None:
+    """The summary of one that has done so on the data that there are now."""
+    if (summary := _ended(context, name)) is None:
+        return None
+    data = context.store.find(keys.prepare(context.science))
+    before = known_run(context.store, name).get("dataset_digest")
+    return summary if data and before in (None, data.digest) else None
+
+
+def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:
+    record = record_of(context.store, name)
+    if record is None:
+        return str(arguments.typed)
+    command = continuing(context.store, name, record)
+    own = record["science"].get("code")
+    return f"{command} (and --accept-code after a change of your code)" if own else command

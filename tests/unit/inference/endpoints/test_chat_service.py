@@ -1,0 +1,231 @@
+"""A chat service is asked again where that helps, within its budget, and never twice the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.config.site import Endpoint
+from agentfly_core.inference.endpoints.answer_cache import Answers
+from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
+from agentfly_core.inference.endpoints.chat import ChatRequest
+from agentfly_core.inference.endpoints.chat_service import (
+    ChatService,
+    EndpointLost,
+    EndpointRefused,
+)
+from agentfly_core.records.trajectory import Message
+from agentfly_core.store.store import Store
+from tests.support.chat_service import Said, Service, said, serving
+from tests.support.waiting import LIMIT
+
+HELLO = ChatRequest((Message("user", "Hello."),))
+
+
+def service(url: str, folder: Path, **settings: Any) -> ChatService:
+    """The client of a service, which repeats a request at once, with answers in a folder."""
+    endpoint = Endpoint(url=url, model="wise", **settings)
+    answers = Answers(Store.at(str(folder), folder / "cache"))
+    budget = Budget("judge", endpoint.max_requests, endpoint.max_tokens)
+    return ChatService("judge", endpoint, answers, budget, pause=0.0)
+
+
+def asked(client: ChatService, *draws: int, request: ChatRequest = HELLO) -> list[str]:
+    """What it says to the same request, one after the other."""
+
+    async def ask() -> list[str]:
+        async with client.open() as chat:
+            return [(await chat.ask(request, draw)).message.content for draw in draws]
+
+    return asyncio.run(ask())
+
+
+def counting(_: Any, number: int) -> Said:
+    return said(f"answer {number}")
+
+
+def first(*refusals: Said) -> Any:
+    """A service that refuses before it answers."""
+
+    def says(_: Any, number: int) -> Said:
+        return refusals[number] if number < len(refusals) else said("at last")
+
+    return says
+
+
+def test_what_was_asked_is_answered_from_the_store_also_by_another_process(tmp_path: Path) -> None:
+    with serving(counting) as there:
+        assert asked(service(there.url, tmp_path), 7, 7, 8) == ["answer 0", "answer 0", "answer 1"]
+        assert asked(service(there.url, tmp_path), 8, 7) == ["answer 1", "answer 0"]
+        assert len(there.asked) == 2
+        other = ChatRequest(HELLO.messages, temperature=0.0)
+        assert asked(service(there.url, tmp_path), 7, request=other) == ["answer 2"]
+
+
+def test_of_two_who_ask_at_once_both_use_the_answer_that_was_stored_first(tmp_path: Path) -> None:
+    async def both(client: ChatService) -> Sequence[str]:
+        async with client.open() as chat:
+            replies = await asyncio.gather(chat.ask(HELLO, 7), chat.ask(HELLO, 7))
+        return [reply.message.content for reply in replies]
+
+    with serving(counting) as there:
+        one, other = asyncio.run(both(service(there.url, tmp_path)))
+        assert one == other
+        assert asked(service(there.url, tmp_path), 7) == [one]
+
+
+def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_API_KEY", "sk-very-secret-1")
+    refusal = (401, {}, b"no such key: sk-very-secret-1")
+    with serving(first(refusal)) as there:
+        client = service(there.url, tmp_path, api_key_env="JUDGE_API_KEY")
+        with pytest.raises(EndpointRefused, match=r"401 no such key: \[JUDGE_API_KEY\]"):
+            asked(client, 7)
+        assert asked(client, 7) == ["at last"]
+    assert {h["Authorization"] for h in there.headers} == {"Bearer sk-very-secret-1"}
+    assert {h["path"] for h in there.headers} == {"/v1/chat/completions"}
+    stored = [path.read_text() for path in tmp_path.rglob("*.json")]
+    assert len(stored) == 1
+    assert "secret" not in stored[0]
+    monkeypatch.delenv("JUDGE_API_KEY")
+    with pytest.raises(ValueError, match="names JUDGE_API_KEY, which is not set"):
+        asked(client, 7)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        (429, {"Retry-After": "0"}, b"slow down"),
+        (503, {}, b"busy"),
+        (200, {}, b"<html>"),
+        (200, {}, b"{}"),
+        (200, {}, b"x" * 3000),
+        (200, {"Content-Length": "9999", "Connection": "close"}, b"cut"),
+    ],
+    ids=["too many", "busy", "no JSON", "no choices", "too long", "cut"],
+)
+def test_an_attempt_that_fails_is_repeated(refusal: Said, tmp_path: Path) -> None:
+    with serving(first(refusal)) as there:
+        client = service(there.url, tmp_path, max_answer_bytes=2000, timeout=LIMIT)
+        assert asked(client, 7) == ["at last"]
+        assert len(there.asked) == 2
+
+
+def test_a_service_that_never_answers_is_given_up_with_what_it_said_last(tmp_path: Path) -> None:
+    with serving(lambda body, number: (500, {}, b"on fire")) as there:
+        client = service(there.url, tmp_path, attempts=3)
+        with pytest.raises(EndpointLost, match="'judge' gave no answer in 3 attempts: 500 on fire"):
+            asked(client, 7)
+        assert len(there.asked) == 3
+    with pytest.raises(EndpointLost, match="gave no answer in 3 attempts"):
+        asked(client, 7)
+
+
+def test_a_redirection_is_refused_so_that_the_key_goes_nowhere_else(tmp_path: Path) -> None:
+    with serving(lambda body, number: (307, {"Location": "http://127.0.0.1:9/"}, b"")) as there:
+        with pytest.raises(EndpointRefused, match="307"):
+            asked(service(there.url, tmp_path), 7)
+        assert len(there.asked) == 1
+
+
+def test_requests_end_with_the_budget_repeated_ones_too_and_stored_answers_are_free(
+    tmp_path: Path,
+) -> None:
+    with serving(first((503, {}, b"busy"))) as there:
+        client = service(there.url, tmp_path, max_requests=2)
+        assert asked(client, 7, 7, 7) == ["at last"] * 3
+        with pytest.raises(BudgetSpent, match=r"2 of 2 requests\. .*judge\.max_requests"):
+            asked(client, 8)
+        assert len(there.asked) == 2
+
+
+def test_no_request_is_sent_when_the_tokens_are_spent(tmp_path: Path) -> None:
+    with serving(counting) as there:
+        client = service(there.url, tmp_path, max_tokens=15)
+        asked(client, 1, 2)
+        with pytest.raises(BudgetSpent, match=r"20 of 15 tokens\. .*endpoints\.judge\.max_tokens"):
+            asked(client, 3)
+        assert len(there.asked) == 2
+
+
+def test_extra_fields_are_sent_and_null_leaves_one_out(tmp_path: Path) -> None:
+    with serving(counting) as there:
+        extra = {"max_tokens": None, "max_completion_tokens": 64, "reasoning_effort": "low"}
+        asked(service(there.url, tmp_path, extra=extra), 7)
+        assert there.asked == [
+            {
+                "messages": [{"role": "user", "content": "Hello."}],
+                "temperature": 1.0,
+                "model": "wise",
+                "max_completion_tokens": 64,
+                "reasoning_effort": "low",
+            }
+        ]
+
+
+def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> None:
+    here, most, lock = 0, 0, threading.Lock()
+    barrier = threading.Barrier(2, timeout=LIMIT)
+
+    def says(_: Any, number: int) -> Said:
+        nonlocal here, most
+        with lock:
+            here += 1
+            most = max(most, here)
+        barrier.wait()
+        with lock:
+            here -= 1
+        return said("done")
+
+    async def many(there: Service) -> None:
+        client = service(there.url, tmp_path, concurrency=2)
+        async with client.open() as one, client.open() as other:
+            chats = [one, other] * 3
+            await asyncio.gather(*(chat.ask(HELLO, draw) for draw, chat in enumerate(chats)))
+
+    with serving(says) as there:
+        asyncio.run(many(there))
+    assert most == 2
+
+
+def reporting(tokens: Any) -> Any:
+    """A service that reports these tokens for each answer."""
+    status, headers, content = said("answer")
+    answer = {**json.loads(content), "usage": {"total_tokens": tokens}}
+    return lambda _body, _number: (status, headers, json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize("tokens", [-1e9, -1_000_000_000, 0, True])
+def test_a_service_that_reports_no_tokens_spends_the_budget(tmp_path: Path, tokens: Any) -> None:
+    with serving(reporting(tokens)) as there, pytest.raises(BudgetSpent):
+        asked(service(there.url, tmp_path, max_tokens=200), *range(20))
+
+
+def test_one_report_of_too_many_tokens_leaves_the_budget(tmp_path: Path) -> None:
+    with serving(reporting(10**12)) as there:
+        client = service(there.url, tmp_path, max_tokens=100_000)
+        assert asked(client, 0, 1) == ["answer", "answer"]
+
+
+@pytest.mark.parametrize("variable", ["JUDGE_API_KEY", "JUDGE"])
+def test_a_key_in_an_answer_is_redacted_before_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "sk-very-secret-1")
+
+    def echo(_body: Any, _number: int) -> Said:
+        return said("sk-very-secret-1", ("look_up", '{"key": "sk-very-secret-1"}'))
+
+    with serving(echo) as there:
+        client = service(there.url, tmp_path, api_key_env=variable)
+        assert asked(client, 0) == asked(client, 0) == [f"[{variable}]"]
+    (stored,) = (tmp_path / "answers").rglob("*.json")
+    assert "secret" not in stored.read_text()

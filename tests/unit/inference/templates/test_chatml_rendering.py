@@ -1,0 +1,123 @@
+"""Conversations as transformers renders them by the template of ChatML."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.chatml import Hermes
+from agentfly_core.records.trajectory import Message, Observation, ToolCall
+from tests.support.chatml import ADD, ADD_TEXT, CALCULATOR
+
+SEARCH = ToolSchema(
+    "search",
+    'Says "no" where <nothing> is found, & 100 % of the time in café.',
+    {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string"}}}},
+)
+OPENING = [Message("user", "What is 41+58?")]
+PLAYED = [
+    Message("assistant", "", (ADD,)),
+    Observation("calculator", "99"),
+    Message("assistant", "Let me see.", (ADD, ToolCall("search", {"words": ["ça", "<b>"]}))),
+    Observation("calculator", "99"),
+    Observation("search", "No product.\nNone."),
+    Message("user", "Sure?"),
+    Message("assistant", "It is 99."),
+    Message("system", "Now be polite."),
+    Message("user", "Well?"),
+]
+
+
+def of_transformers(item: Message | Observation) -> dict[str, Any]:
+    if isinstance(item, Observation):
+        return {"role": "tool", "name": item.tool, "content": item.content}
+    calls = [
+        {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in item.calls
+        if isinstance(call, ToolCall)
+    ]
+    message = {"role": item.role, "content": item.content}
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def rendered(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: list[Message | Observation],
+    tools: list[ToolSchema],
+    show_tools: bool,
+) -> list[int] | str:
+    """What transformers makes of a conversation, and what Hermes does, are the same text; its
+    tokens.
+    """
+    template = Hermes(tokenizer, show_tools)
+    said, listed = list(map(of_transformers, messages)), list(map(of_openai, tools)) or None
+    text, tokens = (
+        tokenizer.apply_chat_template(
+            said,
+            tools=listed,
+            chat_template=template.jinja,
+            add_generation_prompt=True,
+            return_dict=False,
+            tokenize=tokenize,
+        )
+        for tokenize in (False, True)
+    )
+    assert tokenizer.decode(list(template.open(messages, tools))) == text
+    return tokens
+
+
+def of_openai(tool: ToolSchema) -> dict[str, Any]:
+    return {"type": "function", "function": asdict(tool)}
+
+
+SYSTEMS = ([], [Message("system", "")], [Message("system", "Be brief.")])
+TOOLS = ([], [CALCULATOR], [CALCULATOR, SEARCH])
+
+
+@pytest.mark.parametrize("show_tools", [True, False])
+@pytest.mark.parametrize("tools", TOOLS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_transformers_renders_an_opening_as_it_was_trained_token_by_token(
+    tokenizer: PreTrainedTokenizerBase,
+    system: list[Message],
+    tools: list[ToolSchema],
+    show_tools: bool,
+) -> None:
+    messages = [*system, *OPENING]
+    opened = Hermes(tokenizer, show_tools).open(messages, tools)
+    assert rendered(tokenizer, messages, tools, show_tools) == list(opened)
+
+
+@pytest.mark.smollm2
+@pytest.mark.parametrize("tools", TOOLS)
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, len(PLAYED)])
+def test_transformers_renders_replies_as_they_were_trained_token_by_token(
+    of_smollm2: PreTrainedTokenizerBase,
+    turns: int,
+    system: list[Message],
+    tools: list[ToolSchema],
+) -> None:
+    messages = [*system, *OPENING, *PLAYED[:turns]]
+    opened = Hermes(of_smollm2).open(messages, tools)
+    assert rendered(of_smollm2, messages, tools, True) == list(opened)
+
+
+def test_a_tokenizer_that_joins_line_breaks_to_what_follows_reads_the_same_text(
+    of_nano: PreTrainedTokenizerBase,
+) -> None:
+    messages = [*OPENING, *PLAYED]
+    tokens = rendered(of_nano, messages, [CALCULATOR], True)
+    assert tokens != list(Hermes(of_nano).open(messages, [CALCULATOR]))
+
+
+def test_arguments_that_are_text_already_are_rendered_as_they_are(
+    of_nano: PreTrainedTokenizerBase,
+) -> None:
+    call = {"function": {"name": "calculator", "arguments": '{"expression": "41+58"}'}}
+    said = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    jinja = Hermes(of_nano).jinja
+    rendered = of_nano.apply_chat_template(said, chat_template=jinja, tokenize=False)
+    assert rendered == f"<|im_start|>assistant\n{ADD_TEXT}<|im_end|>\n"

@@ -1,0 +1,199 @@
+"""Right and wrong answers are scored before any run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.reward import reward
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.play import solvable
+from agentfly_core.records.trajectory import Examples, Problem, Trajectory
+from agentfly_core.store.store import Artifact
+from tests.support.capitals import Atlas
+from tests.support.experiments import context
+
+HERE = __name__
+ASKED: list[str] = []
+EXACT = "agentfly_core.rewards.exact:exact"
+CAPITALS = {
+    "data": {"use": "tests.support.capitals:capitals", "train": 3, "validation": 0, "test": 1},
+    "tools": ["tests.support.capitals:look_up", "tests.support.capitals:answer"],
+    "rewards": {"tests.support.capitals:right": 1.0},
+    "environments": {"tests.support.capitals:Atlas": 2},
+    "rollout": {"problems": 2},
+}
+
+
+def answers(seed: int, train: int, validation: int, test: int, right: Sequence[Any] = ()) -> Any:
+    """Problems with these right answers."""
+    problems = [
+        Problem(f"p{number}", f"How many are {number}?", {"answer": fact})
+        for number, fact in enumerate(right)
+    ]
+    return {"train": problems[:-1], "validation": [], "test": problems[-1:]}
+
+
+@reward(examples=lambda problem: Examples((problem.facts["answer"],), ("", "no")))
+def lenient(trajectory: Trajectory) -> float:
+    """1 for a short answer."""
+    return float(len(trajectory.answer or "") < 9)
+
+
+@reward(retries=2)
+def judge(trajectory: Trajectory) -> float:
+    """Ask a service that does not run."""
+    ASKED.append("judge")
+    return 1.0
+
+
+@reward(concurrency=4, examples=lambda problem: Examples(("1",), ()))
+def judge_with_examples(trajectory: Trajectory) -> float:
+    """Ask a service that does not run."""
+    ASKED.append("judge")
+    return 1.0
+
+
+@reward(retries=1)
+def judge_of_the_atlas(atlas: Atlas) -> float:
+    """Ask a service that does not run."""
+    ASKED.append("judge")
+    return 1.0
+
+
+@reward
+def tenths(trajectory: Trajectory) -> float:
+    """1 but for rounding."""
+    return sum([0.1] * 10)
+
+
+@reward
+def any_answer(trajectory: Trajectory) -> float:
+    """1 for an answer, even an empty one."""
+    return float(trajectory.answer is not None)
+
+
+def atlas(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> Policy:
+    """Knows all capitals but Kenya's."""
+
+    async def policy(conversation: Conversation) -> str:
+        known = conversation.problem.id != "Kenya" and not spoilt
+        return str(conversation.problem.facts["capital"]) if known else "Atlantis"
+
+    return policy
+
+
+def made(folder: Path, **settings: Any) -> tuple[ExperimentContext, Artifact]:
+    here = context(folder, **settings)
+    return here, inputs.dataset(here)[0]
+
+
+def of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]:
+    data = {"use": f"{HERE}:answers", "train": len(right) - 1, "validation": 0, "test": 1}
+    data |= {"right": list(right), **settings.pop("data", {})}
+    return solvable.check(*made(folder, data=data, **settings))
+
+
+def test_every_right_answer_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path) -> None:
+    (line,) = of_answers(tmp_path, [str(number) for number in range(100)])
+    assert line == (
+        "exact: the right answer earns 1 in 100 of 100 problems; wrong answers earn less in 192 of "
+        "192 cases on 64 sampled problems."
+    )
+
+
+def test_a_problem_that_no_answer_solves_is_refused_with_its_fact(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="1 problem cannot be solved") as error:
+        of_answers(tmp_path, ["1", {"right": "2"}, "3"])
+    assert "the problem 'p1': facts['answer'] is {\"right\": \"2\"}, expected" in str(error.value)
+    assert "raise data.tolerate_bad_rows" in str(error.value)
+
+
+def test_tolerated_problems_are_reported_and_not_refused(tmp_path: Path) -> None:
+    report = of_answers(tmp_path, ["1", None, "3"], data={"tolerate_bad_rows": 1})
+    assert "earns 1 in 2 of 3 problems" in report[0]
+    assert report[1].startswith("1 problem cannot be solved (tolerated: 1): the problem 'p1': ")
+
+
+def test_a_bad_fact_of_a_file_is_refused_with_file_and_row(tmp_path: Path) -> None:
+    rows = [{"question": f"{n}?", "answer": True if n == 2 else n} for n in range(5)]
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = "agentfly_core.datasets.files:files"
+    data = {"use": files, "train_file": str(path), "train": 3, "validation": 0, "test": 2}
+    with pytest.raises(ValueError, match=r"sums\.jsonl, row 3: facts\['answer'\] is true"):
+        solvable.check(*made(tmp_path, data=data))
+
+
+def test_a_wrong_answer_that_earns_the_reward_is_reported(tmp_path: Path) -> None:
+    report = of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:lenient": 1.0})
+    assert "wrong answers earn less in 0 of 4 cases" in report[0]
+    assert report[1] == "lenient: the wrong answer '' to the problem 'p0' earns 1."
+
+
+@pytest.mark.parametrize("name", ["judge", "judge_with_examples"])
+def test_a_judge_is_skipped_and_reported(tmp_path: Path, name: str) -> None:
+    rewards = {EXACT: 1.0, f"{HERE}:{name}": 1.0}
+    report = of_answers(tmp_path, ["1", "2"], rewards=rewards, evaluate={"goal": EXACT})
+    assert report[1] == (
+        f"{name}: not checked, since it asks a service (retries or concurrency is set)."
+    )
+    assert ASKED == []
+
+
+def test_a_judge_of_an_environment_is_not_asked_by_the_oracle(tmp_path: Path) -> None:
+    right = "tests.support.capitals:right"
+    settings = {**CAPITALS, "rewards": {right: 1.0, f"{HERE}:judge_of_the_atlas": 1.0}}
+    settings |= {"evaluate": {"goal": right}, "warm_start": {"demonstrations": f"{HERE}:atlas"}}
+    report = solvable.check(*made(tmp_path, **settings))
+    assert report[1] == "The oracle solves 2 of 3 sampled problems."
+    assert ASKED == []
+
+
+def test_a_reward_without_examples_or_an_oracle_is_reported(tmp_path: Path) -> None:
+    (line,) = of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:any_answer": 1.0})
+    assert line.startswith("any_answer: not checked, since no function in warm_start")
+
+
+def test_problems_that_the_oracle_does_not_solve_are_reported(tmp_path: Path) -> None:
+    shown = {"demonstrations": f"{HERE}:atlas"}
+    report = solvable.check(*made(tmp_path, **{**CAPITALS, "warm_start": shown}))
+    assert report == [
+        "The oracle solves 2 of 3 sampled problems.",
+        "An idle policy solves 0 of 3 sampled problems.",
+        "The oracle does not solve 'Kenya': agentfly play tiny --policy oracle --split train "
+        "--problem Kenya",
+    ]
+
+
+def test_problems_that_an_idle_policy_solves_are_reported(tmp_path: Path) -> None:
+    settings = {**CAPITALS, "rewards": {f"{HERE}:any_answer": 1.0}}
+    shown = {"demonstrations": f"{HERE}:atlas"}
+    report = solvable.check(*made(tmp_path, **{**settings, "warm_start": shown}))
+    assert report[1] == "An idle policy solves 3 of 3 sampled problems."
+    assert "An idle policy solves 'Chile': check the reward." in report
+
+
+def test_a_reward_reaches_1_but_for_rounding(tmp_path: Path) -> None:
+    settings = {**CAPITALS, "rewards": {f"{HERE}:tenths": 1.0}}
+    shown = {"demonstrations": f"{HERE}:atlas"}
+    report = solvable.check(*made(tmp_path, **{**settings, "warm_start": shown}))
+    assert report[0] == "The oracle solves 3 of 3 sampled problems."
+
+
+def test_a_report_is_stored_and_made_again_for_other_rewards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = ["1", "2"]
+    first = of_answers(tmp_path, right)
+    monkeypatch.setattr(solvable, "WRONG", 1)
+    assert of_answers(tmp_path, right) == first
+    (qa,) = of_answers(tmp_path, right, rewards={"agentfly_core.rewards.qa:qa_em": 1.0})
+    assert qa.startswith("qa_em: ") and qa.endswith("on 1 sampled problem.")

@@ -1,0 +1,138 @@
+"""What is counted of played episodes, and intervals by problem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from agentfly_core.experiment.context import Resolved, resolve
+from agentfly_core.pipeline.play.episodes import Played
+from agentfly_core.pipeline.play.summary import figures
+from agentfly_core.records.intervals import Mean, Rate, wilson
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Problem,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
+from agentfly_core.testing.trajectories import trajectory, turn
+from flows.cli.play import lines
+from tests.support import mixtures
+from tests.support.experiments import context
+
+
+def episode(name: str, group: str, ending: Ending) -> Trajectory:
+    """Three calls in two turns, of which one could not be read and one was answered with an
+    error.
+    """
+    calls = (ToolCall("search", {}), BadCall("{", "unfinished"))
+    answers = (Observation("search", "none", error=True), Observation("unreadable", "", error=True))
+    return trajectory(
+        turn([1], {2: 0.0}, reply=Message("assistant", "", calls)),
+        turn([3], {4: 0.0}, read=answers, reply=Message("assistant", "", calls[:1])),
+        name=name,
+        group=group,
+        ending=ending,
+    )
+
+
+PLAYED = Played(
+    "demo-1",
+    (
+        episode("a0", "a", Ending.TERMINAL),
+        episode("a1", "a", Ending.MAX_TURNS),
+        episode("b0", "b", Ending.TERMINAL),
+        episode("c0", "c", Ending.FAILED),
+    ),
+    (
+        Scored("a0", {"right": 1.0}, (), 1.0),
+        Scored("a1", {"right": 0.0}, (), 0.0),
+        Scored("b0", {"right": 1.0}, (), 1.5),
+        Scored("c0", {}, (), Unscored("it failed")),
+    ),
+    seconds=0.5,
+)
+
+
+def rules(tmp_path: Path) -> Resolved:
+    """Those of an experiment that the reward `right` solves in replies of at most 3 tokens."""
+    return replace(context(tmp_path, agent={"max_tokens": 3}).resolved, goal="right")
+
+
+def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_rewards(
+    tmp_path: Path,
+) -> None:
+    found = figures(PLAYED, rules(tmp_path))
+    assert (found.episodes, found.problems, found.unscored) == (4, 3, 1)
+    assert found.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
+    assert (found.tool_calls, found.tool_errors) == (12, 8)
+    assert found.episodes_per_second == 8.0
+
+
+def test_rewards_and_success_are_means_over_problems_not_episodes(tmp_path: Path) -> None:
+    found = figures(PLAYED, rules(tmp_path))
+    assert found.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
+    assert found.success is not None
+    assert (found.success.share, found.success.problems) == (0.75, 2)
+
+
+def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
+    lost = [replace(one, error="ServiceFailure: gone") for one in PLAYED.episodes[2:]]
+    played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
+    found = figures(played, rules(tmp_path))
+    assert found.failures == {"ServiceFailure: gone": 2}
+    assert "  2 failed: ServiceFailure: gone" in lines(found)
+
+
+def test_why_episodes_that_did_not_fail_have_no_score_is_counted(tmp_path: Path) -> None:
+    reason = Unscored("exact: got '1.0' (str), expected a finite number")
+    scores = [replace(score, reward=reason) for score in PLAYED.scores]
+    found = figures(replace(PLAYED, scores=scores), rules(tmp_path))
+    assert (found.unscored, found.unscored_for) == (4, {reason.reason: 3})  # and one that failed
+    assert f"  3 unscored: {reason.reason}" in lines(found)
+
+
+def test_none_scored_have_no_mean(tmp_path: Path) -> None:
+    found = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), rules(tmp_path))
+    assert (found.reward, found.success) == (None, None)
+
+
+def test_replies_that_were_cut_are_counted_by_the_limit_that_cut_them(tmp_path: Path) -> None:
+    cut = replace(turn([1], {2: 0.0, 3: 0.0}).sampled[0], finish="length")
+    played = trajectory(
+        turn([1], {2: 0.0, 3: 0.0}),
+        replace(turn([1], {}), sampled=(cut,)),
+        replace(turn([1], {}), sampled=(turn([1], {4: 0.0}).sampled[0], cut)),
+        name="a0",
+    )
+    found = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), rules(tmp_path))
+    assert (found.replies, found.cut_replies, found.cut_at_max_tokens) == (3, 2, 1)
+
+
+def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task_s_own_limit() -> (
+    None
+):
+    """Three tokens are all that a reply to sums may have, and 200 in the shop."""
+    brief = {**mixtures.SUMS, "agent": {"max_tokens": 3}}
+    resolved = resolve(mixtures.science(sums=brief))
+    cut = replace(turn([1], {2: 0.0, 3: 0.0, 4: 0.0}).sampled[0], finish="length")
+    reply = replace(turn([1], {}), sampled=(cut,))
+    episodes = tuple(
+        trajectory(reply, name=problem, problem=Problem(problem, "?"))
+        for problem in ("sums/add-1", "sums/add-2", "shop/red-cup")
+    )
+    scores = tuple(
+        Scored(one.id, {resolved.goal: won}, (), won)
+        for one, won in zip(episodes, (1.0, 0.0, 1.0), strict=True)
+    )
+    found = figures(Played("demo-5", episodes, scores, 1.0), resolved)
+    assert found.success_by_task == {
+        "sums": Rate(0.5, wilson(1, 2), 2),
+        "shop": Rate(1.0, wilson(1, 1), 1),
+    }
+    assert (found.cut_replies, found.cut_at_max_tokens) == (3, 2)

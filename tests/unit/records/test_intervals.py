@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import pytest
+
+from agentfly_core.records.intervals import (
+    Mean,
+    Rate,
+    improvement,
+    mean,
+    pass_at,
+    student,
+    success,
+    wilson,
+)
+
+
+def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:
+    assert wilson(8, 10) == pytest.approx(
+        (0.4901625, 0.9433178), abs=1e-6
+    )  # R: prop.test(8, 10, correct = FALSE)
+
+
+def test_no_success_still_leaves_room_above_and_full_success_room_below() -> None:
+    # With p = 0 the formula is z^2/n / (1 + z^2/n) = 3.8415 / 13.8415.
+    assert wilson(0, 10) == pytest.approx((0.0, 0.27753), abs=1e-5)
+    assert wilson(10, 10) == pytest.approx((1 - 0.27753, 1.0), abs=1e-5)
+
+
+def test_a_thousand_problems_leave_three_percent_on_each_side() -> None:
+    low, high = wilson(500, 1000)
+    assert 0.5 - low == pytest.approx(0.0309, abs=1e-4)
+    assert high - 0.5 == pytest.approx(0.0309, abs=1e-4)
+
+
+def test_more_successes_than_trials_are_refused() -> None:
+    with pytest.raises(ValueError, match="11 successes of 10 trials"):
+        wilson(11, 10)
+
+
+def test_several_episodes_a_problem_count_as_one_trial() -> None:
+    share, interval = success({"a": 1.0, "b": 0.5, "c": 0.0, "d": 0.5})
+    assert share == 0.5
+    assert interval == wilson(2, 4)
+
+
+def test_the_success_of_no_problem_is_refused() -> None:
+    with pytest.raises(ValueError, match="of 0 trials"):
+        success({})
+
+
+def test_the_paired_interval_is_the_one_made_by_hand() -> None:
+    # differences 1 0 0 1: mean 0.5, variance 1/3, standard error sqrt(1/12) = 0.288675, times
+    # 1.959964 = 0.565793
+    before, after = (
+        {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.0},
+        {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0},
+    )
+    mean, interval = improvement(before, after)
+    assert mean == 0.5
+    assert interval == pytest.approx((0.5 - 0.565793, 0.5 + 0.565793), abs=1e-6)
+
+
+def test_a_policy_compared_with_itself_gains_exactly_nothing() -> None:
+    solved = {"a": 1.0, "b": 0.0, "c": 1.0}
+    assert improvement(solved, solved) == (0.0, (0.0, 0.0))
+
+
+def test_policies_evaluated_on_different_problems_are_not_compared() -> None:
+    with pytest.raises(ValueError, match=r"in one only: \['b', 'c'\]"):
+        improvement({"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 1.0})
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("solved", [0, 1, 3, 5])
+def test_pass_at_k_is_the_share_of_all_choices_of_k_episodes_with_one_that_solved(
+    k: int, solved: int
+) -> None:
+    choices = [*combinations([True] * solved + [False] * (5 - solved), k)]
+    assert pass_at(k, solved, 5) == pytest.approx(sum(map(any, choices)) / len(choices))
+
+
+def test_pass_at_k_of_one_in_four_is_a_quarter_a_half_and_one() -> None:
+    assert [pass_at(k, 1, 4) for k in (1, 2, 4)] == [0.25, 0.5, 1.0]
+
+
+def test_pass_at_k_of_fewer_episodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="pass@4 of 1 solved of 3 episodes, expected 1 <= k"):
+        pass_at(4, 1, 3)
+
+
+def test_a_rate_counts_problems_and_not_their_episodes() -> None:
+    rate = Rate.of({"a": 0.5, "b": 1.0, "c": 0.0, "d": 0.5})
+    assert rate == Rate(0.5, wilson(2, 4), 4)
+    assert rate.to_json() == {
+        "problems": 4,
+        "success": 0.5,
+        "interval_low": wilson(2, 4)[0],
+        "interval_high": wilson(2, 4)[1],
+    }
+
+
+def test_students_t_is_that_of_the_tables() -> None:
+    assert [round(student(freedom), 3) for freedom in (1, 2, 4, 30)] == [
+        12.706,
+        4.303,
+        2.776,
+        2.042,
+    ]
+
+
+def numbered(*values: float) -> dict[str, float]:
+    return {f"p{number}": value for number, value in enumerate(values)}
+
+
+def test_the_interval_of_a_mean_is_students_with_the_smallest_and_the_largest_value_again() -> None:
+    found = mean(numbered(*[0.0] * 2, *[2.0] * 6))
+    assert found is not None and found.interval is not None
+    assert (found.value, found.problems) == (1.5, 8)
+    # three 0 and seven 2: mean 1.4, squares 3 * 1.96 + 7 * 0.36 = 8.4 over 9 and 10; t(9) = 2.262
+    spread = 2.262 * (8.4 / 9 / 10) ** 0.5
+    # 0.709 to 2.091, and no value is above 2
+    assert found.interval == (pytest.approx(1.4 - spread, abs=1e-3), 2.0)
+
+
+def test_the_interval_of_a_mean_stays_within_the_values_that_were_seen() -> None:
+    ones, cents = mean(numbered(0.0, *[1.0] * 7)), mean(numbered(*[-1.0] * 7, -0.5))
+    assert ones is not None and ones.interval is not None and ones.interval[1] == 1.0
+    assert cents is not None and cents.interval is not None and cents.interval[0] == -1.0
+
+
+@pytest.mark.parametrize("problems", [1, 3, 50, 100, 1000])
+def test_the_interval_of_none_and_of_all_holds_that_share(problems: int) -> None:
+    assert wilson(0, problems)[0] == 0.0
+    assert wilson(problems, problems)[1] == 1.0
+
+
+def test_a_mean_has_no_interval_of_few_problems_or_of_problems_that_are_all_alike() -> None:
+    few, alike = mean(numbered(0.0, *[1.0] * 6)), mean(numbered(*[1.0] * 8))
+    assert few == Mean(pytest.approx(6 / 7), None, 7)  # type: ignore[arg-type]
+    assert few.without_interval == "of 7 problems, too few for an interval"
+    assert alike == Mean(1.0, None, 8)
+    assert alike.without_interval == "the same in all 8 problems, which says nothing of others"
+    assert mean({}) is None
+
+
+@pytest.mark.parametrize("problems", [8, 10, 20, 50])
+def test_the_interval_of_a_mean_holds_it_in_more_than_93_percent_of_all_cases(
+    problems: int,
+) -> None:
+    intervals = {}
+    for solved in range(1, problems):
+        found = mean(numbered(*[1.0] * solved, *[0.0] * (problems - solved)))
+        assert found is not None and found.interval is not None
+        intervals[solved] = found.interval
+    for share in [percent / 100 for percent in range(1, 100)]:
+        chances = {
+            solved: math.comb(problems, solved) * share**solved * (1 - share) ** (problems - solved)
+            for solved in intervals
+        }
+        held = [chances[n] for n, (low, high) in intervals.items() if low <= share <= high]
+        assert sum(held) / sum(chances.values()) > 0.93

@@ -1,0 +1,68 @@
+"""A comparison on a terminal and as a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+from rich.console import Console
+
+from agentfly_core.reports.compare.comparison_view import draw, view
+from agentfly_core.reports.compare.learning_curves import AXES, Curve
+from agentfly_core.reports.compare.run_comparison import Group, RunComparison
+from agentfly_core.reports.compare.seed_intervals import Estimate
+from agentfly_core.reports.compare.tried_policy import TriedPolicy
+
+RATE, SIZE = "update.learning_rate", "rollout.group_size"
+
+
+def group(rate: float, success: float, difference: float | None) -> Group:
+    policy = TriedPolicy("demo", 2, 0, 0, {}, "f491", "exact", {"a": 1.0, "b": 0.0})
+    interval = success - 0.05, success + 0.05
+    found = None if difference is None else Estimate(difference, (-0.01, 0.05), "problems")
+    settings = {RATE: rate, SIZE: 8}
+    return Group(settings, (policy,), Estimate(success, interval, "problems"), found)
+
+
+GROUPS = (group(1e-4, 0.5, None), group(3e-4, 0.52, 0.02))
+FOUND = RunComparison(GROUPS, 200, 0)
+
+
+def curves(*success: float) -> dict[str, list[Curve]]:
+    steps = tuple(float(number + 1) for number in range(len(success)))
+    return {each.label: [Curve(success, dict.fromkeys(AXES, steps))] for each in GROUPS}
+
+
+def shown(width: int, *success: float) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(view(FOUND, curves(*success), "test"), soft_wrap=True)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_no_heading_and_no_number_is_broken_on_a_narrow_terminal() -> None:
+    table = shown(40, 0.1, 0.2)[:6]
+    assert [" ".join(line.split()) for line in table[1:3]] == [
+        "update. ┃ rollout. ┃ ┃ ┃ ┃",
+        "learning_rate ┃ group_size ┃ seeds ┃ solved ┃ 95 % interval ┃ difference",
+    ]
+    assert table[5].endswith("│  52.0% │ 47.0% to 57.0% │ +2.0 (-1.0 to +5.0)")
+    assert shown(200, 0.1, 0.2)[:6] == table
+
+
+def test_runs_that_solve_nothing_in_training_have_no_curves_but_a_line_that_says_so() -> None:
+    lines = shown(120, 0.0, 0.0)
+    assert "No episode of training was solved, so there is no curve to show." in lines
+    assert not any("over seconds" in line for line in lines)
+    assert lines[-1] == FOUND.sentence
+
+
+@pytest.mark.slow
+def test_the_picture_of_runs_that_solve_nothing_says_so(tmp_path: Path) -> None:
+    for name, success in (("none", 0.0), ("some", 0.001)):
+        draw(FOUND, curves(success, success), "test", tmp_path / f"{name}.png")
+    # the middle of the three panels of learning, where the words stand
+    none, some = (imread(tmp_path / f"{name}.png")[230:330, 100:1400] for name in ("none", "some"))
+    assert (none != 1).sum() > (some != 1).sum()

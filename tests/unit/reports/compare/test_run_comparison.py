@@ -1,0 +1,203 @@
+"""Runs beside each other: what is compared, what is refused, and the sentence at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.reports.compare.run_comparison import RunComparison, compared, shown
+from agentfly_core.reports.compare.tried_policy import tried
+from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Store
+from tests.support.tried_runs import experiment, finished, on_further, project, scored_by_another
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.chdir(tmp_path)
+    return project(tmp_path)
+
+
+def comparison(store: Store, *names: str, against: str = "") -> RunComparison:
+    return compared([tried(store, name, "test") for name in names], against)
+
+
+@pytest.mark.slow
+def test_runs_of_a_setting_are_one_row_over_their_seeds_and_held_against_the_first(
+    store: Store,
+) -> None:
+    for seed, (slow, fast) in enumerate([("11000000", "11110000"), ("11100000", "11111000")]):
+        finished(store, f"slow-{seed}", slow, f"seed={seed}", "update.learning_rate=1e-4")
+        finished(store, f"fast-{seed}", fast, f"seed={seed}", "update.learning_rate=3e-4")
+    found = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1")
+    slow, fast = found.groups
+    assert (slow.differs, fast.differs) == (
+        {"update.learning_rate": 1e-4},
+        {"update.learning_rate": 3e-4},
+    )
+    assert [policy.name for policy in fast.policies] == ["fast-0@2", "fast-1@2"]
+    assert (slow.success.value, fast.success.value) == (0.3125, 0.5625)
+    assert slow.difference is None
+    assert fast.difference is not None
+    assert fast.difference.value == 0.25
+    assert found.sentence.startswith(
+        "update.learning_rate=3e-4 solves 25.0 points more than 1e-4 (95 % interval "
+    )
+    assert found.sentence.endswith(", 2 seeds each): they are not told apart.")
+    turned = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1", against="fast-1")
+    assert turned.groups[0].differs == {"update.learning_rate": 3e-4}
+    assert "update.learning_rate=1e-4 solves 25.0 points fewer than 3e-4" in turned.sentence
+
+
+def test_a_problem_that_one_of_them_could_not_be_scored_on_is_left_out_and_counted(
+    store: Store,
+) -> None:
+    finished(store, "one", "1111?000")
+    finished(store, "two", "11111110", "update.epochs=2")
+    found = comparison(store, "one", "two")
+    assert (found.problems, found.left_out) == (7, 1)
+    assert [group.success.value for group in found.groups] == [4 / 7, 6 / 7]
+
+
+def test_one_setting_alone_says_how_much_it_solves(store: Store) -> None:
+    finished(store, "one", "11110000")
+    assert comparison(store, "run:one").sentence.startswith(
+        "one@2 solves 50.0% of 8 held-out problems (95 % interval 21.5% to 78.5% over problems)."
+    )
+
+
+def test_other_problems_cannot_be_compared(store: Store) -> None:
+    finished(store, "one", "11110000")
+    finished(store, "two", "1111", "data.test=4")
+    said = (
+        r"one@2 and two@2 cannot be compared: they are tried on other problems, with the "
+        r"digests \w+ and \w+ \(data\.test\)\. Give runs .* one data\.seed, as `agentfly sweep`"
+    )
+    with pytest.raises(ValueError, match=said):
+        comparison(store, "one", "two")
+
+
+def test_the_same_test_problems_beside_other_training_problems_can_be_compared(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000")
+    finished(store, "two", "11111100", "data.train=128")
+    found = comparison(store, "one", "two")
+    assert [group.differs for group in found.groups] == [{"data.train": 64}, {"data.train": 128}]
+    assert "data.train=128 solves 25.0 points more than 64 (" in found.sentence
+
+
+def test_another_draw_of_training_problems_is_one_more_try_of_the_same_setting(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000")
+    finished(store, "two", "11111100", "data.seed=1")
+    (group,) = comparison(store, "one", "two").groups
+    assert [policy.data_seed for policy in group.policies] == [0, 1]
+    assert group.success.value == 0.625
+
+
+def test_another_goal_cannot_be_compared(store: Store) -> None:
+    finished(store, "one", "11110000")
+    one = tried(store, "one", "test")
+    other = replace(one, run="two", goal="my_project.rewards:cites")
+    said = (
+        r"one@2 and two@2 cannot be compared: solved means agentfly_core\.rewards\.exact:exact in "
+        r"one and my_project\.rewards:cites in the other"
+    )
+    with pytest.raises(ValueError, match=said):
+        compared([one, other])
+
+
+def test_the_same_setting_and_seed_twice_is_refused(store: Store) -> None:
+    finished(store, "one", "11110000")
+    finished(store, "again", "11110000")
+    with pytest.raises(ValueError, match=r"one@2 and again@2 have the same settings and the same"):
+        comparison(store, "one", "again")
+
+
+def test_a_run_that_is_not_finished_is_refused_with_the_command_that_finishes_it(
+    store: Store,
+) -> None:
+    with opened(experiment(store, "seed=3"), "begun"):
+        pass
+    said = r"'begun' is not finished.*This finishes it: agentfly train tiny seed=3 --run begun$"
+    with pytest.raises(ValueError, match=said):
+        tried(store, "begun", "test")
+
+
+def test_a_step_that_was_not_evaluated_is_refused_with_the_command_that_does_it(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000", "update.epochs=2")
+    said = (
+        r"one@1 was not evaluated on the test problems\. This does it: agentfly evaluate tiny "
+        r"update\.epochs=2 --policy run:one@1"
+    )
+    with pytest.raises(ValueError, match=said):
+        tried(store, "one@1", "test")
+    with pytest.raises(ValueError, match=r"one@2 was not evaluated on the validation problems"):
+        tried(store, "one", "validation")
+
+
+def test_an_evaluation_that_another_runs_rewards_scored_last_is_to_be_made_again(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000")
+    scored_by_another(store, "one")
+    with pytest.raises(ValueError, match=r"one@2 was not evaluated on the test problems\. This"):
+        tried(store, "one", "test")
+
+
+def test_a_run_that_is_not_there_is_refused(store: Store) -> None:
+    finished(store, "one", "11110000")
+    with pytest.raises(ValueError, match=r"There is no run 'onee' in .*'one'"):
+        tried(store, "onee", "test")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3e-4, "3e-4"),
+        (0.00015, "1.5e-4"),
+        (0.01, "0.01"),
+        (1.0, "1.0"),
+        (0.0, "0.0"),
+        (16, "16"),
+        (True, "true"),
+        (None, "null"),
+        ([1, 2], "[1, 2]"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_a_value_is_shown_as_one_types_it(value: object, text: str) -> None:
+    assert shown(value) == text  # type: ignore[arg-type]
+
+
+def test_a_fork_differs_in_what_it_goes_on_from(store: Store) -> None:
+    finished(store, "mine", "11000000")
+    fork = "fork={run: mine, step: 1}"
+    finished(store, "slower", "11100000", fork, "update.learning_rate=1e-7")
+    mine, slower = comparison(store, "mine", "slower").groups
+    assert mine.differs == {"update.learning_rate": 1e-6, "fork": None}
+    assert slower.differs == {"update.learning_rate": 1e-7, "fork": "mine@1"}
+
+
+def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> None:
+    data = '{use: "tests.support.problems:clean", test: 4, seed: 7}'
+    settings = f"evaluate.datasets={{hard: {data}}}"
+    finished(store, "one", "11110000", settings)
+    finished(store, "two", "11110000", "update.epochs=2")
+    on_further(store, "one", "hard", "1000", settings)
+    assert tried(store, "one", "hard").solved == {
+        "c-000": 1.0,
+        "c-001": 0.0,
+        "c-002": 0.0,
+        "c-003": 0.0,
+    }
+    assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
+    said = r"Got the held-out problems 'hard', expected one of those of two: test, validation\."
+    with pytest.raises(ValueError, match=said):
+        tried(store, "two", "hard")

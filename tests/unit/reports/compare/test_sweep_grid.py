@@ -1,0 +1,98 @@
+"""Which runs a sweep has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config import loading
+from agentfly_core.reports.compare.sweep_grid import alternatives, grid
+from tests.support.tried_runs import project
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("steps=2", ["steps=2"]),
+        ("rate=1e-4,3e-4", ["rate=1e-4", "rate=3e-4"]),
+        ("rate=1e-4, 3e-4", ["rate=1e-4", "rate=3e-4"]),
+        ("betas=[0.9, 0.95],[0.8, 0.9]", ["betas=[0.9, 0.95]", "betas=[0.8, 0.9]"]),
+        ("betas=[0.9, 0.95]", ["betas=[0.9, 0.95]"]),
+        ('system="Yes, please",""', ['system="Yes, please"', 'system=""']),
+        ("system='a, b'", ["system='a, b'"]),
+        (
+            "algorithm=grpo,{use: dapo, overlong: {longest: 5}}",
+            ["algorithm=grpo", "algorithm={use: dapo, overlong: {longest: 5}}"],
+        ),
+        ("model=run:one@7,run:two@3", ["model=run:one@7", "model=run:two@3"]),
+        ('rewards={"a:b": 1, "c:d": 2}', ['rewards={"a:b": 1, "c:d": 2}']),
+        ("system=", ["system="]),
+        ("steps", ["steps"]),
+    ],
+)
+def test_commas_part_values_as_in_a_yaml_list(override: str, found: list[str]) -> None:
+    assert alternatives(override) == found
+
+
+@pytest.mark.parametrize("value", ["[1, 2", "1],[2", '"a'])
+def test_values_that_are_no_yaml_are_refused_without_showing_them(value: str) -> None:
+    with pytest.raises(ValueError, match=r"^steps: got values that are no YAML, expected steps=V"):
+        alternatives(f"steps={value}")
+
+
+def test_each_combination_has_each_seed_and_the_first_seed_comes_first() -> None:
+    assert grid("tiny", ["steps=2,3", "update.epochs=1,2"], 2) == [
+        ["steps=2", "update.epochs=1", "seed=0"],
+        ["steps=2", "update.epochs=2", "seed=0"],
+        ["steps=3", "update.epochs=1", "seed=0"],
+        ["steps=3", "update.epochs=2", "seed=0"],
+        ["steps=2", "update.epochs=1", "seed=1"],
+        ["steps=2", "update.epochs=2", "seed=1"],
+        ["steps=3", "update.epochs=1", "seed=1"],
+        ["steps=3", "update.epochs=2", "seed=1"],
+    ]
+
+
+def test_runs_of_several_seeds_have_the_problems_of_the_first() -> None:
+    assert grid("tiny", ["data.seed=null"], 2) == [
+        ["data.seed=null", "seed=0"],
+        ["data.seed=null", "seed=1", "data.seed=0"],
+    ]
+    assert grid("tiny", ["data.seed=null", "seed=5,7"], None)[1] == [
+        "data.seed=null",
+        "seed=7",
+        "data.seed=5",
+    ]
+    assert grid("tiny", ["data.seed=null", "seed=5"], None) == [["data.seed=null", "seed=5"]]
+
+
+def test_the_runs_of_the_first_seed_are_those_of_train() -> None:
+    (alone,) = grid("tiny", ["data.seed=null"], None)
+    more = grid("tiny", ["data.seed=null"], 3)
+    digests = [loading.read("tiny", settings).science.digest for settings in (alone, *more)]
+    assert digests[0] == digests[1] == loading.read("tiny", ["data.seed=null"]).science.digest
+    assert len({*digests}) == 3
+
+
+def test_a_data_seed_of_its_own_stays() -> None:
+    assert grid("tiny", ["data.seed=null,3"], 2)[2:] == [
+        ["data.seed=null", "seed=1", "data.seed=0"],
+        ["data.seed=3", "seed=1"],
+    ]
+
+
+def test_a_seed_beside_seeds_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Got seed= and --seeds: give one of them"):
+        grid("tiny", ["seed=5"], 3)
+
+
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"steps is given twice: list its values, steps=VALUE,"):
+        grid("tiny", ["steps=2", "steps=3"], None)

@@ -1,0 +1,138 @@
+"""The second look: problems that no comparison has used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.records.dataset import build
+from agentfly_core.reports.nights.confirmation import (
+    confirm,
+    fresh_science,
+    guard_sciences,
+    looks,
+    unseen,
+    way,
+)
+from agentfly_core.reports.nights.held_out import HeldOut
+from tests.support.mixtures import SUMS
+from tests.support.mixtures import science as mixture
+
+GENERATED = "agentfly_core.datasets.arithmetic:arithmetic"
+FILES = "agentfly_core.datasets.files:files"
+
+
+def science(use: str = GENERATED, **settings: Any) -> Science:
+    data = {"use": use, "train": 100, "validation": 10, "test": 200}
+    data |= {"train_file": "math.jsonl"} if use == FILES else {}
+    rewards = {"agentfly_core.rewards.exact:exact": 1.0}
+    said = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 1}
+    return Science.model_validate({**said, "promotion": settings})
+
+
+def held(count: int) -> HeldOut:
+    return HeldOut("77b0", {f"p{number}": {"goal": float(number % 2)} for number in range(count)})
+
+
+def ids(science: Science) -> set[str]:
+    built = build(science.data, science.data.seed or 0)
+    return {getattr(problem, "id", "") for problem in built["test"]}
+
+
+def test_a_generated_dataset_has_fresh_problems_and_a_file_has_a_split() -> None:
+    assert (way(science()), way(science(FILES))) == ("fresh", "split")
+    assert way(science("tests.support.problems:clean")) == "split"
+
+
+def test_an_experiment_may_say_how_it_is_confirmed() -> None:
+    assert way(science(FILES, confirmation="none")) == "none"
+    assert way(science(confirmation={"use": "split", "share": 0.5})) == "split"
+
+
+def test_a_split_shares_no_problem_with_the_first_look_and_stays_as_it_is() -> None:
+    first, second = looks(science(FILES), held(2000))
+    assert first.by_problem.keys().isdisjoint(second.by_problem)
+    assert first.by_problem.keys() | second.by_problem.keys() == held(2000).by_problem.keys()
+    assert 0.25 < len(second.by_problem) / 2000 < 0.35
+    fewer = looks(science(FILES), held(1500))[1]
+    assert fewer.by_problem.keys() <= second.by_problem.keys()
+
+
+def test_where_problems_are_fresh_the_first_look_has_all_test_problems() -> None:
+    first, second = looks(science(), held(200))
+    assert (first, second.by_problem) == (held(200), {})
+
+
+def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -> None:
+    one, other = fresh_science(science(), 0), fresh_science(science(), 1)
+    assert ids(one) == ids(fresh_science(science(), 0)) != ids(other)
+    assert (len(ids(one)), one.data.test) == (400, 400)
+    assert one.data.seed != other.data.seed
+    assert one.model_copy(update={"data": science().data}) == science()
+
+
+def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
+    fresh = fresh_science(mixture(), 0)
+    assert way(mixture()) == "fresh"
+    assert [one.data.test for one in fresh.each.values()] == [8, 4]
+    assert (fresh.data.test, len(ids(fresh))) == (12, 12)
+    assert ids(fresh).isdisjoint(ids(mixture()))
+    assert ids(fresh) != ids(fresh_science(mixture(), 1))
+    files = {"use": FILES, "train": 12, "test": 4, "train_file": "math.jsonl"}
+    assert way(mixture({**SUMS, "data": files})) == "split"
+
+
+def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> None:
+    def with_seeds(seed: int, of_data: int | None) -> Science:
+        data = science().data.model_copy(update={"seed": of_data})
+        return science().model_copy(update={"seed": seed, "data": data})
+
+    fresh = fresh_science(with_seeds(3, None), 0).data.seed
+    assert fresh == fresh_science(with_seeds(8, 3), 0).data.seed
+    assert fresh != fresh_science(with_seeds(3, 8), 0).data.seed
+
+
+def test_fresh_problems_that_the_experiment_has_do_not_count() -> None:
+    assert unseen({"p0", "p1", "p2", "p3", "p4"}, {"p0", "p3", "another"}, []) == {"p1", "p2", "p4"}
+
+
+TWENTY = {f"p{number}" for number in range(20)}
+
+
+def test_fresh_problems_of_earlier_confirmations_do_not_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = unseen(TWENTY, {"p0"}, [{"p1", "another"}, {"p2", "p3"}])
+    assert found == TWENTY - {"p0", "p1", "p2", "p3"}
+    assert caplog.messages == []
+
+
+def test_where_new_problems_run_out_those_used_longest_ago_come_again_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = unseen(TWENTY, set(), [{"p0"}, {"p1", "p2", "p3"}, {"p4", "p5"}, {"p6"}])
+    assert found == TWENTY - {"p4", "p5", "p6"}
+    assert "those of the confirmations 1 to 2 may serve again" in caplog.text
+
+
+@pytest.mark.parametrize("own", [range(5), range(4)])
+def test_a_generated_dataset_with_too_few_problems_of_other_ids_is_refused(own: range) -> None:
+    fresh = {f"p{number}" for number in range(5)}
+    with pytest.raises(ValueError, match=rf"5 fresh problems, and {5 - len(own)} of them"):
+        unseen(fresh, {f"p{number}" for number in own}, [])
+
+
+def test_a_split_asks_for_less_certainty_than_fresh_problems() -> None:
+    better = HeldOut("77b0", {name: {"goal": 1.0} for name in held(8).by_problem})
+    assert confirm(science(), held(8), better).level == 0.05
+    assert confirm(science(FILES), held(8), better).level == 0.2
+
+
+def test_a_dataset_of_ones_own_is_played_like_the_experiments() -> None:
+    hard = {"use": FILES, "train_file": "hard.jsonl", "test": 500, "margin": 0.1}
+    found = guard_sciences(science(datasets={"hard": hard}))["hard"]
+    assert found.data.settings == {"train_file": "hard.jsonl"}
+    assert (found.data.train, found.data.validation, found.data.test) == (1, 0, 500)
+    assert found.model_copy(update={"data": science().data}) == science(datasets={"hard": hard})

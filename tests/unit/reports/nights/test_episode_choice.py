@@ -1,0 +1,104 @@
+"""The episodes of a night that are worth a look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Message,
+    Observation,
+    Problem,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
+from agentfly_core.reports.nights.episode_choice import choose, conversation, pairs
+from agentfly_core.runs.episodes import Piece
+from agentfly_core.testing.trajectories import trajectory, turn
+
+
+def episode(
+    problem: str, reward: float | Unscored, tokens: int = 3, chain: int = 0
+) -> tuple[Trajectory, Scored]:
+    name = f"{problem}-{chain}"
+    said = turn([1], dict.fromkeys(range(tokens), -0.1))
+    played = trajectory(said, name=name, problem=Problem(problem, "?"), chain=chain)
+    return played, Scored(name, {}, (), reward)
+
+
+def chosen(champion: list[float], challenger: list[float], tokens: int = 3) -> list[str]:
+    first = [episode(f"p{i:02d}", reward) for i, reward in enumerate(champion)]
+    then = [episode(f"p{i:02d}", reward, tokens + i) for i, reward in enumerate(challenger)]
+    found = choose(pairs(first, then))
+    return [f"{kind} {pair.challenger.trajectory.problem.id}" for kind, pair in found]
+
+
+def test_what_changed_most_comes_first_and_the_others_fill_up_to_ten() -> None:
+    before = [0.0, 0.0, 0.0, 0.0, 1.0, *[0.5] * 10]
+    after = [1.0, 0.2, 0.4, 0.3, 0.0, *[0.5] * 10]
+    assert chosen(before, after) == [
+        "better p00",
+        "better p02",
+        "better p03",
+        "worse p04",
+        "best p05",
+        "best p06",
+        "best p07",
+        "worst p01",
+        "worst p14",
+        "worst p13",
+    ]
+
+
+def test_few_episodes_are_all_shown_once() -> None:
+    assert chosen([1.0, 0.0, 0.5], [1.0, 1.0, 0.5]) == ["better p01", "best p00", "worst p02"]
+    assert chosen([], []) == []
+
+
+def test_an_episode_is_compared_with_the_same_episode_of_the_same_problem() -> None:
+    first = [episode("p", 0.0, chain=0), episode("p", 1.0, chain=1), episode("q", 1.0)]
+    lost = Unscored("exact: TimeoutError")
+    then = [episode("p", 1.0, chain=1), episode("p", 0.5, chain=0), episode("q", lost)]
+    assert [(pair.challenger.trajectory.chain, pair.change) for pair in pairs(first, then)] == [
+        (0, 0.5),
+        (1, 0.0),
+    ]
+
+
+def test_an_episode_of_several_speakers_is_compared_by_who_answered() -> None:
+    def team(reward: float, answered: str) -> list[tuple[Trajectory, Scored]]:
+        played, scored = episode("p", reward)
+        names = ("critic", "planner", "planner/2")
+        said = {one: "99" if one == answered else None for one in names}
+        return [
+            (
+                replace(played, id=one, agent=one, episode="e", answered=said[one]),
+                replace(scored, trajectory_id=one, reward=reward if said[one] else 0.0),
+            )
+            for one in names
+        ]
+
+    (pair,) = pairs(team(0.25, "planner"), team(1.0, "planner/2"))
+    assert pair.challenger.trajectory.agent == "planner/2"
+    assert pair.change == 0.75
+
+
+def test_a_conversation_has_what_was_said_without_the_problem() -> None:
+    calls = (ToolCall("calculator", {"expression": "41+58"}), BadCall("{", "unterminated"))
+    asked = Message("user", "What is 41+58?")
+    played = trajectory(
+        turn([1], {5: -0.1}, read=[asked], reply=Message("assistant", "I compute.", calls)),
+        turn([2], {6: -0.1}, read=[Observation("calculator", "99")], reply="99"),
+        closing=[Observation("answer", "99")],
+    )
+    assert conversation(played) == [
+        Piece(
+            "sampled",
+            'I compute.\ncalculator({"expression": "41+58"})\n{ (unreadable: unterminated)',
+        ),
+        Piece("read", "calculator: 99"),
+        Piece("sampled", "99"),
+        Piece("after", "answer: 99"),
+    ]

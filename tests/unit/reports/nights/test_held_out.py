@@ -1,0 +1,168 @@
+"""What a policy did on held-out problems, from its stored episodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.records.dataset import prepare
+from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Message,
+    Problem,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
+from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated, outcomes
+from agentfly_core.reports.nights.promotion import compare_goal
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.testing.trajectories import trajectory, turn
+
+GOOD, BAD = ToolCall("answer", {"value": "99"}), BadCall("{", "unterminated")
+
+
+def episode(name: str, problem: str, tokens: int, *calls: ToolCall | BadCall) -> Trajectory:
+    sampled = dict.fromkeys(range(tokens), -0.1)
+    said = turn([1], sampled, reply=Message("assistant", "", calls))
+    return trajectory(said, name=name, problem=Problem(problem, "?"), role="evaluation")
+
+
+def score(name: str, **rewards: float) -> Scored:
+    return Scored(name, rewards, (), sum(rewards.values()))
+
+
+def test_an_outcome_is_the_mean_over_a_problems_episodes() -> None:
+    episodes = [episode("t0", "p", 10, GOOD), episode("t1", "p", 30, GOOD, BAD)]
+    scores = [score("t0", exact=1.0, short=0.5), score("t1", exact=0.0, short=0.0)]
+    assert outcomes(episodes, scores, "exact") == {
+        "p": {
+            "goal": 0.5,
+            "reward/exact": 0.5,
+            "reward/short": 0.25,
+            "tokens": 20.0,
+            "unreadable_calls": 0.25,
+        }
+    }
+
+
+def test_a_problem_of_a_mixture_has_the_rewards_of_its_task_and_its_success() -> None:
+    episodes = [episode("t0", "sums/p", 10, GOOD), episode("t1", "shop/p", 30, GOOD)]
+    scores = [score("t0", exact=1.0, goal=1.0), score("t1", bought=0.5, goal=0.0)]
+    found = outcomes(episodes, scores, "goal", ["sums", "shop"])
+    of_both = {"tokens", "unreadable_calls", "goal"}
+    assert found["sums/p"].keys() == of_both | {"reward/exact", "task/sums"}
+    assert found["shop/p"].keys() == of_both | {"reward/bought", "task/shop"}
+    assert (found["sums/p"]["task/sums"], found["shop/p"]["task/shop"]) == (1.0, 0.0)
+
+
+def test_an_episode_without_calls_has_no_unreadable_one() -> None:
+    found = outcomes([episode("t0", "p", 3)], [score("t0", exact=0.5)], "exact")
+    assert (found["p"]["unreadable_calls"], found["p"]["goal"]) == (0.0, 0.0)
+
+
+def test_an_unscored_episode_is_no_outcome_and_its_problem_is_still_there() -> None:
+    episodes = [episode("t0", "p", 10, BAD), episode("t1", "p", 30), episode("t2", "q", 5)]
+    lost = Unscored("exact: TimeoutError")
+    scores = [Scored("t0", {}, (), lost), score("t1", exact=1.0), Scored("t2", {}, (), lost)]
+    found = outcomes(episodes, scores, "exact")
+    assert found["p"]["goal"] == 1.0 and found["p"]["tokens"] == 30.0
+    assert found["p"]["unscored"] == 0.5
+    assert found["q"] == {}
+
+
+def team(problem: str, chain: int, *calls: ToolCall | BadCall) -> list[Trajectory]:
+    """An episode of a planner, and of two searchers with two contexts each."""
+    planner, searcher = episode("planner", problem, 10), episode("searcher", problem, 20, *calls)
+    again = replace(searcher.turns[0], context=1, call=1)
+    searcher = replace(searcher, turns=(*searcher.turns, again))
+    name = f"{problem}-{chain}"
+    return [
+        replace(one, id=f"{name}-{agent}", episode=name, chain=chain, agent=agent)
+        for agent, one in (("planner", planner), ("searcher", searcher), ("searcher/2", searcher))
+    ]
+
+
+def test_an_episode_of_several_speakers_and_contexts_is_one_outcome() -> None:
+    played = [*team("p", 0, GOOD), *team("p", 1, GOOD, BAD)]
+    scores = [score(one.id, exact=float(one.chain == 0)) for one in played]
+    assert outcomes(played, scores, "exact") == {
+        "p": {"goal": 0.5, "reward/exact": 0.5, "tokens": 90.0, "unreadable_calls": 0.25}
+    }
+
+
+def test_policies_are_compared_on_problems_however_many_speak_in_their_episodes() -> None:
+    played = [one for problem in "pqrs" for one in team(problem, 0)]
+    before = [score(one.id, exact=float(one.problem.id == "p")) for one in played]
+    after = [score(one.id, exact=1.0) for one in played]
+    champion, challenger = (HeldOut("77b0", outcomes(played, s, "exact")) for s in (before, after))
+    found = compare_goal(champion, challenger, "goal", 0.05)
+    assert (found.champion, found.challenger, found.difference) == (0.25, 1.0, 0.75)
+    assert found.problems == 4
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ExperimentContext:
+    settings = {
+        "model": "nano:calculator",
+        "data": {"use": "tests.support.problems:clean", "train": 2, "validation": 0, "test": 3},
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "rollout": {"shard": 2},
+        "steps": 1,
+    }
+    resolved = resolve(Science.model_validate(settings))
+    return ExperimentContext("tiny", resolved, {}, Site(), Store.at(str(tmp_path), tmp_path))
+
+
+def published(context: ExperimentContext, target: ArtifactKey, **content: object) -> Artifact:
+    """An artifact with these episodes or scores."""
+    with context.store.publish(target) as folder:
+        if "episodes" in content:
+            write_trajectories(folder / EPISODES, content["episodes"])  # type: ignore[arg-type]
+        elif "scores" in content:
+            write_scores(folder / SCORES, content["scores"])  # type: ignore[arg-type]
+        else:
+            prepare(context.science, folder, folder / "quarantine.json")
+    return context.store.artifact(target.uri)
+
+
+def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -> None:
+    science, policy = context.science, Artifact("artifacts/model/9f2c", "9f2c" * 16)
+    data = published(context, keys.prepare(science))
+    assert not is_evaluated(context, policy, data)
+    played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
+    shards = [
+        published(
+            context, keys.evaluation(science, policy, data, "test", shard, {}), episodes=episodes
+        )
+        for shard, episodes in enumerate(played)
+    ]
+    scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
+    assert not is_evaluated(context, policy, data)
+    scored = published(context, keys.scored(science, shards), scores=scores)
+    assert is_evaluated(context, policy, data)
+    found = held_out(context, policy, data)
+    assert found.dataset == data.digest
+    assert {name: each["goal"] for name, each in found.by_problem.items()} == {
+        "c-000": 1.0,
+        "c-001": 0.0,
+        "c-002": 1.0,
+    }
+    with pytest.raises(FileNotFoundError):
+        held_out(context, replace(policy, digest="0" * 64), data)
+    assert not is_evaluated(context, replace(policy, digest="0" * 64), data)
+    (context.store.root / scored.uri / "MANIFEST.json").write_text("{")
+    assert not is_evaluated(context, policy, data)
+
+
+def test_a_part_of_the_problems_is_of_the_same_dataset() -> None:
+    held = HeldOut("77b0", {"a": {"goal": 1.0}, "b": {}})
+    assert held.where(lambda problem: problem == "b") == HeldOut("77b0", {"b": {}})

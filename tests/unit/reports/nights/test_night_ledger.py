@@ -1,0 +1,141 @@
+"""What became of each night, in the order in which it happened, whoever wrote it down."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> NightLedger:
+    return NightLedger(Store.at(str(tmp_path / "store"), tmp_path / "cache"), "shop")
+
+
+def champion(night: int) -> Champion:
+    return Champion(f"run:nightly-{night}@15", Artifact(f"runs/nightly-{night}", "9f2c"))
+
+
+def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger) -> None:
+    assert ledger.champion() is None
+    ledger.append("nightly-1", "promoted", "", champion(1))
+    ledger.append("nightly-2", "kept")
+    ledger.append("nightly-3", "promoted", "", champion(3))
+    assert ledger.champion() == champion(3)
+    ledger.append("nightly-3", "demoted")
+    assert ledger.champion() == champion(1)
+    ledger.append("nightly-1", "demoted")
+    assert ledger.champion() is None
+
+
+def test_who_is_demoted_twice_at_a_time_takes_no_other_with_them(
+    ledger: NightLedger,
+) -> None:
+    ledger.append("nightly-1", "promoted", "", champion(1))
+    ledger.append("nightly-2", "promoted", "", champion(2))
+    for _ in range(2):
+        ledger.append("nightly-2", "demoted")
+    assert ledger.champion() == champion(1)
+
+
+def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
+    """A ledger of three promotions, and a run.json of some of their nights."""
+    for run in runs:
+        ledger.store.write_json(f"runs/{run}/run.json", {"experiment": "shop"})
+    return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
+
+
+def files(ledger: NightLedger) -> list[str]:
+    return ledger.store.names(ledger.uri)
+
+
+def test_a_file_that_is_no_entry_stops_nothing(ledger: NightLedger) -> None:
+    ledger.append("nightly-1", "began")
+    (ledger.store.root / ledger.uri / "000001.json.bak").write_text("?")
+    assert ledger.append("nightly-2", "began").number == 2
+    assert [entry.number for entry in ledger.entries()] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
+    three_nights(ledger)
+    ledger.store.remove(f"{ledger.uri}/{number:06d}.json")
+    name = rf"gap of 1 in 3 entries: .*/nights/shop/00000{number}\.json.*another name"
+    with pytest.raises(Damaged, match=name):
+        ledger.champion()
+    with pytest.raises(Damaged, match=name):
+        ledger.append("nightly-4", "began")
+
+
+@pytest.mark.parametrize("lost", [["000001"], ["000002"], ["000003"], ["000002", "000003"]])
+def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: list[str]) -> None:
+    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
+    for name in lost:
+        ledger.store.remove(f"{ledger.uri}/{name}.json")
+    assert ledger.champion() == champion(3)
+    assert ledger.entries() == entries
+    assert {f"{name}.json" for name in lost} <= {*files(ledger)}
+
+
+def test_a_ledger_that_is_gone_is_restored_from_its_nights(ledger: NightLedger) -> None:
+    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
+    for name in files(ledger):
+        ledger.store.remove(f"{ledger.uri}/{name}")
+    assert ledger.entries() == entries
+
+
+def test_what_happened_before_a_night_had_a_run_is_restored_too(ledger: NightLedger) -> None:
+    began = ledger.append("nightly-1", "began")
+    ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
+    ended = ledger.append("nightly-1", "finished")
+    for name in files(ledger):
+        ledger.store.remove(f"{ledger.uri}/{name}")
+    assert ledger.entries() == [began, ended]
+
+
+def test_a_damaged_head_stops_nothing(ledger: NightLedger) -> None:
+    entries = three_nights(ledger)
+    (ledger.store.root / ledger.uri / "head.json").write_text("{")
+    assert ledger.entries() == entries
+    assert ledger.append("nightly-4", "began").number == 4
+
+
+def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> None:
+    three_nights(ledger)
+    file = f"{ledger.uri}/000002.json"
+    other = {**ledger.store.read_json(file), "night": "nightly-9"}
+    ledger.store.write_json(file, other)
+    with pytest.raises(Damaged, match=r"000003\.json does not follow the entry before it"):
+        ledger.champion()
+
+
+def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
+    said = ledger.append("nightly-1", "promoted", "Better.", champion(1), {"verdict": {}})
+    assert ledger.entries() == [said]
+    assert (said.number, said.details) == (1, {"verdict": {}})
+
+
+def test_how_often_a_night_was_begun_is_counted(ledger: NightLedger) -> None:
+    for night in ("nightly-1", "nightly-2", "nightly-1"):
+        ledger.append(night, "began")
+    assert [ledger.read().attempts(f"nightly-{n}") for n in (1, 2, 3)] == [2, 1, 0]
+
+
+def test_nothing_that_is_written_down_at_the_same_time_is_lost(ledger: NightLedger) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        told = [*threads.map(lambda n: ledger.append(f"nightly-{n}", "began"), range(40))]
+    assert sorted(entry.number for entry in told) == [*range(1, 41)]
+    assert {entry.night for entry in ledger.entries()} == {f"nightly-{n}" for n in range(40)}
+
+
+def test_a_damaged_entry_is_named(ledger: NightLedger) -> None:
+    ledger.append("nightly-1", "began")
+    file = ledger.store.root / "nights/shop/000001.json"
+    file.write_text(file.read_text().replace("began", "promo"))
+    with pytest.raises(Damaged, match=r"nights/shop/000001\.json"):
+        ledger.champion()

@@ -1,0 +1,354 @@
+"""Months of nights: what each begins with, which are finished or given up, and who reigns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config.experiment import Night, Place
+from agentfly_core.config.promotion import Promotion
+from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.pipeline.retention import NoSpace
+from agentfly_core.records.ledger import FILE
+from agentfly_core.records.parquet import write_problems
+from agentfly_core.records.run_record import Summary
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.nights.night_plan import beginning
+from agentfly_core.reports.nights.nights import Nights
+from agentfly_core.reports.nights.paired_comparison import Comparison
+from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.runs.run import opened
+from agentfly_core.store.lock import Locked
+from agentfly_core.store.store import Artifact, ArtifactKey
+from tests.support.experiments import context as context_in
+from tests.support.mixtures import science
+from tests.support.nights import published, scripted_run
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ExperimentContext:
+    """One of 8 training problems; a step plays 2."""
+    return context_in(tmp_path, steps=2, rollout={"problems": 2})
+
+
+@dataclass
+class Scripted:
+    """Work that plays nothing: nights of two scored steps; `fate` may raise, `wins` says who is
+    better.
+    """
+
+    context: ExperimentContext
+    data: Artifact
+    fate: Callable[[str], None] = lambda night: None
+    wins: bool = True
+    worse: bool = False
+    full: bool = False
+    judge: Callable[[], None] = lambda: None
+    told: list[NightEntry] = field(default_factory=list)
+    compared: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def dataset(self) -> Artifact:
+        return self.data
+
+    def require_space(self, night: str, changes: list[str]) -> None:
+        if self.full:
+            raise NoSpace("The disk has 0.1 GiB free.")
+
+    def train(self, night: str, changes: list[str]) -> Summary:
+        return scripted_run(self.context, night, changes, lambda: self.fate(night))
+
+    def verdict(
+        self, night: str, champion: Champion, challenger: Champion, earlier: int
+    ) -> Verdict:
+        self.compared.append((champion.reference, challenger.reference, earlier))
+        self.judge()
+        gain = Comparison("goal", 0.5, 0.6, 0.1, 0.05 if self.wins else -0.01, 0.0, 0.05, 100, 0)
+        return Verdict((gain,), self.worse)
+
+    def happened(self, entry: NightEntry) -> None:
+        self.told.append(entry)
+
+
+def nights(work: Scripted, approval: bool = False) -> Nights:
+    ledger = NightLedger(work.context.store, work.context.experiment)
+    return Nights(work.context, ledger, work, 2, approval)
+
+
+@pytest.fixture
+def work(context: ExperimentContext) -> Scripted:
+    return Scripted(context, published(context, "artifacts/data", "train", 8))
+
+
+def broken() -> None:
+    raise ValueError("no sampler came up")
+
+
+def positions(work: Scripted) -> dict[str, Night]:
+    began = [entry for entry in work.told if entry.event == "began"]
+    return {entry.night[-2:]: Night.model_validate(entry.details["night"]) for entry in began}
+
+
+def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> None:
+    for day in (20, 21, 22):
+        nights(work).run(f"nightly-2026-11-{day}")
+    assert positions(work) == {
+        "20": Night(number=1, epoch=0, problem=0),
+        "21": Night(number=2, epoch=0, problem=4),
+        "22": Night(number=3, epoch=1, problem=0),
+    }
+
+
+def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(context: ExperimentContext) -> None:
+    uri, mixture = "artifacts/data", replace(context, resolved=resolve(science()))
+    ids = [*(f"sums/{n}" for n in range(6)), *(f"shop/{n}" for n in range(3))]
+    with context.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
+        write_problems(folder / "train.parquet", [Problem(name, "?") for name in ids])
+    work = Scripted(mixture, context.store.artifact(uri))
+    for day in (20, 21):  # of 2 steps of 2 sums and 1 wish
+        nights(work).run(f"nightly-2026-11-{day}")
+    began, finished = (
+        [entry for entry in work.told if entry.event == event] for event in ("began", "finished")
+    )
+    assert [entry.why for entry in began] == [
+        "Night 1 begins at problem 0 of 6 of epoch 0 of sums, problem 0 of 3 of epoch 0 of shop.",
+        "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
+    ]
+    assert finished[0].details["played"] == {"sums": 4, "shop": 2}
+    assert beginning(mixture, nights(work).ledger.read(), work.data).night == Night(
+        number=3, tasks={"sums": Place(epoch=1, problem=2), "shop": Place(epoch=1, problem=1)}
+    )
+
+
+def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    work.data = published(work.context, "artifacts/other", "train", 6)
+    nights(work).run("nightly-2026-11-21")
+    assert positions(work)["21"] == Night(number=2, epoch=1, problem=0)
+
+
+def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    work.wins = False
+    for day in (21, 22):
+        nights(work).run(f"nightly-2026-11-{day}")
+    assert work.compared == [
+        ("run:nightly-2026-11-20@0", "run:nightly-2026-11-20@2", 0),
+        ("run:nightly-2026-11-20@2", "run:nightly-2026-11-21@2", 0),
+        ("run:nightly-2026-11-20@2", "run:nightly-2026-11-22@2", 0),
+    ]
+    for night in (21, 22):
+        record = work.context.store.read_json(f"runs/nightly-2026-11-{night}/run.json")
+        start = record["science"]["model"], record["science"]["warm_start"]
+        assert start == ("run:nightly-2026-11-20@2", None)
+
+
+def test_a_night_starts_from_the_last_one_where_the_experiment_says_so(tmp_path: Path) -> None:
+    context = context_in(tmp_path, rollout={"problems": 2}, promotion=Promotion(start="last"))
+    work = Scripted(context, published(context, "artifacts/data", "train", 8), wins=False)
+    for day in (20, 21):
+        nights(work).run(f"nightly-2026-11-{day}")
+    record = context.store.read_json("runs/nightly-2026-11-21/run.json")
+    assert record["science"]["model"] == "run:nightly-2026-11-20"
+
+
+@pytest.mark.parametrize(
+    ("wins", "worse", "approval", "event"),
+    [
+        (True, False, False, "promoted"),
+        (True, False, True, "awaits_approval"),
+        (False, False, False, "kept"),
+        (False, True, True, "worse"),
+    ],
+)
+def test_what_became_of_a_night_is_written_down_and_told(
+    work: Scripted, wins: bool, worse: bool, approval: bool, event: str
+) -> None:
+    work.wins, work.worse = wins, worse
+    nights(work, approval).run("nightly-2026-11-20")
+    assert [entry.event for entry in work.told] == ["began", "finished", event]
+    assert (nights(work).ledger.champion() is not None) == (event == "promoted")
+
+
+def killed(night: str) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scripted) -> None:
+    work.fate = killed
+    with pytest.raises(KeyboardInterrupt):
+        nights(work).run("nightly-2026-11-20")
+    work.fate = lambda night: None
+    nights(work).run("nightly-2026-11-21")
+    assert [(entry.night[-2:], entry.event) for entry in work.told] == [
+        ("20", "began"),
+        ("20", "began"),
+        ("20", "finished"),
+        ("20", "promoted"),
+        ("21", "began"),
+        ("21", "finished"),
+        ("21", "promoted"),
+    ]
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
+
+
+def test_a_full_disk_is_no_attempt(work: Scripted) -> None:
+    work.full = True
+    for day in (20, 21, 22):
+        with pytest.raises(NoSpace):
+            nights(work).run(f"nightly-2026-11-{day}")
+    assert work.told == []
+
+
+def test_a_night_whose_record_is_damaged_is_given_up(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    record = work.context.store.root / RunLayout("nightly-2026-11-20").record
+    record.write_text(record.read_text().replace("tiny", "tony"))
+    nights(work).run("nightly-2026-11-21")
+    (given_up,) = (entry for entry in work.told if entry.event == "given_up")
+    assert given_up.night == "nightly-2026-11-20"
+    assert "run.json is damaged" in given_up.why
+
+
+def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
+    work: Scripted,
+) -> None:
+    def hopeless(night: str) -> None:
+        if night.endswith("20"):
+            raise ValueError("the rewards are broken")
+
+    work.fate = hopeless
+    with pytest.raises(ValueError, match="broken"):
+        nights(work).run("nightly-2026-11-20")
+    for day in (21, 22):
+        nights(work).run(f"nightly-2026-11-{day}")
+    of_it = [entry for entry in work.told if entry.night.endswith("20")]
+    assert [entry.event for entry in of_it] == ["began", "began", "given_up"]
+    assert of_it[-1].why.endswith("The last error: ValueError: the rewards are broken")
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)  # it had scored one step
+
+
+def test_a_night_that_was_killed_before_it_was_judged_is_judged_later(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    ledger = nights(work).ledger
+    for file in (f"{ledger.uri}/000003.json", "runs/nightly-2026-11-20/night.json"):
+        ledger.store.remove(file)
+    ledger.store.write_json(f"{ledger.uri}/head.json", {"number": 2})
+    nights(work).run("nightly-2026-11-21")
+    assert [(e.night[-2:], e.event) for e in work.told[3:5]] == [
+        ("20", "promoted"),
+        ("21", "began"),
+    ]
+
+
+def test_a_night_that_is_decided_is_not_begun_again(work: Scripted) -> None:
+    summaries = [nights(work).run("nightly-2026-11-20") for _ in range(2)]
+    assert summaries[0] == summaries[1]
+    assert [entry.event for entry in work.told] == ["began", "finished", "promoted"]
+
+
+def test_an_unfinished_night_whose_code_was_edited_is_given_up_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    text = (
+        "from tests.support.problems import clean\n\ndef own(*splits):\n    return clean(*splits)\n"
+    )
+    (tmp_path / "night_problems.py").write_text(text)
+    data = {"use": "night_problems:own", "train": 8, "test": 4}
+    here = context_in(tmp_path, steps=2, rollout={"problems": 2}, data=data)
+    work = Scripted(here, published(here, "artifacts/data", "train", 8), lambda _: broken())
+    with pytest.raises(ValueError, match="no sampler came up"):
+        nights(work).run("nightly-2026-11-20")
+    (tmp_path / "night_problems.py").write_text(text.replace("own(*splits)", "own(*all)"))
+    monkeypatch.delitem(sys.modules, "night_problems", raising=False)
+    work.fate = lambda _: None
+    nights(work).run("nightly-2026-11-21")
+    (given_up,) = (entry for entry in work.told if entry.event == "given_up")
+    assert given_up.night == "nightly-2026-11-20"
+    assert given_up.why == "Its code was edited since it began: night_problems.py: own."
+    assert given_up.details == {"played": {"": 2}}
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)
+
+
+def test_a_night_is_not_given_up_since_it_could_not_be_judged(work: Scripted) -> None:
+    work.judge = broken
+    for _ in range(4):
+        with pytest.raises(ValueError, match="no sampler"):
+            nights(work).run("nightly-2026-11-20")
+    work.judge = lambda: None
+    nights(work).run("nightly-2026-11-21")
+    of_it = [entry.event for entry in work.told if entry.night.endswith("20")]
+    assert of_it == ["began", "finished", "promoted"]
+
+
+def test_a_policy_is_judged_again_where_another_became_the_champion_meanwhile(
+    work: Scripted,
+) -> None:
+    nights(work).run("nightly-2026-11-20")
+    other = Champion("run:other@9", work.data)
+    begun = len(work.compared)
+
+    def promote_another() -> None:
+        if len(work.compared) == begun + 1:
+            nights(work).ledger.append("other", "promoted", "", other)
+
+    work.judge = promote_another
+    nights(work).run("nightly-2026-11-21")
+    assert [champion for champion, *_ in work.compared[begun:]] == [
+        "run:nightly-2026-11-20@2",
+        "run:other@9",
+    ]
+
+
+def test_a_night_whose_name_another_experiment_took_is_refused(work: Scripted) -> None:
+    other = replace(work.context, experiment="shop")
+    with opened(other, "nightly-2026-11-20"):
+        pass
+    with pytest.raises(ValueError, match="is of the experiment 'shop', expected one of 'tiny'"):
+        nights(work).play("nightly-2026-11-20")
+    assert work.told == []
+
+
+def test_a_night_that_another_process_writes_is_no_attempt(work: Scripted) -> None:
+    nights(work).ledger.append("nightly-2026-11-20", "began")
+    with opened(work.context, "nightly-2026-11-20"), pytest.raises(Locked):
+        nights(work).run("nightly-2026-11-21")
+    assert work.told == []
+
+
+def test_the_first_night_has_no_optimizers_state_to_start_with(tmp_path: Path) -> None:
+    update = {"optimizer_state": "parent"}
+    context = context_in(tmp_path, rollout={"problems": 2}, update=update)
+    work = Scripted(context, published(context, "artifacts/data", "train", 8))
+    states = []
+    for day in (20, 21):
+        nights(work).run(f"nightly-2026-11-{day}")
+        record = context.store.read_json(f"runs/nightly-2026-11-{day}/run.json")
+        states.append(record["science"]["update"].get("optimizer_state", "fresh"))
+    assert states == ["fresh", "parent"]
+
+
+def test_a_night_of_which_nothing_but_its_beginning_is_there_is_begun_again(
+    work: Scripted,
+) -> None:
+    ledger = nights(work).ledger
+    ledger.append("nightly-2026-11-20", "began")
+    nights(work).run("nightly-2026-11-21")
+    assert [(e.night[-2:], e.event) for e in work.told[:2]] == [("20", "began"), ("20", "finished")]
+
+
+def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
+    work: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights(work).run("nightly-2026-11-20")
+    folder = work.context.store.root / RunLayout("nightly-2026-11-20").step(1).scored
+    (folder / FILE).write_bytes(b"")
+    monkeypatch.setattr("agentfly_core.store.store._opened", {})  # as in another process
+    nights(work).run("nightly-2026-11-21")
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)

@@ -1,0 +1,109 @@
+"""The lower bound of a paired difference, and how often it is wrong."""
+
+from __future__ import annotations
+
+from math import exp, lgamma, log, sqrt
+
+import pytest
+
+from agentfly_core.reports.nights.paired_comparison import (
+    Comparison,
+    compared,
+    lower_bound,
+    t_above,
+)
+
+COUNT = 100
+
+
+@pytest.fixture(scope="module")
+def bounds() -> dict[tuple[int, int], float]:
+    """The bound where of 100 problems so many are solved by the challenger only, and so many by
+    the champion only.
+    """
+
+    def bound(won: int, lost: int) -> float:
+        differences = [1.0] * won + [-1.0] * lost + [0.0] * (COUNT - won - lost)
+        return lower_bound(differences, 1.0, 0.05)
+
+    counts = range(COUNT + 1)
+    return {(won, lost): bound(won, lost) for won in counts for lost in counts[: COUNT + 1 - won]}
+
+
+def probability(won: int, lost: int, win: float, lose: float) -> float:
+    """Of so many problems won and lost among 100, where each is won and lost with these."""
+    shares = {"won": (won, win), "lost": (lost, lose), "same": (COUNT - won - lost, 1 - win - lose)}
+    seen = [(count, share) for count, share in shares.values() if count]
+    if any(share == 0 for _, share in seen):
+        return 0.0
+    logs = [count * log(share) - lgamma(count + 1) for count, share in seen]
+    return exp(lgamma(COUNT + 1) + sum(logs))
+
+
+def error(bounds: dict[tuple[int, int], float], win: float, lose: float) -> float:
+    """How often the bound is above the true difference, exactly."""
+    return sum(
+        probability(*counts, win, lose)
+        for counts, bound in bounds.items()
+        if bound > win - lose + 1e-12
+    )
+
+
+@pytest.mark.parametrize("differ", [0.02, 0.04, 0.06, 0.08, 0.10, 0.15, 0.2, 0.3, 0.5, 0.8])
+def test_two_policies_of_equal_success_are_told_apart_in_one_of_twenty_cases_at_most(
+    bounds: dict[tuple[int, int], float], differ: float
+) -> None:
+    assert error(bounds, differ / 2, differ / 2) <= 0.05
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.03, 0.05, 0.1])
+@pytest.mark.parametrize("win", [0.0, 0.003, 0.01, 0.03, 0.1])
+def test_a_policy_that_is_worse_by_the_margin_passes_in_one_of_twenty_cases_at_most(
+    bounds: dict[tuple[int, int], float], margin: float, win: float
+) -> None:
+    assert error(bounds, win, win + margin) <= 0.05
+
+
+def test_the_bound_is_the_one_made_by_hand() -> None:
+    # 1 1 0 0 0 and the three more, 1 -1 -1: mean 1/8, sum of squares 5, variance (5 - 8/64) / 7
+    expected = 1 / 8 - t_above(0.05, 7) * sqrt((5 - 1 / 8) / 7 / 8)
+    assert lower_bound([1.0, 1.0, 0.0, 0.0, 0.0], 1.0, 0.05) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("level", "freedom", "published"),
+    [
+        (0.05, 20, 1.725),
+        (0.05, 30, 1.697),
+        (0.05, 100, 1.660),
+        (0.2, 30, 0.854),
+        (0.05, 10**6, 1.645),
+    ],
+)
+def test_students_t_is_the_published_one(level: float, freedom: int, published: float) -> None:
+    assert t_above(level, freedom) == pytest.approx(published, abs=1e-3)
+
+
+def test_a_policy_compared_with_itself_is_neither_better_nor_surely_as_good() -> None:
+    solved = [1.0] * 900 + [0.0] * 100
+    found = compared("goal", solved, solved, margin=0.0)
+    assert (found.difference, found.held) == (0.0, False)
+    assert -0.01 < found.bound < 0.0
+
+
+def test_where_both_solve_everything_nothing_is_gained_and_nothing_lost() -> None:
+    solved = [1.0] * 100
+    assert not compared("goal", solved, solved, margin=0.0).held
+    assert compared("reward/exact", solved, solved, margin=0.01).held
+
+
+def test_where_less_is_better_and_has_a_unit_the_difference_is_what_is_saved_of_it() -> None:
+    found = compared("tokens", [100.0, 300.0], [90.0, 270.0], 0.25, sign=-1.0, unit=200.0)
+    assert (found.champion, found.challenger) == (200.0, 180.0)
+    assert found.difference == pytest.approx(0.1)
+
+
+def test_a_comparison_is_the_same_after_it_was_stored() -> None:
+    found = compared("tokens", [1.0, 2.0, 4.0], [1.0, 2.0, 3.0], 0.25, left_out=2)
+    assert Comparison.from_json(found.to_json()) == found
+    assert found.to_json()["held"] is found.held

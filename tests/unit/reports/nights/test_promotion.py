@@ -1,0 +1,313 @@
+"""A night's policy becomes the champion only where it is better at the goal and hurts no guard."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentfly_core.config.loading import read
+from agentfly_core.config.promotion import GuardDataset, Promotion
+from agentfly_core.reports.nights.held_out import HeldOut
+from agentfly_core.reports.nights.promotion import Verdict, compare_goal, judge, with_failures
+from benchmarks.nights import STARTS, Found, Gate, champions, faults, gains, main, promotions
+
+DEFAULT = Promotion()
+
+
+def held(
+    solved: int,
+    tokens: float = 30.0,
+    unreadable: float = 0.0,
+    reward: float = 1.0,
+    count: int = 1000,
+    dataset: str = "77b0",
+) -> HeldOut:
+    """A policy that solves the first problems of so many."""
+    return HeldOut(
+        dataset,
+        {
+            f"p{number:04d}": {
+                "goal": float(number < solved),
+                "reward/exact": float(number < solved),
+                "reward/polite": reward,
+                "tokens": tokens + number % 3,
+                "unreadable_calls": unreadable,
+            }
+            for number in range(count)
+        },
+    )
+
+
+def failed(verdict: Verdict) -> list[str]:
+    return [one.name for one in verdict.comparisons if not one.held]
+
+
+def test_a_policy_that_solves_more_and_hurts_nothing_is_promoted() -> None:
+    verdict = judge(held(850), held(900), DEFAULT)
+    assert verdict.promoted
+    assert [one.name for one in verdict.comparisons] == [
+        "goal",
+        "reward/exact",
+        "reward/polite",
+        "tokens",
+        "unreadable_calls",
+        "unscored",
+    ]
+    assert verdict.why == (
+        "Promoted: success is 0.900 instead of 0.850 on the same 1,000 problems "
+        "(+0.050, at least +0.037), each of the 5 guards is within its margin."
+    )
+
+
+def mixed(sums: int, wishes: int, count: int = 500) -> HeldOut:
+    """A policy that solves so many of 500 sums and of 500 wishes of a mixture."""
+    found = {}
+    for task, solved, reward in (("sums", sums, "exact"), ("shop", wishes, "bought")):
+        for number in range(count):
+            reached = float(number < solved)
+            outcome = {"goal": reached, f"task/{task}": reached, f"reward/{reward}": reached}
+            found[f"{task}/{number}"] = {**outcome, "tokens": 30.0, "unreadable_calls": 0.0}
+    return HeldOut("77b0", found)
+
+
+def test_in_a_mixture_each_reward_guards_where_it_is_and_success_in_each_task() -> None:
+    verdict = judge(mixed(250, 250), mixed(300, 250), DEFAULT)
+    assert verdict.promoted
+    assert {one.name: one.problems for one in verdict.comparisons} == {
+        "goal": 1000,
+        "reward/bought": 500,
+        "reward/exact": 500,
+        "task/shop": 500,
+        "task/sums": 500,
+        "tokens": 1000,
+        "unreadable_calls": 1000,
+        "unscored": 1000,
+    }
+
+
+def test_a_policy_that_gains_in_one_task_and_forgets_another_is_not_promoted() -> None:
+    verdict = judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None))
+    assert failed(verdict) == ["task/shop"]
+    assert judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None, tasks=0.2)).promoted
+    assert judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None, tasks=None)).promoted
+
+
+def test_a_task_of_one_problem_can_not_be_guarded() -> None:
+    with pytest.raises(ValueError, match=r"Got 1 held-out problems with task/.*, expected two"):
+        judge(mixed(0, 0, 1), mixed(1, 1, 1), Promotion(rewards=None))
+
+
+def test_a_policy_is_not_better_than_itself() -> None:
+    verdict = judge(held(850), held(850), DEFAULT)
+    assert failed(verdict) == ["goal"]
+    assert verdict.why.startswith(
+        "Not promoted: success is 0.85 instead of 0.85 on 1,000 problems (+0.000, at least -0.004)"
+    )
+
+
+def test_a_gain_of_three_problems_in_a_thousand_is_chance() -> None:
+    assert failed(judge(held(850), held(853), DEFAULT)) == ["goal"]
+
+
+@pytest.mark.parametrize(
+    ("challenger", "guard"),
+    [
+        (held(900, tokens=40.0), "tokens"),
+        (held(900, unreadable=0.06), "unreadable_calls"),
+        (held(900, reward=0.9), "reward/polite"),
+    ],
+    ids=["tokens", "calls", "reward"],
+)
+def test_a_better_policy_that_is_worse_in_a_guard_is_not_promoted(
+    challenger: HeldOut, guard: str
+) -> None:
+    verdict = judge(held(850), challenger, DEFAULT)
+    assert failed(verdict) == [guard]
+    assert guard in verdict.why
+
+
+def test_fewer_tokens_and_fewer_unreadable_calls_are_no_harm() -> None:
+    before, after = held(850, tokens=60.0, unreadable=0.5), held(900, tokens=20.0)
+    assert judge(before, after, DEFAULT).promoted
+
+
+def test_a_guard_may_be_taken_away_and_a_reward_may_have_a_margin_of_its_own() -> None:
+    long, rude = held(900, tokens=90.0), held(900, reward=0.9)
+    assert judge(held(850), long, Promotion(tokens=None)).promoted
+    assert judge(held(850), rude, Promotion(reward_margins={"polite": 0.2})).promoted
+    assert judge(held(850), rude, Promotion(reward_margins={"polite": None})).promoted
+    strict = Promotion(rewards=None, reward_margins={"polite": 0.01})
+    assert failed(judge(held(850), rude, strict)) == ["reward/polite"]
+
+
+def with_part(held: HeldOut, value: float, but: str = "") -> HeldOut:
+    """The same outcomes, with a part of a reward on every problem but one."""
+    return HeldOut(
+        held.dataset,
+        {
+            name: {**outcome, "reward/exact/tag": value} if name != but else outcome
+            for name, outcome in held.by_problem.items()
+        },
+    )
+
+
+def test_a_part_of_a_reward_that_every_problem_has_guards_too() -> None:
+    before, after = with_part(held(850), 1.0), with_part(held(900), 0.9)
+    assert failed(judge(before, after, DEFAULT)) == ["reward/exact/tag"]
+    assert judge(before, after, Promotion(reward_margins={"exact/tag": 0.2})).promoted
+    assert judge(before, after, Promotion(reward_margins={"exact/tag": None})).promoted
+    assert judge(before, after, Promotion(rewards=None)).promoted
+
+
+def test_a_part_of_a_reward_that_one_problem_lacks_guards_nothing() -> None:
+    before, after = with_part(held(850), 1.0), with_part(held(900), 0.9, but="p0003")
+    verdict = judge(before, after, DEFAULT)
+    assert verdict.promoted
+    assert "reward/exact/tag" not in [one.name for one in verdict.comparisons]
+
+
+def test_success_on_a_dataset_of_ones_own_must_not_fall() -> None:
+    settings = Promotion(datasets={"hard": GuardDataset(use="my:hard", test=1000)})
+    before = held(400, dataset="5f0e")
+    kept, lost = held(395, dataset="5f0e"), held(340, dataset="5f0e")
+    assert judge(held(850), held(900), settings, {"hard": (before, kept)}).promoted
+    verdict = judge(held(850), held(900), settings, {"hard": (before, lost)})
+    assert failed(verdict) == ["dataset/hard"]
+    with pytest.raises(ValueError, match=r"datasets \[\], expected \['hard'\]"):
+        judge(held(850), held(900), settings)
+
+
+def test_outcomes_on_other_data_are_never_compared() -> None:
+    with pytest.raises(ValueError, match=r"77b0 \(champion\) and 5f0e \(challenger\), expected"):
+        judge(held(850), held(900, dataset="5f0e"), DEFAULT)
+
+
+def test_outcomes_of_other_problems_are_never_compared() -> None:
+    with pytest.raises(ValueError, match=r"1000 problems of the champion and 999 .*'p0999'"):
+        judge(held(850), held(900, count=999), DEFAULT)
+
+
+def test_only_problems_that_the_champion_lacks_are_left_out() -> None:
+    before, after = held(850), held(900)
+    champion = HeldOut("77b0", {**before.by_problem, "p0000": {}})
+    challenger = HeldOut("77b0", {**after.by_problem, "p0001": {}, "p0950": {}})
+    goal, exact, *_ = judge(champion, challenger, DEFAULT).comparisons
+    assert (goal.problems, goal.left_out) == (999, 1)
+    assert (goal.champion, goal.challenger) == (849 / 999, 898 / 999)
+    assert (exact.problems, exact.challenger) == (999, 898 / 999)
+
+
+def test_an_unscored_episode_counts_as_failed_in_the_gate() -> None:
+    before = HeldOut("77b0", {f"p{n}": {"goal": 0.5, "reward/cost": -2.0} for n in range(4)})
+    half = {"goal": 1.0, "reward/cost": -1.0, "unscored": 0.5}
+    after = HeldOut("77b0", {**before.by_problem, "p0": half, "p1": {}})
+    assert dict(with_failures(after, before).by_problem) == {
+        "p0": {"goal": 0.5, "reward/cost": -1.5, "unscored": 0.5},
+        "p1": {"goal": 0.0, "reward/cost": -2.0, "unscored": 1.0},
+        "p2": {"goal": 0.5, "reward/cost": -2.0, "unscored": 0.0},
+        "p3": {"goal": 0.5, "reward/cost": -2.0, "unscored": 0.0},
+    }
+
+
+def test_failures_that_stay_unscored_are_no_gain() -> None:
+    """Of 150 failures 45 are unscored: 850 of 955 scored episodes are 0.89."""
+    before = held(850)
+    after = HeldOut("77b0", before.by_problem | {f"p{n:04d}": {} for n in range(850, 895)})
+    verdict = judge(before, after, Promotion(unscored=None))
+    assert failed(verdict) == ["goal"]
+    assert verdict.comparisons[0].challenger == 0.85
+
+
+def test_a_policy_with_more_unscored_episodes_is_not_promoted() -> None:
+    after = held(950)
+    lost = HeldOut("77b0", after.by_problem | {f"p{n:04d}": {} for n in range(950, 1000)})
+    assert failed(judge(held(850), lost, DEFAULT)) == ["unscored"]
+    assert judge(held(850), lost, Promotion(unscored=0.1)).promoted
+
+
+def test_unscored_episodes_alone_make_no_policy_worse() -> None:
+    before = held(850)
+    lost = HeldOut("77b0", before.by_problem | {f"p{n:04d}": {} for n in range(0, 1000, 20)})
+    assert not judge(before, lost, DEFAULT).worse
+
+
+def test_where_nothing_was_scored_nothing_is_judged() -> None:
+    empty = HeldOut("77b0", {problem: {} for problem in held(850).by_problem})
+    with pytest.raises(ValueError, match="0 of 1000 problems on which both"):
+        judge(held(850), empty, DEFAULT)
+
+
+def test_a_margin_of_a_reward_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="a reward 'polit', expected some of exact, polite"):
+        judge(held(850), held(900), Promotion(reward_margins={"polit": 0.1}))
+
+
+def test_a_win_that_other_problems_do_not_confirm_is_no_promotion() -> None:
+    verdict = judge(held(850), held(900), DEFAULT)
+    lost = verdict.confirmed(compare_goal(held(850), held(849), "confirmation", 0.05))
+    assert not lost.promoted and "1,000 other problems do not confirm the gain" in lost.why
+    won = verdict.confirmed(compare_goal(held(850), held(890), "confirmation", 0.05))
+    assert won.promoted and "1,000 other problems confirm it (+0.040, at least" in won.why
+
+
+def test_a_verdict_is_the_same_after_it_was_stored() -> None:
+    verdict = judge(held(850), held(840), DEFAULT)
+    stored = json.loads(json.dumps(verdict.to_json()))
+    assert Verdict.from_json(stored) == verdict
+    assert (stored["promoted"], stored["why"]) == (False, verdict.why)
+
+
+@pytest.fixture(scope="module")
+def gate() -> Gate:
+    return Gate(read("quickstart").science, seed=1, fresh=1531)
+
+
+def test_of_forty_nights_of_equal_policies_two_at_most_are_promoted(gate: Gate) -> None:
+    assert promotions([*champions(gate, 0.85, 0.0, 0.0, nights=40)]) <= 2
+
+
+def test_unscored_failures_do_not_promote_an_equal_policy(gate: Gate) -> None:
+    """With 30 % of the failures unscored, and no guard of the unscored share."""
+    science = read("quickstart", ["promotion.unscored=null"]).science
+    unguarded = Gate(science, gate.seed, gate.fresh)
+    assert gains(unguarded, 0.85, gain=0.0, nights=30, silent=0.3) <= 1
+
+
+def test_four_of_five_true_gains_are_promoted(gate: Gate) -> None:
+    assert gains(gate, 0.75, nights=40) >= 32
+
+
+@pytest.mark.long
+def test_two_hundred_nights_of_a_seed_are_as_the_benchmark_promises(gate: Gate) -> None:
+    found = Found.by(gate)
+    assert faults([found]) == []
+    assert max(found.equal, found.silent, found.fall) <= 0.05
+    assert min(found.power.values()) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        (Found(0.06, 0.0, dict.fromkeys(STARTS, 0.9), ""), "6.0% of equal policies promoted"),
+        (Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "", 0.06), "6.0% with unscored failures"),
+        (Found(0.0, 0.06, dict.fromkeys(STARTS, 0.9), ""), "the champion fell by 0.060"),
+        (Found(0.0, 0.0, {0.6: 0.7, 0.75: 0.9, 0.9: 1.0}, ""), "70% of gains from 0.6 promoted"),
+    ],
+    ids=["errors", "unscored", "falls", "power"],
+)
+def test_a_benchmark_whose_nights_are_not_as_promised_says_why(found: Found, fault: str) -> None:
+    good = Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "")
+    assert faults([good]) == []
+    (said,) = faults([found])
+    assert said.startswith(fault)
+
+
+def test_the_benchmark_ends_as_its_verdict_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for equal, status in ((0.01, False), (0.06, True)):
+        found = Found(equal, 0.0, dict.fromkeys(STARTS, 0.9), "")
+        monkeypatch.setattr(Found, "by", lambda _, found=found: found)
+        monkeypatch.setattr("sys.argv", ["nights", "1"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert bool(ended.value.code) is status

@@ -1,0 +1,124 @@
+"""Which episodes are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Problem,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
+from agentfly_core.reports.show import choice
+from agentfly_core.reports.show.choice import Filter, by_episode, first, matching
+from agentfly_core.runs.episodes import Episodes, Pair, Piece
+from agentfly_core.testing.trajectories import trajectory, turn
+
+
+def played(name: str, said: Message, ending: Ending, *seen: Observation) -> Trajectory:
+    problem = Problem(name, f"What is {name}?")
+    asked = turn([1], {2: -0.5}, read=[Message("user", problem.prompt)], reply=said)
+    found = trajectory(asked, name=name, problem=problem, ending=ending)
+    return replace(found, closing=seen)
+
+
+CALLS = Message("assistant", "", (ToolCall("calculator", {"expression": "41+58"}),))
+UNREADABLE = Message("assistant", "", (BadCall("calculator(", "cut"),))
+RIGHT = played("41+58", CALLS, Ending.TERMINAL, Observation("answer", "99"))
+WRONG = played("1+1", Message("assistant", "It is Three."), Ending.NO_TOOL_CALLS)
+FAILED = played("2+2", UNREADABLE, Ending.FAILED, Observation("calculator", "no", error=True))
+PAIRS: tuple[Pair, ...] = (
+    (RIGHT, Scored("41+58", {"exact": 1.0}, (), 1.0)),
+    (WRONG, Scored("1+1", {"exact": 0.25}, (), 0.25)),
+    (FAILED, Scored("2+2", {}, (), Unscored("it failed"))),
+)
+
+
+def no_pieces(_: Trajectory) -> list[Piece]:
+    return []
+
+
+STORED = Episodes("run:demo@7", "demo, step 7", PAIRS, no_pieces, {})
+
+
+def names(pairs: Sequence[Pair]) -> list[str]:
+    return [trajectory.id for trajectory, _ in pairs]
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ([], ["41+58", "1+1", "2+2"]),
+        ([choice.of_problem("1+1", STORED)], ["1+1"]),
+        ([choice.of_chain(0)], ["41+58", "1+1", "2+2"]),
+        ([choice.of_chain(1)], []),
+        ([choice.of_ending("terminal")], ["41+58"]),
+        ([choice.below(0.5)], ["1+1"]),
+        ([choice.below(0.25)], []),
+        ([choice.above(0.25)], ["41+58"]),
+        ([choice.called("calculator", STORED)], ["41+58"]),
+        ([choice.with_error()], ["2+2"]),
+        ([choice.saying("is three")], ["1+1"]),
+        ([choice.saying("WHAT IS")], ["41+58", "1+1", "2+2"]),
+        ([choice.saying("what is"), choice.above(0.0)], ["41+58", "1+1"]),
+        ([choice.saying('"41+58"')], ["41+58"]),
+    ],
+    ids=lambda value: " ".join(each.words for each in value if isinstance(each, Filter)),
+)
+def test_filters_leave_the_episodes_for_which_all_of_them_hold(
+    filters: list[Filter], left: list[str]
+) -> None:
+    assert [name for episode in matching(STORED, filters) for name in names(episode)] == left
+
+
+def test_a_tool_that_no_episode_called_is_refused_with_what_was_meant() -> None:
+    with pytest.raises(
+        ValueError, match=r"the tool .calculater. was called\. Did you mean .calculator"
+    ):
+        choice.called("calculater", STORED)
+
+
+def test_the_worst_and_the_best_come_first_and_no_reward_is_worst() -> None:
+    assert names(first(by_episode(PAIRS), "worst", 2)) == ["2+2", "1+1"]
+    assert names(first(by_episode(PAIRS), "best", 3)) == ["41+58", "1+1", "2+2"]
+
+
+def team(name: str, planner: float, searcher: float) -> list[Pair]:
+    """An episode in which a planner and a searcher earned these rewards."""
+    return [
+        (
+            trajectory(turn([1], {2: -0.5}), name=f"{name}-{agent}", agent=agent, episode=name),
+            Scored(f"{name}-{agent}", {}, (), reward),
+        )
+        for agent, reward in (("planner", planner), ("searcher", searcher))
+    ]
+
+
+TEAMS = [*team("a", 0.0, 1.0), *team("b", 0.25, 0.25), *team("c", 1.0, 1.0)]
+
+
+def test_the_worst_and_the_best_are_episodes_with_all_speakers() -> None:
+    assert names(first(by_episode(TEAMS), "worst", 1)) == ["b-planner", "b-searcher"]
+    assert names(first(by_episode(TEAMS), "best", 1)) == ["c-planner", "c-searcher"]
+
+
+def test_an_episode_matches_by_one_speaker_and_is_shown_with_all() -> None:
+    stored = replace(STORED, pairs=tuple(TEAMS))
+    (episode,) = matching(stored, [choice.below(0.1)])
+    assert names(episode) == ["a-planner", "a-searcher"]
+
+
+def test_a_problem_or_ending_that_is_not_there_is_told_with_what_is() -> None:
+    with pytest.raises(ValueError, match=r"no episode of the problem '41\+5'.*Did you mean"):
+        choice.of_problem("41+5", STORED)
+    with pytest.raises(ValueError, match="expected one of terminal, no_tool_calls"):
+        choice.of_ending("finished")

@@ -1,0 +1,121 @@
+"""A prepared dataset at a glance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.pipeline import inputs
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.reports.show.dataset import made_anew, preview
+from tests.support.experiments import context
+from tests.support.problems import clean
+
+
+def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) -> None:
+    data = {"use": "tests.support.problems:clean", "train": 8, "validation": 1, "test": 4}
+    here = context(tmp_path, data=data)
+    made, _ = inputs.dataset(here)
+    found = preview(here.store, made, 2)
+    assert found.sizes == {"train": 8, "validation": 1, "test": 4}
+    assert {name: [one.id for one in some] for name, some in found.sample.items()} == {
+        "train": ["a-000", "a-004"],
+        "validation": ["b-000"],
+        "test": ["c-000", "c-002"],
+    }
+    assert found.to_json()["sample"]["test"][1] == {  # type: ignore[index, call-overload]
+        "id": "c-002",
+        "prompt": "What is c 2?",
+        "facts": {"answer": "2"},
+    }
+    lines = [*found.lines()]
+    assert lines[0].split() == ["train", "8", "problems"]
+    assert lines[3:6] == ["\ntrain: a-000", "What is a 0?", '{"answer": "0"}']
+    assert json.loads(json.dumps(found.to_json()))["quarantined"] == 0
+
+
+def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the rows are listed
+    rows = [{"question": f"{number}?", "answer": number} for number in range(6)]
+    text = "\n".join([*map(json.dumps, rows), '{"answer": 1}', "no JSON"])
+    (tmp_path / "train.jsonl").write_text(text)
+    files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
+    data = {**files, "train": 4, "validation": 0, "test": 2, "tolerate_bad_rows": 2}
+    here = context(tmp_path, data=data)
+    for _ in range(2):
+        made, _ = inputs.dataset(here)
+        found = preview(here.store, made, 1)
+        assert (found.quarantined, found.sizes["train"]) == (2, 4)
+        lines = [" ".join(line.split()) for line in found.lines()]
+        assert "left out 2 rows that are no problems" in lines
+
+
+def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"{number}?", "answer": number} for number in (*range(6), 0, 1, 1)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
+    here = context(tmp_path, data={**files, "train": 4, "validation": 0, "test": 2})
+    made, _ = inputs.dataset(here)
+    found = preview(here.store, made, 1)
+    assert (found.quarantined, found.repeated, found.sizes["train"]) == (0, 3, 4)
+    lines = [" ".join(line.split()) for line in found.lines()]
+    assert "left out 3 rows whose problem is there already" in lines
+    (listed,) = (tmp_path / "quarantine").iterdir()
+    assert json.loads(listed.read_text())[0] == "train.jsonl, row 7: row 1 is the same"
+
+
+def leaking(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
+    """The last test problem has the prompt and the facts of the first training problem."""
+    splits = clean(seed, train, validation, test)
+    return {**splits, "test": [*splits["test"][1:], replace(splits["train"][0], id="again")]}
+
+
+def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = {"use": f"{__name__}:leaking", "train": 8, "validation": 0, "test": 4}
+    here = context(tmp_path, data=data)
+    told = (
+        "1 problem of test is in train, too, with the same prompt and facts, such as again and "
+        "a-000"
+    )
+    for _ in range(2):
+        found = preview(here.store, inputs.dataset(here)[0], 1)
+        assert told in found.lines()
+        assert [leak.problems for leak in found.leaks] == [1]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The dataset {__name__}:leaking: {told}."
+    ]
+
+
+def science_on(data: dict[str, str | int]) -> Science:
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 1}
+    return Science.model_validate(settings)
+
+
+def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_count(
+    tmp_path: Path,
+) -> None:
+    atlas = tmp_path / "atlas.csv"
+    atlas.write_text("country,capital")
+    data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
+    assert made_anew(science_on(data)) == (
+        "It was there already, and is made anew when its settings or its seed changes. Other files "
+        "that it reads are not looked at."
+    )
+    of_code = science_on({**data, "maps": str(atlas)}).model_copy(
+        update={"code": {"prepare": {"tests.support.problems": "9f2c", "harder": "77b0"}}}
+    )
+    assert (
+        f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes."
+        in made_anew(of_code)
+    )

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from agentfly_core.records.trajectory import Message, Scored, ToolCall, Trajectory
+from agentfly_core.reports.show.choice import (
+    Filter,
+    below,
+    by_episode,
+    first,
+    matching,
+    of_ending,
+)
+from agentfly_core.reports.show.printed import SAME, show
+from agentfly_core.runs.episodes import Episodes, Pair, Piece, decoder, pieces, read_step
+from agentfly_core.store.store import Store
+from agentfly_core.testing import trajectories as turns
+from tests.support.stored_run import episode, stored_run, turn
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A run with a scored step 6 and a step 7 that is only partly played."""
+    return stored_run(tmp_path)
+
+
+def printed(store: Store, step: int | None, worst: int, colour: bool) -> str:
+    console = Console(
+        file=io.StringIO(),
+        width=110,
+        force_terminal=colour,
+        color_system="truecolor" if colour else None,
+    )
+    stored = read_step(store, "demo", step)
+    console.print(show(stored, 4, [], first(by_episode(stored.pairs), "worst", worst)))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_every_line_says_without_colour_whether_it_was_read_or_sampled(store: Store) -> None:
+    text = [line.rstrip() for line in printed(store, 6, 4, colour=False).splitlines()]
+    start = next(number for number, line in enumerate(text) if "chain 0" in line)
+    assert text[start + 1 :] == [
+        "     read | <|im_start|>user",
+        "          | What is 41+58?<|im_end|>",
+        "          | <|im_start|>assistant",
+        "          |",
+        (
+            '  sampled > <tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}'
+            "</tool_call><|im_end|>"
+        ),
+        "     read |",
+        "          | <|im_start|>tool",
+        "          | 99<|im_end|>",
+        "          | <|im_start|>assistant",
+        "          |",
+        "  sampled > The sum is 99.<|im_end|>",
+    ]
+
+
+def test_colour_sets_sampled_text_apart_and_changes_no_letter(store: Store) -> None:
+    coloured = printed(store, 6, 4, colour=True)
+    assert "\x1b[1;32m> The sum is 99.<|im_end|>" in coloured
+    assert "\x1b[2m| What is 41+58?<|im_end|>" in coloured
+    assert Text.from_ansi(coloured).plain.split() == printed(store, 6, 4, colour=False).split()
+
+
+def test_the_worst_episodes_come_first_and_what_could_not_be_scored_before_them(
+    store: Store,
+) -> None:
+    everything = printed(store, 6, 4, colour=False)
+    assert re.findall(r"chain (\d);", everything) == ["3", "1", "2", "0"]
+    text = printed(store, 6, 2, colour=False)
+    assert "4 episodes, 3 scored, mean reward 0.500" in text
+    assert "chain 3; unscored (the episode failed); ended failed" in text
+    assert "error: shop: ServiceFailure: it died" in text
+    assert "chain 1; reward 0 (exact 0)" in text
+    assert "chain 2" not in text
+
+
+def test_what_a_step_asked_of_its_environments_is_a_row_a_kind(store: Store) -> None:
+    assert "environment" not in printed(store, 6, 1, colour=False)
+    leases = {
+        "most_in_use": 16.0,
+        "most_waiting": 48.0,
+        "wait_p50": 6.2e-06,
+        "wait_p95": 1.5,
+        "started": 38.0,
+    }
+    ends = {"closed": 38.0, "resets_failed": 1.0, "expired": 3.0}
+    metrics = {f"resources/Shop/{name}": value for name, value in (leases | ends).items()}
+    store.write_json(
+        "runs/demo/steps/000006/metrics.json", {"step": 6, "time_ms": 1, "metrics": metrics}
+    )
+    (row,) = [line for line in printed(store, 6, 1, colour=False).splitlines() if "Shop" in line]
+    assert row.split() == ["Shop", "16", "48", "0", "1.5", "38", "38", "1", "3"]
+
+
+SYSTEM = "<|im_start|>system\nUse the tools.<|im_end|>\n"
+
+
+def asked(chain: int, system: str, question: str) -> Trajectory:
+    text = f"{system}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+    read = (Message("system", "Use the tools."), Message("user", question))
+    return episode(chain, replace(turn(text, "99<|im_end|>"), read=read))
+
+
+def all_of(store: Store, *played: Trajectory) -> str:
+    """What is printed of these episodes, without spaces at the ends of lines."""
+    pairs = tuple((trajectory, None) for trajectory in played)
+    read = partial(pieces, decode=decoder(store, "demo"))
+    console = Console(file=io.StringIO(), width=110)
+    console.print(show(Episodes("run:demo@6", "demo, step 6", pairs, read, {}), 2, [], pairs))
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def test_a_system_prompt_that_all_have_is_printed_once(store: Store) -> None:
+    text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, SYSTEM, "1+1?"))
+    assert text.count("Use the tools.") == 1
+    assert text.count(SAME) == 2
+    assert "          | <|im_start|>user\n          | 41+58?<|im_end|>" in text
+    assert text.index("Use the tools.") < text.index("chain 0") < text.index("41+58?")
+
+
+def test_system_prompts_that_differ_stay_where_they_are(store: Store) -> None:
+    other = SYSTEM.replace("tools.", "tools. Today is Monday.")
+    text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, other, "1+1?"))
+    assert text.count("Use the tools.") == 2
+    assert SAME not in text
+
+
+def test_one_episode_is_printed_whole_and_so_are_those_without_a_system_prompt(
+    store: Store,
+) -> None:
+    assert SAME not in all_of(store, asked(0, SYSTEM, "41+58?"))
+    assert SAME not in all_of(store, asked(0, "", "41+58?"), asked(1, "", "1+1?"))
+
+
+def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> None:
+    stored = read_step(store, "demo", 6)
+    filters = [below(0.6), of_ending("terminal")]
+    console = Console(file=io.StringIO(), width=110)
+    (episode,) = matching(stored, filters)
+    console.print(show(stored, 1, filters, episode))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "1 of 4 matches --below 0.6 --ending terminal" in text
+    assert re.findall(r"chain (\d);", text) == ["2"]
+
+
+def shown(*pairs: Pair, filters: Sequence[Filter] = ()) -> str:
+    console = Console(file=io.StringIO(), width=110)
+    stored = Episodes("run:demo@7", "demo, step 7", pairs, read, {})
+    console.print(show(stored, len(pairs), filters, first(by_episode(pairs), "worst", 1)))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def read(_: Trajectory) -> list[Piece]:
+    return [Piece("read", "What?")]
+
+
+def team(name: str, planner: float | None, searcher: float | None) -> list[Pair]:
+    """An episode of a planner, and of two searchers who say three tokens each and call a tool."""
+    call = Message("assistant", "", (ToolCall("search", {}),))
+    said = {
+        "planner": (turns.turn([1], {2: -0.5}), turns.turn([1], {2: -0.5})),
+        "searcher": (turns.turn([1], {2: -0.5, 3: -0.5, 4: -0.5}, reply=call),),
+    }
+    found: list[Pair] = []
+    for agent in ("planner", "searcher", "searcher/2"):
+        role = agent.partition("/")[0]
+        reward = planner if role == "planner" else searcher
+        one = turns.trajectory(*said[role], name=f"{name}-{agent}", agent=agent, episode=name)
+        found.append((one, None if reward is None else Scored(one.id, {}, (), reward)))
+    return found
+
+
+def test_an_episode_counts_once_and_each_speaker_is_told_of_where_several_speak() -> None:
+    text = shown(*team("a", 1.0, 0.5), *team("b", 0.5, 0.0), *team("c", None, None))
+    assert "demo, step 7: 3 episodes, 2 scored, mean reward 0.500" in text
+    assert [line.split() for line in text.splitlines()[1:4]] == [
+        ["speaker,", "by", "episode", "replies", "sampled", "tokens", "tool", "calls"],
+        ["planner", "2.0", "2.0", "0.0"],
+        ["searcher", "2.0", "6.0", "2.0"],
+    ]
+    assert "chain 0; planner; not scored;" in text
+
+
+def test_who_speaks_alone_is_not_named() -> None:
+    text = shown(team("a", 1.0, 0.5)[0])
+    assert "planner" not in text and "1 episode, 1 scored" in text
+
+
+def test_filters_count_episodes_and_not_their_speakers() -> None:
+    pairs = [*team("a", 1.0, 0.5), *team("b", 0.5, 0.0)]
+    assert "of 2 match --below 0.6" in shown(*pairs, filters=[below(0.6)])
+
+
+def test_a_speaker_without_a_reply_is_not_shown() -> None:
+    (planner, scored), *searchers = team("a", 1.0, 0.5)
+    text = shown((replace(planner, turns=()), scored), *searchers)
+    assert "chain 0; planner" not in text and "chain 0; searcher/2" in text

@@ -1,0 +1,48 @@
+"""How a run, a step and played episodes are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core.reports.show.reference import (
+    PlayReference,
+    Reference,
+    RunReference,
+    against,
+    reference,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("demo", RunReference("demo", None)),
+        ("demo@7", RunReference("demo", 7)),
+        ("run:demo@0", RunReference("demo", 0)),
+        ("nightly-2026-11-20@40", RunReference("nightly-2026-11-20", 40)),
+        ("play:quickstart-1", PlayReference("quickstart-1")),
+    ],
+)
+def test_a_run_a_step_and_a_play_are_named(text: str, named: Reference) -> None:
+    assert reference(text) == named
+
+
+def test_a_step_may_stand_in_an_option_and_must_be_one() -> None:
+    assert reference("demo", 7) == reference("demo@7", 7) == RunReference("demo", 7)
+    with pytest.raises(ValueError, match="name one step"):
+        reference("demo@6", 7)
+    with pytest.raises(ValueError, match="has no steps"):
+        reference("play:quickstart-1", 7)
+
+
+@pytest.mark.parametrize("text", ["", "demo@", "demo@last", "play:", "demo@7@8", "../demo"])
+def test_what_names_nothing_is_refused_with_what_would(text: str) -> None:
+    with pytest.raises(ValueError, match="expected RUN, RUN@STEP"):
+        reference(text)
+
+
+def test_a_number_is_another_step_of_the_same_run() -> None:
+    assert against("8", RunReference("demo", 9)) == RunReference("demo", 8)
+    assert against("other@8", RunReference("demo", 9)) == RunReference("other", 8)
+    with pytest.raises(ValueError, match="have no steps"):
+        against("8", PlayReference("quickstart-1"))

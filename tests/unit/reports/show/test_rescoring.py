@@ -1,0 +1,193 @@
+"""Other rewards for stored episodes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config.credentials import SecretGiven
+from agentfly_core.records.parquet import write_scores
+from agentfly_core.records.trajectory import Unscored
+from agentfly_core.reports.show.rescoring import RescoredStep, new_reward, new_rewards, rescored
+from agentfly_core.store.store import ArtifactKey, Store
+from flows.__main__ import main
+from tests.support.experiments import context
+from tests.support.stored_run import SCORES, stored_run
+
+REWARDS = """
+import others_NAME
+from agentfly_core import Environment, ServiceFailure, Trajectory, reward
+
+class Stock(Environment):
+    pass
+
+@reward
+def long(trajectory: Trajectory) -> float:
+    open("calls", "a").write("x")
+    return len(trajectory.turns)
+
+@reward
+class AtMost:
+    def __init__(self, turns: int = 1) -> None:
+        self.turns = turns
+
+    def __call__(self, trajectory: Trajectory) -> float:
+        return float(len(trajectory.turns) <= self.turns)
+
+@reward
+def judge(trajectory: Trajectory) -> float:
+    if not open("judge").read():
+        raise ServiceFailure("the judge is down")
+    return 1.0
+
+class Brief:
+    def __call__(self, trajectory: Trajectory) -> float:
+        return others_NAME.VALUE
+
+brief = reward(Brief())
+
+@reward
+def stock(shop: Stock) -> float:
+    return 1.0
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The run `demo`, with a scored step 6, in the working directory; beside it, rewards."""
+    found = stored_run(tmp_path)
+    names = ("rollout-000", "rollout-001")
+    digests = {name: found.artifact(f"runs/demo/steps/000006/{name}").digest for name in names}
+    found.remove("runs/demo/steps/000006/scored")
+    with found.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "k", digests)) as to:
+        write_scores(to / "scores.parquet", SCORES)
+    science = context(tmp_path).science.model_dump(mode="json")
+    found.write_json("runs/demo/run.json", {"science": science})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / f"rewards_{tmp_path.name}.py").write_text(REWARDS.replace("NAME", tmp_path.name))
+    (tmp_path / f"others_{tmp_path.name}.py").write_text("VALUE = 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return found
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> str:
+    return f"rewards_{tmp_path.name}"
+
+
+def again(store: Store, *rewards: str) -> RescoredStep:
+    (step,) = rescored(store, "demo", 6, [new_reward(text) for text in rewards])
+    return step
+
+
+def edit(module: str, text: str) -> None:
+    """Another text of a module, as the next process imports it."""
+    Path(f"{module}.py").write_text(text)
+    for name in [name for name in sys.modules if name.startswith(("rewards_", "others_"))]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def new(step: RescoredStep) -> list[float | Unscored]:
+    return [new.reward for _, _, new in step.episodes]
+
+
+def test_stored_episodes_get_another_reward_and_failed_ones_none(store: Store, module: str) -> None:
+    *scored, failed = new(again(store, f"{module}:long"))
+    assert scored == [2.0, 1.0, 1.0]
+    assert isinstance(failed, Unscored)
+
+
+def test_rewards_have_weights_and_settings(store: Store, module: str) -> None:
+    step = again(store, f"{module}:long=0.5", f"{module}:AtMost={{weight: 10, turns: 1}}")
+    assert new(step)[:3] == [1.0, 10.5, 10.5]
+
+
+def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
+    store: Store, module: str
+) -> None:
+    first, second = again(store, f"{module}:long"), again(store, f"{module}:long")
+    assert first.artifact and first.artifact == second.artifact
+    assert Path("calls").read_text() == "xxx"
+    edit(module, Path(f"{module}.py").read_text() + "\n# a comment\n")
+    assert again(store, f"{module}:long").artifact == first.artifact
+    edit(module, Path(f"{module}.py").read_text() + "\nMORE = 1\n")
+    third = again(store, f"{module}:long").artifact
+    assert third and third.uri != first.artifact.uri
+    assert store.holds(first.artifact.uri)
+
+
+def test_a_change_in_what_a_reward_imports_scores_again(store: Store, module: str) -> None:
+    assert new(again(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
+    edit(module.replace("rewards", "others"), "VALUE = 0.25\n")
+    assert new(again(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
+
+
+def test_what_a_judge_could_not_score_is_not_stored_and_scored_when_it_is_back(
+    store: Store, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("judge").write_text("")
+    down = again(store, f"{module}:judge")
+    assert down.artifact is None
+    assert all(isinstance(reward, Unscored) for reward in new(down))
+    assert main(["score", "demo@6", "--reward", f"{module}:judge"]) == 0
+    told = "No new reward for 3 episodes: judge: ServiceFailure: the judge is down. Their steps"
+    assert told in capsys.readouterr().out
+    Path("judge").write_text("up")
+    back = again(store, f"{module}:judge")
+    assert back.artifact is not None
+    assert new(back)[:3] == [1.0, 1.0, 1.0]
+
+
+def test_a_reward_that_is_named_twice_is_refused(store: Store, module: str) -> None:
+    with pytest.raises(ValueError, match=f"--reward {module}:long is given twice"):
+        new_rewards([f"{module}:long", f"{module}:long=2"])
+
+
+def test_a_reward_of_an_environment_is_refused_by_name_with_why(store: Store, module: str) -> None:
+    with pytest.raises(ValueError, match=r":stock needs Stock, which ended with the episode"):
+        new_reward(f"{module}:stock")
+    with pytest.raises(ValueError, match="got 'much', expected its weight"):
+        new_reward(f"{module}:long=much")
+    with pytest.raises(ValueError, match="expected a Reward"):
+        new_reward(f"{module}:Stock")
+
+
+def test_a_secret_among_the_settings_of_a_reward_is_refused_and_not_told(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SecretGiven, match=rf"^--reward: {module}:AtMost.api_key is a secret") as no:
+        new_reward(f"{module}:AtMost={{api_key: sk-0123456789}}")
+    assert "sk-" not in str(no.value)
+    monkeypatch.setenv("JUDGE_TOKEN", "0123456789abcdef")
+    with pytest.raises(SecretGiven, match="holds the secret of the environment variable JUDGE_TOK"):
+        new_reward(f"{module}:AtMost={{name: 0123456789abcdef}}")
+
+
+def test_a_step_that_is_not_scored_is_told_with_those_that_are(store: Store, module: str) -> None:
+    with pytest.raises(ValueError, match=r"Nothing of step 7 of 'demo' is scored.* steps 6"):
+        [*rescored(store, "demo", 7, [new_reward(f"{module}:long")])]
+    with pytest.raises(ValueError, match="Did you mean 'demo'"):
+        [*rescored(store, "dmo", None, [new_reward(f"{module}:long")])]
+
+
+def test_the_command_shows_where_rewards_differ_most_and_how_to_open_it(
+    store: Store, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["score", "demo@6", "--reward", f"{module}:AtMost"]
+    assert main(words) == 0
+    table = capsys.readouterr().out
+    assert "6         3     0.500     0.667  -0.82            1/1     1/1" in table
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["all"]["episodes"], found["all"]["old"]) == (3, 0.5)
+    first = found["furthest"][0]
+    assert (first["chain"], first["old"], first["new"]) == (0, 1.0, 0.0)
+    assert main(shlex.split(first["command"])[1:]) == 0
+    assert "chain 0; reward 1 (exact 1)" in capsys.readouterr().out

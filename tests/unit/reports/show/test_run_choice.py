@@ -1,0 +1,91 @@
+"""Which runs are listed, in which order, and what they differ in."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agentfly_core.reports.show.run_choice import Sorting, as_json, only, ordered
+from agentfly_core.runs.listing import Listed, Unreadable, differences, view
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.json_value import JSON
+
+
+def run(
+    name: str, created: int, success: float | None, changed: dict[str, JSON], *tags: str
+) -> Listed:
+    settings: dict[str, JSON] = {"seed": 0, "update.learning_rate": 1e-5, "steps": 9, **changed}
+    state = "stopped" if success is None else "finished"
+    return Listed(
+        name, state, "", created, 9, success, f"agentfly show {name}", "shop", created, tags,
+        changed, settings,
+    )  # fmt: skip
+
+
+A = run("a", 3, 0.5, {"update.learning_rate": 3e-4, "steps": 9}, "baseline")
+B = run("b", 1, None, {"seed": 1, "steps": 9})
+C = run("c", 2, 0.75, {"update.learning_rate": 3e-4, "seed": 2, "steps": 9})
+RUNS = [A, B, C, Unreadable("bad", "run.json is damaged")]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "left"),
+    [
+        (["update.learning_rate=3e-4"], ["a", "c"]),
+        (["update.learning_rate=3e-4", "seed=2"], ["c"]),
+        (["state=stopped"], ["b"]),
+        (["experiment=shop"], ["a", "b", "c"]),
+        (["tag=baseline"], ["a"]),
+        (["BASE"], ["a"]),
+        (["damaged"], ["bad"]),
+        (["seed: 1"], []),
+    ],
+)
+def test_conditions_leave_the_runs_for_which_all_hold(
+    conditions: list[str], left: list[str]
+) -> None:
+    assert [each.name for each in only(RUNS, conditions)] == left
+
+
+def test_a_key_that_no_run_has_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no run has 'update\.lerning_rate'"):
+        only(RUNS, ["update.lerning_rate=1"])
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("name", ["a", "b", "bad", "c"]),
+        ("time", ["a", "c", "b", "bad"]),
+        ("success", ["c", "a", "b", "bad"]),
+        ("step", ["a", "c", "b", "bad"]),
+    ],
+)
+def test_the_newest_best_and_furthest_come_first(by: Sorting, names: list[str]) -> None:
+    assert [each.name for each in ordered(RUNS, by)] == names
+
+
+def test_runs_show_what_they_differ_in_without_what_all_share(tmp_path: Path) -> None:
+    assert differences([A, B, C]) == {
+        "a": {"seed": 0, "update.learning_rate": 3e-4},
+        "b": {"seed": 1},
+        "c": {"seed": 2, "update.learning_rate": 3e-4},
+    }
+    assert differences([A]) == {"a": {}}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view(RUNS, Store.at(str(tmp_path), tmp_path)))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()[::2]
+    assert [line.split()[-3:] for line in lines[:1]] == [
+        ["seed=0", "update.learning_rate=0.0003", "#baseline"]
+    ]
+
+
+def test_json_has_all_of_a_run() -> None:
+    found = json.loads(json.dumps(as_json(RUNS)))["runs"]
+    assert (found[1]["differs"], found[0]["tags"]) == ({"seed": 1}, ["baseline"])
+    assert found[3] == {"name": "bad", "state": "damaged", "fault": "run.json is damaged"}

@@ -1,0 +1,213 @@
+"""Where the episodes of an evaluation, a warm start and a play are found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.play_layout import PlayLayout
+from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.reports.show.reference import reference
+from agentfly_core.reports.show.sources import read
+from agentfly_core.runs.episodes import Episodes
+from agentfly_core.runs.run import opened
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+from tests.support.experiments import context
+from tests.support.stored_run import GOOD, TOKENIZER, WRONG
+
+MODEL = Artifact("artifacts/model/ab", "77b0")
+DEMONSTRATED = {"demonstrations": "tests.support.problems:script", "episodes": 8}
+
+
+def publish(store: Store, target: ArtifactKey, *played: Trajectory) -> Artifact:
+    """Publish episodes, or without any a policy."""
+    with store.publish(target) as folder:
+        if played:
+            write_trajectories(folder / "trajectories.parquet", played)
+        else:
+            (folder / "tokenizer.json").write_text(TOKENIZER.to_str())
+            (folder / "weights").write_text(target.uri)
+    return store.artifact(target.uri)
+
+
+def score(store: Store, target: ArtifactKey, *played: Trajectory) -> None:
+    with store.publish(target) as folder:
+        write_scores(folder / "scores.parquet", [Scored(t.id, {}, (), 1.0) for t in played])
+
+
+def evaluate(
+    store: Store,
+    science: Science,
+    policy: Artifact,
+    data: Artifact,
+    split: str,
+    *played: Trajectory,
+) -> None:
+    shard = publish(store, keys.evaluation(science, policy, data, split, 0, {}), *played)
+    score(store, keys.scored(science, [shard]), *played)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> ExperimentContext:
+    """The run `demo`, its start from demonstrations evaluated on test, as is its step 2; step 1 and
+    2 are evaluated on validation.
+    """
+    found = context(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
+    store = found.store
+    data = Artifact("", "da7a")
+    shown = publish(store, keys.demonstrations(found.science, MODEL, data, {}), GOOD)
+    start = publish(store, keys.warm_start(found.science, MODEL, shown, 1))
+    with opened(found, "demo") as run:
+        run.remember_data(data, "none")
+        run.remember_start(start)
+    policies = [start]
+    for step in (1, 2):
+        where = f"runs/demo/steps/{step:06d}/policy"
+        policies.append(publish(store, ArtifactKey(where, "update", "key", {})))
+        evaluate(store, found.science, policies[step], data, "validation", GOOD)
+    evaluate(store, found.science, start, data, "test", WRONG)
+    evaluate(store, found.science, policies[2], data, "test", WRONG, GOOD)
+    return found
+
+
+def seen(stored: Episodes) -> tuple[str, str, Sequence[str]]:
+    return stored.reference, stored.title, [trajectory.id for trajectory, _ in stored.pairs]
+
+
+def test_the_evaluation_of_a_step_is_that_of_its_policy(here: ExperimentContext) -> None:
+    step, start = (
+        read(here.store, reference(text), "test", False) for text in ("demo@2", "demo@0")
+    )
+    assert seen(step) == (
+        "run:demo@2",
+        "demo, evaluation of step 2 on test",
+        ["chain-0", "chain-1"],
+    )
+    assert seen(start) == ("run:demo@0", "demo, evaluation of step 0 on test", ["chain-1"])
+    assert [scored.reward for _, scored in step.pairs if scored] == [1.0, 1.0]
+    assert step.pieces(WRONG)[-1].text.startswith("It is 9")
+
+
+def test_without_a_step_it_is_the_last_that_was_evaluated(here: ExperimentContext) -> None:
+    assert read(here.store, reference("demo"), "test", False).reference == "run:demo@2"
+
+
+def test_a_damaged_policy_is_not_passed_over_for_one_that_was_evaluated_before(
+    here: ExperimentContext,
+) -> None:
+    damaged = here.store.root / "runs/demo/steps/000002/policy/MANIFEST.json"
+    damaged.write_bytes(bytes(300))
+    with pytest.raises(Damaged, match=f"^{damaged} is damaged"):
+        read(here.store, reference("demo"), "test", False)
+
+
+def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from(
+    here: ExperimentContext,
+) -> None:
+    place = here.store.root.parent
+    fork = {"run": "demo", "step": 2, "optimizer_state": "fresh"}
+    made = context(place, steps=3, fork=fork, warm_start=DEMONSTRATED, evaluate={"every": 1})
+    with opened(replace(made, store=here.store), "new") as run:
+        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_start(policy_of(here.store, "demo", 2))
+    found = read(here.store, reference("new"), "test", False)
+    assert seen(found)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
+    there = read(here.store, reference("new@1"), "validation", False)
+    assert seen(there)[1] == "new, evaluation of step 1 on validation"
+
+
+def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Path) -> None:
+    hard = {"use": "tests.support.problems:clean", "test": 1}
+    found = context(tmp_path, evaluate={"datasets": {"hard": hard}})
+    there = found.science.on(found.science.evaluate.datasets["hard"])
+    start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
+    data = publish(found.store, keys.prepare(there))
+    evaluate(found.store, there, start, data, "test", WRONG)
+    with opened(found, "demo") as run:
+        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_start(start)
+    stored = read(found.store, reference("demo@0"), "hard", False)
+    assert seen(stored)[1:] == ("demo, evaluation of step 0 on hard", ["chain-1"])
+
+
+def test_a_step_that_was_not_evaluated_is_told_with_those_that_were(
+    here: ExperimentContext,
+) -> None:
+    with pytest.raises(
+        ValueError, match=r"no evaluation of step 1 on 'test'.* those of steps 0, 2"
+    ):
+        read(here.store, reference("demo@1"), "test", False)
+    with pytest.raises(ValueError, match=r"on 'validation'.* those of steps 1 to 2"):
+        read(here.store, reference("demo@0"), "validation", False)
+
+
+def test_demonstrations_are_those_of_the_start(here: ExperimentContext) -> None:
+    stored = read(here.store, reference("demo"), "", True)
+    assert seen(stored)[1:] == ("demo, demonstrations of the warm start", ["chain-0"])
+    assert stored.pairs[0][1] is None
+
+
+def test_a_run_without_what_is_asked_for_says_why(here: ExperimentContext) -> None:
+    store = here.store
+    with pytest.raises(ValueError, match=r"no run 'dmo'.*Did you mean 'demo'"):
+        read(store, reference("dmo"), "test", False)
+    with pytest.raises(ValueError, match="Step 0 of demo is its start"):
+        read(store, reference("demo@0"), "", False)
+    with opened(here, "other") as run:
+        run.remember_data(Artifact("", "da7a"), "none")
+    with pytest.raises(ValueError, match="no demonstrations: it has no warm start"):
+        read(store, reference("other"), "", True)
+    with pytest.raises(ValueError, match="It has evaluated none yet"):
+        read(store, reference("other"), "test", False)
+
+
+def test_played_episodes_are_opened_by_their_name(here: ExperimentContext) -> None:
+    layout = PlayLayout("tiny-1")
+    publish(here.store, ArtifactKey(layout.rollout(0), "play", "key", {}), GOOD)
+    publish(here.store, ArtifactKey(layout.tokenizer, "play", "key", {}))
+    score(here.store, ArtifactKey(layout.scored, "score", "key", {}), GOOD)
+    here.store.write_json(layout.record, {"policy": "oracle", "split": "train"})
+    stored = read(here.store, reference("play:tiny-1"), "", False)
+    assert seen(stored) == ("play:tiny-1", "play:tiny-1, oracle on train", ["chain-0"])
+    assert stored.pieces(GOOD)[-1].text == "The sum is 99.<|im_end|>"
+    with pytest.raises(ValueError, match="Did you mean 'tiny-1'"):
+        read(here.store, reference("play:tiny-2"), "", False)
+    with pytest.raises(ValueError, match="neither evaluations nor demonstrations"):
+        read(here.store, reference("play:tiny-1"), "test", False)
+
+
+def test_a_play_with_a_damaged_shard_is_refused_whole_with_the_way_out(
+    here: ExperimentContext,
+) -> None:
+    layout, store = PlayLayout("tiny-1"), here.store
+    for shard, episode in enumerate((GOOD, WRONG)):
+        publish(store, ArtifactKey(layout.rollout(shard), "play", "key", {}), episode)
+    publish(store, ArtifactKey(layout.tokenizer, "play", "key", {}))
+    store.write_json(layout.record, {"policy": "oracle", "split": "train"})
+    assert len(read(store, reference("play:tiny-1"), "", False).pairs) == 2
+
+    damaged = store.root / layout.rollout(1) / "MANIFEST.json"
+    damaged.write_bytes(bytes(300))
+    with pytest.raises(Damaged) as refused:
+        read(store, reference("play:tiny-1"), "", False)
+    assert str(refused.value).startswith(f"{damaged} is damaged")
+    assert str(refused.value).endswith(
+        f"put the file back from a copy, or remove {store.uri}/plays/tiny-1."
+    )
+
+
+def test_a_play_that_was_cut_off_is_not_named_as_the_one_that_was_meant(
+    here: ExperimentContext,
+) -> None:
+    here.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
+    told = r"no played episodes 'tiny-1' in .*\. There are none\.$"
+    with pytest.raises(ValueError, match=told):
+        read(here.store, reference("play:tiny-1"), "", False)

@@ -1,0 +1,238 @@
+"""The lock of a run on object storage: who renews it keeps it, by a clock that nobody can set."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from agentfly_core.store.lease import (
+    EXPIRY,
+    HEARTBEAT,
+    Clock,
+    Lease,
+    leaseholder,
+    refuse_if_leased,
+)
+from agentfly_core.store.lock import Locked, LockLost
+from agentfly_core.store.object_storage import Remote
+from agentfly_core.system.process import Owner
+from tests.support.buckets import Bucket
+from tests.support.clocks import Moved, set_clock
+
+MINE = Owner.current()
+ELSEWHERE = Owner("node7", 4711, 1763740000.25, "0c5d", 73512)
+
+
+def held(owner: Owner, beat: int = 1, renewed: float = 1763740000.0) -> str:
+    told = {
+        "owner": owner.to_json(),
+        "fence": 4,
+        "beat": beat,
+        "renewed": renewed,
+        "released": False,
+    }
+    return json.dumps(told)
+
+
+def lease(bucket: Bucket, moved: Moved, run: str) -> Lease:
+    return Lease(cast(Remote, bucket), f"runs/{run}/lock.json", moved.clock)
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> str:
+    """A run of its own for each test: what was watched is remembered."""
+    return str(request.node.name)
+
+
+def test_an_owner_on_this_machine_that_died_is_followed_at_once(run: str) -> None:
+    bucket, moved = (
+        Bucket({f"runs/{run}/lock.json": held(replace(MINE, ticks=MINE.ticks + 1))}),
+        Moved(),
+    )
+    mine = lease(bucket, moved, run)
+    assert mine.take() is not None
+    assert (mine.fence, moved.seconds) == (5, 0)
+
+
+@pytest.mark.parametrize("hour", [3600, -3600])
+def test_an_owner_on_this_machine_that_lives_keeps_its_run_when_the_clock_is_set(
+    run: str, monkeypatch: pytest.MonkeyPatch, hour: int
+) -> None:
+    moved, bucket = Moved(), Bucket()
+    lease(bucket, moved, run).take()
+    set_clock(monkeypatch, hour)
+    with pytest.raises(Locked, match=rf"The run '.*' is held by process {MINE.pid} on "):
+        lease(bucket, moved, run).take()
+    assert moved.seconds == 0
+
+
+@pytest.mark.parametrize("renewed", [0.0, 4e9])
+def test_an_owner_elsewhere_who_renews_its_lock_keeps_it_whatever_time_it_is(
+    run: str, renewed: float
+) -> None:
+    beats = iter([held(ELSEWHERE, 1, renewed)] * 3 + [held(ELSEWHERE, 2, renewed)])
+    bucket = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, 1, renewed)})
+    moved = Moved(lambda: bucket.update({f"runs/{run}/lock.json": next(beats)}))
+    with pytest.raises(Locked, match="is held by process 4711 on node7"):
+        lease(bucket, moved, run).take()
+    assert moved.seconds <= HEARTBEAT
+
+
+@pytest.mark.parametrize("renewed", [0.0, 4e9])
+def test_an_owner_elsewhere_who_does_not_renew_its_lock_loses_it_after_it_was_watched(
+    run: str, renewed: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket, moved = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, 1, renewed)}), Moved()
+    mine = lease(bucket, moved, run)
+    assert mine.take() == ELSEWHERE
+    assert (moved.seconds, mine.fence) == (EXPIRY, 5)
+    assert (
+        "is held by process 4711 on node7, which may be dead. Watching its lock for up to 120 s"
+        in caplog.text
+    )
+    assert (
+        f"s3://bucket/runs/{run}/lock.json was not renewed for 120 s: its run is taken over."
+        in caplog.text
+    )
+
+
+def test_who_has_watched_a_lock_to_refuse_early_does_not_watch_it_again(run: str) -> None:
+    bucket, moved = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE)}), Moved()
+    lease(bucket, moved, run).awaited()
+    assert moved.seconds == EXPIRY
+    lease(bucket, moved, run).take()
+    assert moved.seconds == EXPIRY
+
+
+def test_an_owner_of_whom_this_machine_cannot_be_sure_is_watched(run: str) -> None:
+    owner = replace(MINE, boot="another machine of this name")
+    bucket, moved = Bucket({f"runs/{run}/lock.json": held(owner)}), Moved()
+    assert lease(bucket, moved, run).take() == owner
+    assert moved.seconds == EXPIRY
+
+
+def test_each_renewal_is_another_version_though_the_time_stands_still(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1763740000.0)
+    bucket, seen = Bucket(), set()
+    mine = lease(bucket, Moved(), run)
+    mine.take()
+    for _ in range(3):
+        seen.add(bucket.tagged(mine.uri))
+        mine._write(released=False)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "\0" * 90, "\ufffd{}", "[]", held(ELSEWHERE)[:60], '{"fence": 1}']
+)
+def test_a_damaged_lock_is_named_and_watched_like_that_of_somebody_elsewhere(
+    run: str, damaged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket, moved = Bucket({f"runs/{run}/lock.json": damaged}), Moved()
+    mine = lease(bucket, moved, run)
+    assert mine.take() is None
+    assert moved.seconds == EXPIRY
+    assert f"s3://bucket/runs/{run}/lock.json is damaged (" in caplog.text
+    mine.check()
+
+
+def test_a_damaged_lock_that_changes_is_held_by_somebody(run: str) -> None:
+    bucket = Bucket({f"runs/{run}/lock.json": "[]"})
+    moved = Moved(lambda: bucket.update({f"runs/{run}/lock.json": held(ELSEWHERE)}))
+    with pytest.raises(Locked, match="held by process 4711 on node7"):
+        lease(bucket, moved, run).take()
+
+
+@pytest.mark.parametrize("damaged", ["", "\0" * 90, "[]"])
+def test_who_cannot_read_its_own_lock_any_more_writes_nothing(run: str, damaged: str) -> None:
+    bucket = Bucket()
+    mine = lease(bucket, Moved(), run)
+    mine.take()
+    bucket[mine.uri] = damaged
+    mine.release()
+    assert bucket[mine.uri] == damaged
+    with pytest.raises(
+        LockLost, match=r"s3://bucket/runs/.*/lock\.json does not name this process any more"
+    ):
+        mine.check()
+
+
+def test_a_lock_is_taken_over_under_the_next_number_and_its_old_owner_told(run: str) -> None:
+    bucket = Bucket()
+    first = lease(bucket, Moved(), run)
+    assert first.take() is None
+    bucket[first.uri] = bucket[first.uri].replace(f'"pid": {MINE.pid}', '"pid": 999999')
+    second = lease(bucket, Moved(), run)
+    previous = second.take()
+    assert previous is not None
+    assert (previous.pid, second.fence) == (999999, 2)
+    second.check()
+    first.release()
+    assert not json.loads(bucket[first.uri])["released"]
+    with pytest.raises(LockLost, match="taken over"):
+        first.check()
+    second.release()
+    third = lease(bucket, Moved(), run)
+    third.take()
+    assert third.fence == 3
+
+
+def test_a_renewal_that_the_network_refuses_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run: str
+) -> None:
+    class Throttled(Bucket):
+        beats = 0
+
+        def replace(self, uri: str, text: str, tag: str) -> bool:
+            self.beats += 1
+            if self.beats == 1:
+                raise OSError("SlowDown")
+            mine.stop.set()
+            return super().replace(uri, text, tag)
+
+    monkeypatch.setattr("agentfly_core.store.lease.HEARTBEAT", 0)
+    bucket = Throttled()
+    mine = lease(bucket, Moved(), run)
+    mine.take()
+    mine.keep()
+    assert bucket.beats == 2
+    assert "was not renewed: SlowDown" in caplog.text
+    mine.check()
+
+
+def test_the_holder_is_told_by_the_clock_of_the_store(run: str) -> None:
+    bucket: Any = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, renewed=4e9)})
+    for seconds, told in ((30.0, "process 4711 on node7"), (300.0, "")):
+        bucket.ages[f"runs/{run}/lock.json"] = seconds
+        assert leaseholder(bucket, f"runs/{run}") == told
+    bucket[f"runs/{run}/lock.json"] = held(MINE)
+    assert leaseholder(bucket, f"runs/{run}") == str(MINE), "it lives, so that it is only slow"
+    bucket[f"runs/{run}/lock.json"] = "\0" * 90
+    assert leaseholder(bucket, f"runs/{run}") == ""
+    assert leaseholder(bucket, "runs/no-such") == ""
+    with pytest.raises(Locked, match=f"process {MINE.pid}"):
+        bucket[f"runs/{run}/lock.json"] = held(MINE)
+        refuse_if_leased(bucket, f"runs/{run}")
+
+
+def test_a_lock_that_was_removed_with_its_run_is_released_without_a_word(
+    run: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = Bucket()
+    mine = lease(bucket, Moved(), run)
+    mine.take()
+    bucket.clear()
+    mine.release()
+    assert (bucket, caplog.records) == ({}, [])
+    with pytest.raises(LockLost, match="does not name this process any more"):
+        mine.check()
+
+
+def test_a_lease_is_watched_on_a_clock_that_cannot_be_set() -> None:
+    assert Clock().now is time.monotonic

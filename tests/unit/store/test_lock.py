@@ -1,0 +1,56 @@
+"""The lock of a local run: the system's lock counts, and not what its file says."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.store.lock import Locked, holder_of, local_lock, refuse_if_held
+from agentfly_core.system.process import Owner
+
+WRITTEN = json.dumps(Owner.current().to_json()).encode()
+DAMAGED = [WRITTEN[:40], b"\0" * len(WRITTEN), b"\xff" + WRITTEN, b"[]", b"{}", b" "]
+
+
+@pytest.mark.parametrize("damaged", [b"", *DAMAGED], ids=["empty", *range(len(DAMAGED))])
+def test_a_run_whose_lock_file_is_damaged_goes_on(tmp_path: Path, damaged: bytes) -> None:
+    (tmp_path / "lock.json").write_bytes(damaged)
+    assert holder_of(tmp_path) == ""
+    refuse_if_held(tmp_path)
+    with local_lock(tmp_path) as previous:
+        assert previous is None
+        assert holder_of(tmp_path) == str(Owner.current())
+    with local_lock(tmp_path) as previous:
+        assert previous == Owner.current()
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_lock_file_is_named_and_frees_no_run_that_is_held(
+    tmp_path: Path, damaged: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with local_lock(tmp_path):
+        (tmp_path / "lock.json").write_bytes(damaged)
+        assert holder_of(tmp_path) == "another process"
+        with pytest.raises(Locked, match="held by another process"), local_lock(tmp_path):
+            pass
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert f"{tmp_path / 'lock.json'} is damaged (" in caplog.text
+
+
+def test_a_run_is_free_once_it_was_left_though_the_process_lives_on(tmp_path: Path) -> None:
+    with local_lock(tmp_path):
+        assert holder_of(tmp_path)
+    assert holder_of(tmp_path) == ""
+
+
+def test_who_asks_for_the_holder_keeps_nobody_out(tmp_path: Path) -> None:
+    with local_lock(tmp_path):
+        pass
+    with (tmp_path / "lock.json").open("rb"):
+        assert holder_of(tmp_path) == ""
+        refuse_if_held(tmp_path)
+        with local_lock(tmp_path):
+            pass

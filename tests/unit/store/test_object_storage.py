@@ -1,0 +1,37 @@
+"""A conditional write on object storage."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from agentfly_core.store.object_storage import Remote
+
+
+class Answering:
+    """A file system whose server answers every write with one HTTP status, as s3fs tells it."""
+
+    def __init__(self, status):
+        self.status = status
+
+    def call_s3(self, operation, **_):
+        answer = {"Error": {"Code": "Any"}, "ResponseMetadata": {"HTTPStatusCode": self.status}}
+        raise OSError("no") from ClientError(answer, operation)
+
+
+def remote(status):
+    found = Remote("s3://agents/exp")
+    found.fs = Answering(status)
+    return found
+
+
+@pytest.mark.parametrize("status", [409, 412])
+def test_a_write_whose_condition_is_not_met_says_no(status):
+    assert not remote(status).replace("lock.json", "mine", "tag")
+    assert not remote(status).create("lock.json", "mine")
+
+
+@pytest.mark.parametrize("status", [403, 500, 503])
+def test_any_other_refusal_is_an_error_and_no_answer(status):
+    with pytest.raises(OSError, match=r"could not write lock\.json: "):
+        remote(status).replace("lock.json", "mine", "tag")
+    with pytest.raises(OSError, match=r"could not write lock\.json: "):
+        remote(status).create("lock.json", "mine")

@@ -1,0 +1,108 @@
+"""What JSON cannot hold is found where it stands, and told with the way out."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentfly_core.system.formats.json_fault import json_fault
+from tests.support.values import Values
+
+DAY = datetime.date(2026, 11, 23)
+
+
+@dataclass
+class Place:
+    name: str = "Oslo"
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+class Hostile:
+    """Cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (DAY, " is datetime.date(2026, 11, 23), a date: write it as text, `value.isoformat()`"),
+        ({"a": [0, {"b": DAY}]}, "['a'][1]['b'] is datetime.date(2026, 11, 23), a date: write it"),
+        (
+            {1: "a", "b": 2},
+            " has the key 1, which is no text but an int: keys are text, `str(key)`",
+        ),
+        ({"a": {None: 1}}, "['a'] has the key None, which is no text but a NoneType"),
+        (
+            [0.5, float("nan")],
+            "[1] is nan, which is no number of JSON: leave it out, or write None",
+        ),
+        (float("-inf"), " is -inf, which is no number of JSON"),
+        (np.int64(3), "write it with plain numbers and lists, `value.tolist()`"),
+        (np.zeros(2), "a ndarray: write it with plain numbers and lists, `value.tolist()`"),
+        (b"\xff", " is b'\\xff', a bytes: write it as text, `value.decode()`"),
+        ({3, 1}, " is {1, 3}, a set: write it as a list, `sorted(value)`"),
+        (MappingProxyType({}), "a mappingproxy: write it as a dict, `dict(value)`"),
+        (Place(), "a Place: write it as a dict, `dataclasses.asdict(value)`"),
+        (Decimal("0.10"), "a Decimal: write it as text, `str(value)`, or as a number"),
+        (Fraction(1, 3), "a Fraction: write text, numbers, True, False, None, and lists and dicts"),
+        (Hostile(), "is repr() failed with RuntimeError, a Hostile: write text, numbers"),
+        ([10**5000], " cannot be written: ValueError: Exceeds the limit"),
+    ],
+)
+def test_what_is_no_json_is_told_with_its_place_and_the_way_out(value: Any, told: str) -> None:
+    assert told in str(json_fault(value))
+
+
+def test_what_holds_itself_is_told() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert json_fault(loop) == " is nested too deep, or holds itself"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, 2.5, "x", None, True], "b": {}},
+        (1, 2),
+        OrderedDict(a=1),
+        namedtuple("Pair", "a b")(1, 2),
+        np.float64(0.5),
+        Colour.RED,
+        "\ud800",
+        10**99,
+    ],
+)
+def test_what_can_be_written_and_read_back_passes(value: Any) -> None:
+    assert json_fault(value) is None
+    assert json.loads(json.dumps(value)) is not None
+
+
+def test_a_value_passes_exactly_where_json_reads_it_back_as_it_was() -> None:
+    odd = (DAY, b"a", {1}, Place(), float("nan"), float("inf"), Decimal(1), np.int8(1), object())
+    value = Values([odd, (0, 1, 0.5), ("", "a")], lambda draw: draw.choice(("a", "b", 1, None)))
+    draw, passed = random.Random(7), 0
+    for case in range(2000):
+        made = value(draw)
+        try:
+            same = json.loads(json.dumps(made, allow_nan=False)) == made
+        except (TypeError, ValueError):
+            same = False
+        assert (json_fault(made) is None) == same, f"case {case}: {made!r}"
+        passed += same
+    assert 200 < passed < 1800

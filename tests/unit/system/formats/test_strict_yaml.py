@@ -1,0 +1,74 @@
+"""YAML is read by version 1.2, and what is written is read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.config import loading
+from agentfly_core.runs.listing import typed
+from agentfly_core.system.formats import strict_yaml
+from tests.support.project import ROOT
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("010", 10),
+        ("1e-4", 0.0001),
+        ("1.5e3", 1500.0),
+        ("0o17", 15),
+        ("no", "no"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("1:30", "1:30"),
+        ("true", True),
+        ("~", None),
+    ],
+)
+def test_values_are_read_by_yaml_1_2(text: str, value: object) -> None:
+    assert strict_yaml.parse(text, "here") == value
+    assert loading.override(f"seed={text}") == ("seed", value)
+
+
+def test_a_time_for_a_number_is_refused_by_its_key() -> None:
+    with pytest.raises(ValueError, match=r"seed: Input should be a valid integer.*'1:30'"):
+        loading.read(str(ROOT / "tests/conf/tiny.yaml"), ["seed=1:30"])
+
+
+def test_a_fault_in_a_file_has_its_place_and_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "e1.yaml"
+    path.write_text("model: nano\nupdate:\n  epochs: 1\n   batches: 2\n")
+    with pytest.raises(ValueError) as error:
+        strict_yaml.settings(path)
+    assert str(error.value) == (
+        f"{path}, line 4, column 11 is no valid YAML: mapping values are not allowed here. "
+        "The line: 'batches: 2'."
+    )
+
+
+def test_a_misplaced_line_has_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"line 2, column 2 .* indent the line like its neigh"):
+        strict_yaml.parse("  model: a\n steps: 3\n", "here")
+
+
+def test_a_key_that_comes_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="line 2, column 1 is no valid YAML: the key 'a' is there"):
+        strict_yaml.parse("a: 1\na: 2\n", "here")
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_bytes(b"\xef\xbb\xbfsteps: 3\n")
+    assert strict_yaml.settings(tmp_path / "e.yaml") == {"steps": 3}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["010", "1e-4", "0o17", "no", "1:30", "null", "2026-11-27", "a\nb", " x: #", 1e-05, [], None],
+)
+def test_a_written_value_is_read_back(value: Any) -> None:
+    assert strict_yaml.parse(strict_yaml.dump({"a": [value]}), "here") == {"a": [value]}
+    assert strict_yaml.parse(typed({"a": [value]}), "here") == {"a": [value]}
+    assert loading.override(f"a={typed(value)}") == ("a", value)

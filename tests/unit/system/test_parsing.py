@@ -1,0 +1,39 @@
+"""CPython 3.11 fails now and then where threads parse at the same time."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from agentfly_core.system import parsing
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    failures = [SystemError("AST constructor recursion depth mismatch")] * times
+    parse = ast.parse
+
+    def fails(source: str, mode: str = "exec") -> ast.AST:
+        if failures:
+            raise failures.pop()
+        return parse(source, mode=mode)
+
+    monkeypatch.setattr(ast, "parse", fails)
+
+
+def test_what_cpython_failed_to_parse_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, 3)
+    assert ast.unparse(parsing.module("price = 3")) == "price = 3"
+    failing(monkeypatch, 3)
+    assert ast.unparse(parsing.expression("41 + 58")) == "41 + 58"
+
+
+def test_what_it_never_parses_is_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, 100)
+    with pytest.raises(SystemError, match="depth mismatch"):
+        parsing.module("price = 3")
+
+
+def test_what_is_wrong_with_a_text_is_told_as_ever() -> None:
+    with pytest.raises(SyntaxError):
+        parsing.expression("41 +")
