@@ -52,7 +52,7 @@ def train(
     store: StoreUri = "",
     hours: Hours = None,
 ) -> Summary:
-    """Train an agent: start the run, or continue it from what is on disk.
+    """Train an agent: start the run, or continue it from disk.
 
     The step during which `hours` are over is the run's last one, as if no more had been asked for.
     """

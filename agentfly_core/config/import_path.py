@@ -149,12 +149,6 @@ def _parameters(maker: Maker) -> Parameters:
     return parameters
 
 
-def optional_types(maker: Maker) -> dict[str, Any]:
-    """The types of those settings of `maker` that have a default, by name."""
-    parameters = _parameters(maker).items()
-    return types_of(maker, [key for key, p in parameters if p.default is not p.empty])
-
-
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
     """The types of the parameters of `maker` with these names. Annotations of other parameters may
     use names that are imported for type checking only. A parameter with the default None takes

@@ -1,4 +1,4 @@
-"""What keeps a run from continuing: other settings, other code, stages of another version."""
+"""Reasons to refuse that a run continues: other settings, code or stages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
 
 
 def refuse_other_stages(name: str, record: RunRecord) -> None:
-    """Raise ValueError for a run whose stages had other versions."""
+    """Raise ValueError for a run that was made by other versions of stages."""
     if record["stages"] != keys.VERSIONS:
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(

@@ -16,7 +16,10 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.mismatch import place
 from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys, run_code
@@ -225,8 +228,15 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def science_of(record: RunRecord) -> Science:
-    """The experiment of a run.json."""
-    return Science.model_validate(record["science"])
+    """The experiment of a run.json; raises ValueError for settings of another version."""
+    try:
+        return Science.model_validate(record["science"])
+    except ValidationError as error:
+        key, message = place(error.errors()[0]["loc"]), error.errors()[0]["msg"]
+        raise ValueError(
+            f"runs/{record['name']}/run.json: {key}: {message}. Expected the settings of this "
+            f"version; use the one that wrote it, `git checkout {record['revision']['commit']}`."
+        ) from None
 
 
 def context_of(record: RunRecord, store: Store) -> ExperimentContext:

@@ -108,7 +108,7 @@ def mark_alive(name: str) -> bool:
 
 
 def _runs(pid: int, ticks: int) -> bool:
-    """Whether a process has this pid, started at these ticks and is no zombie."""
+    """Whether a process with this pid and this start runs and is not a zombie."""
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):

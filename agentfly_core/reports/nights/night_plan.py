@@ -1,4 +1,4 @@
-"""Which nights an experiment has, which of them are not done, and what the next one starts with."""
+"""The nights of an experiment: the unfinished ones, and the start of the next one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a night begins with, as the ledger has it: `Beginning(Night(number=12, epoch=2,
+    """The start of a night, as its ledger entry: `Beginning(Night(number=12, epoch=2,
     problem=512), "f491...84", {"": 4096}, 0)`.
 
     `dataset` is the digest of the dataset, `problems` the size of its training split by task,
@@ -84,7 +84,7 @@ def date_of(night: str) -> datetime.date | None:
 
 def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> list[str]:
     """The experiment's other nights, oldest first, that have not done all their steps or are not
-    judged; those that were given up are done.
+    judged; a night that was given up counts as done.
     """
     nights = {entry.night for entry in history.entries if entry.event == "began"}
     return [
@@ -96,7 +96,7 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
 
 
 def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
-    """What a new night begins with: it continues behind the last one in the order of problems.
+    """The start of a new night: it continues behind the last one in the order of problems.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.

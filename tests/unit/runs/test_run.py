@@ -11,7 +11,7 @@ from agentfly_core.experiment.context import final_policy
 from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.run import name_of, opened, problems_played
+from agentfly_core.runs.run import name_of, opened, problems_played, science_of
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.lock import Locked, local_lock
 from agentfly_core.store.store import Artifact, ArtifactKey
@@ -158,6 +158,14 @@ def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
         here.store.write_json("runs/demo/run.json", record | {"stages": {"rollout": 0}})
     with pytest.raises(ValueError, match="git checkout"), opened(here, "demo"):
         pass
+
+
+def test_settings_of_another_version_are_refused_with_file_and_key(tmp_path):
+    with opened(context(tmp_path), "demo") as run:
+        record = {**run.record, "science": {**run.record["science"], "ema": 0.9}}
+    told = r"runs/demo/run\.json: ema: Extra inputs are not permitted.* `git checkout "
+    with pytest.raises(ValueError, match=told):
+        science_of(record)
 
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
