@@ -51,7 +51,7 @@ FAULTS = (
         "system/formats/checksummed_json.py",
         'if found.get("checksum") != digest(said):',
         "if False:",
-        "unit/formats",
+        "unit/system/formats",
     ),
     Fault(
         "a process with a reused id counts as alive",
@@ -214,7 +214,7 @@ FAULTS = (
         "inference/templates/text_encoder.py",
         'text.encode("utf-8", "replace")',
         'self.mark(text).encode("utf-8", "replace")',
-        "unit/templates",
+        "unit/inference/templates",
     ),
     Fault(
         "a step of the clock ends a lease",
@@ -235,7 +235,7 @@ FAULTS = (
         "system/formats/text.py",
         "        return say(value)\n    except Exception as error:",
         "        return say(value)\n    except KeyError as error:",
-        "unit/formats",
+        "unit/system/formats",
     ),
     Fault(
         "a module in a user's folder flows is looked for in ours",
