@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from agentfly_core.rl.advantage import spread, standardised, whitened_by_task
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl.late import torch
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 

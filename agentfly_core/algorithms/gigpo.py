@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from pydantic import Field
 
 from agentfly_core.rl.advantage import centred, sequences, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl.late import torch
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 

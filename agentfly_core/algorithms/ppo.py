@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.gae import GAE, TokenGAE
 from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
+from agentfly_core.rl.late import torch
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.config.section import Positive
 from agentfly_core.records.speakers import reaches
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl.late import torch
 from agentfly_core.rl.outcomes import Outcomes
 
 

@@ -5,14 +5,16 @@ A sequence is a trajectory, however many rows it has.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.late import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class TokenMean(Section):

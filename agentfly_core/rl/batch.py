@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
+from typing import TYPE_CHECKING
 
 from agentfly_core.records.trajectory import Ending, Given, Sampled, Trajectory
+from agentfly_core.rl.late import np, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Spans = list[tuple[int, Given | Sampled]]
 LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
@@ -170,7 +170,7 @@ def predictors(sampled: Tensor) -> Tensor:
 
     `outputs[predictors(sampled)]` and `tokens[sampled]` speak of the same tokens in the same order.
     """
-    return pad(sampled[:, 1:], (0, 1))
+    return torch.nn.functional.pad(sampled[:, 1:], (0, 1))
 
 
 def token_logprobs(
@@ -181,7 +181,7 @@ def token_logprobs(
     `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the
     temperature, one for all or one for each token [n], in float32.
     """
-    of_rows = temperature.unsqueeze(-1) if isinstance(temperature, Tensor) else temperature
+    of_rows = temperature.unsqueeze(-1) if isinstance(temperature, torch.Tensor) else temperature
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
     # first: a checkpoint computes again up to here
     chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)

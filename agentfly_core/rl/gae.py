@@ -7,14 +7,16 @@ estimate before it; after the last token the value is 0.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.advantage import first_of_turns, last_of_turns
+from agentfly_core.rl.late import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

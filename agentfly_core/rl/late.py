@@ -1,0 +1,24 @@
+"""torch and numpy, imported at their first use.
+
+A command that only checks settings imports the algorithms, but computes nothing with them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+else:
+
+    class _Package:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(__import__(self._name), attribute)
+
+    np, torch = _Package("numpy"), _Package("torch")
+
+__all__ = ["np", "torch"]
