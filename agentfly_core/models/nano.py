@@ -4,23 +4,20 @@ ChatML, no download. Those of any experiment: own_nano.py.
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.trainers import BpeTrainer
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from agentfly_core.datasets.powers import EXPONENTS, NUMBERS
 from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
-from agentfly_core.models.pretrained import write
 from agentfly_core.records.messages import call_text
 from agentfly_core.system.formats.text import did_you_mean
 
@@ -31,22 +28,11 @@ _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
     "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-_CONFIG = functools.partial(
-    LlamaConfig,
-    hidden_size=128,
-    intermediate_size=352,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    num_key_value_heads=2,
-    tie_word_embeddings=False,
-    bos_token_id=None,
-    eos_token_id=SPECIAL.index(END),
-)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a nano model's tokenizer is made from.
+    """Source of a nano model's tokenizer.
 
     `conversation` makes up the pieces of one conversation, from which the tokens are learned;
     `atoms` is a regular expression of what stands alone as a token wherever it occurs, so that it
@@ -99,22 +85,9 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
 
     Raises ValueError for an unknown recipe.
     """
+    from agentfly_core.models.untrained import write_untrained  # loads torch, which takes seconds
+
     write_untrained(tokenizer(recipe), folder, dtype, POSITIONS)
-
-
-def write_untrained(
-    tokenizer: PreTrainedTokenizerFast, folder: Path, dtype: str, positions: int
-) -> None:
-    """Write an untrained model for a tokenizer, and that, into `folder`, the same bytes each time.
-
-    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), for contexts of
-    `positions` tokens.
-    """
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = _CONFIG(vocab_size=len(tokenizer), max_position_embeddings=positions)
-        model = LlamaForCausalLM(config)
-    write(model.to(getattr(torch, dtype)), tokenizer, folder)
 
 
 def tokenizer(recipe: str) -> PreTrainedTokenizerFast:

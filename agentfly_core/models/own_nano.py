@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from agentfly_core.models.nano import POSITIONS, SPECIAL, learned, write_untrained
+from agentfly_core.models.nano import POSITIONS, SPECIAL, learned
 
 Conversation = Sequence[str]
 """Its pieces as they are encoded: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
@@ -35,6 +35,8 @@ def make(
 
     Raises ValueError as `tokenizer`.
     """
+    from agentfly_core.models.untrained import write_untrained  # loads torch, which takes seconds
+
     found = tokenizer(conversations, atoms)
     write_untrained(found, folder, dtype, max(POSITIONS, longest))
 
