@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Literal
 
 from agentfly_core.records.parquet import count_rows
 from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
 from agentfly_core.records.trajectory import Scored, Trajectory, task_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE = "ledger.parquet"
 PassRates = Mapping[str, tuple[int, int]]
@@ -64,6 +65,8 @@ def ledger(
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
     """Write a step's rows into a folder."""
+    import pandas as pd  # takes half a second
+
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 
@@ -71,7 +74,7 @@ def pass_rates(folder: Path) -> PassRates:
     """How many of the scored episodes of each kind of problem were solved in a step; raises
     ValueError for one that was played without a curriculum.
     """
-    rows = pd.read_parquet(folder / FILE)
+    rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(
             "rollout.curriculum: an earlier step was played without one, and nobody counted what "
@@ -96,7 +99,7 @@ def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:
     """How many problems of a scored step had episodes that earned different rewards, by task;
     `{"": 5}` of an experiment without tasks.
     """
-    rows = pd.read_parquet(folder / FILE)
+    rows = _read(folder)
     names = rows["problem"][rows["outcome"] == "used"]
     return Counter(task_of(name) if tasks else "" for name in names)
 
@@ -105,12 +108,18 @@ def problems(folder: Path, tasks: Collection[str]) -> Counter[str]:
     """How many problems a scored step played, by task; `{"": 64}` of an experiment without."""
     if not tasks:
         return Counter({"": count_rows(folder / FILE)})
-    return Counter(map(task_of, pd.read_parquet(folder / FILE, columns=["problem"])["problem"]))
+    return Counter(map(task_of, _read(folder)["problem"]))
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:
     """The rows of many steps in one table."""
-    found: pd.DataFrame = pd.concat(
-        [pd.read_parquet(folder / FILE) for folder in folders], ignore_index=True
-    )
-    return found
+    import pandas as pd
+
+    rows: pd.DataFrame = pd.concat(map(_read, folders), ignore_index=True)
+    return rows
+
+
+def _read(folder: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(folder / FILE)

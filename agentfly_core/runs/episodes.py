@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
@@ -23,6 +22,7 @@ from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.text import did_you_mean, visible
 
 if TYPE_CHECKING:
+    import pandas as pd
     from transformers import PreTrainedTokenizerBase
 
 Decode = Callable[[Sequence[int]], str]
@@ -193,6 +193,8 @@ def table(stored: Episodes) -> pd.DataFrame:
     """Episodes for people: one row an episode, with its rewards and its text, each line
     marked.
     """
+    import pandas as pd  # takes half a second
+
     rows = []
     for trajectory, scored in stored.pairs:
         marked = [

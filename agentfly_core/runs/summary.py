@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from agentfly_core.config.tasks import TASK
 from agentfly_core.experiment import keys
@@ -25,6 +24,9 @@ from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Artifact
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -260,6 +262,8 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
 
 def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots; raises Damaged, see `metrics_of`."""
+    import pandas as pd  # takes half a second
+
     layouts = [RunLayout(run).step(number) for number in context.science.own_steps]
     steps = [metrics_of(context.store, layout) for layout in layouts]
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in steps])
