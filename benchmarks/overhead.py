@@ -24,7 +24,7 @@ from agentfly_core.runs.summary import stored_evaluation, stored_stages
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
 from benchmarks import harness
-from flows.context import store_at
+from flows.store import store_at
 
 LEARNING = ("time/forward", "time/backward", "time/optimizer")
 

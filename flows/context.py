@@ -1,17 +1,15 @@
-"""The experiment, site and store that a command or flow names."""
+"""The experiment, site and store of a command or flow."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from agentfly_core.config import loading as experiments
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import ExperimentContext, code_of, with_code
 from agentfly_core.experiment.run_code import with_data_of_origin
-from agentfly_core.store.store import Store
-from flows.local.state_dirs import main_workspace, settle, state_of
+from flows.store import store_at
 
 
 def context_of(
@@ -29,13 +27,3 @@ def context_of(
     found = experiments.flat({"code": science.code})
     origin = {**read.origin, **dict.fromkeys(found, "modules")}
     return ExperimentContext(read.name, resolved, origin, place, there).on(science)
-
-
-def store_at(uri: str) -> Store:
-    """A store by path or s3:// uri; the site's own when empty."""
-    where = uri or experiments.site("local").store
-    if "://" not in where:
-        where = str(main_workspace(Path.cwd()) / where)
-        # No folder is made: `config` works in a read-only project.
-        return Store.at(where, state_of(Path.cwd()) / "cache")
-    return Store.at(where, settle(Path.cwd()).state / "cache")

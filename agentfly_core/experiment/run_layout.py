@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TypedDict
 
-from agentfly_core.records.run_record import RunRecord
+from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON
+
+logger = logging.getLogger(__name__)
 
 
 class StepLayout:
@@ -76,6 +80,22 @@ def record_of(store: Store, name: str) -> RunRecord | None:
             "started the run continues from what it has published, in MLflow as a new run; with "
             "other settings that would be made anew."
         ) from None
+
+
+def summary_of(store: Store, name: str) -> Summary | None:
+    """A finished run's summary; a damaged one is logged and counts as none: the run rewrites it."""
+    try:
+        summary: Summary | None = store.read_json(RunLayout(name).summary)
+        return summary
+    except Damaged as damage:
+        logger.warning("%s It counts as unfinished; its own command continues it.", damage)
+        return None
+
+
+def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
+    """The summary of a run that has done this many steps, which are all that it is to do."""
+    summary = summary_of(store, name)
+    return summary if summary and summary["steps"] == steps else None
 
 
 def done_by(store: Store, run: str, step: int) -> str:

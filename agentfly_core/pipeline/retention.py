@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
-from agentfly_core.experiment.run_layout import RunLayout, done_by, record_of
+from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.runs.run import Run, finished_summary, science_of
+from agentfly_core.runs.run import Run, science_of
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 

@@ -14,9 +14,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentfly_core.config import loading
-from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.run import finished_summary
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.store.lease import leaseholder
 from agentfly_core.store.lock import holder_of

@@ -33,7 +33,7 @@ from agentfly_core.experiment.context import (
     resolve,
 )
 from agentfly_core.experiment.continuing import model_digest, require_continuable
-from agentfly_core.experiment.run_layout import RunLayout, record_of, step_layout
+from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, step_layout
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
 from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
@@ -259,22 +259,6 @@ def problems_played(store: Store, name: str) -> Counter[str]:
     found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
     tasks = said.get("tasks", {})
     return sum((ledger.problems(store.open(artifact), tasks) for artifact in found), Counter())
-
-
-def summary_of(store: Store, name: str) -> Summary | None:
-    """A finished run's summary; a damaged one is logged and counts as none: the run rewrites it."""
-    try:
-        summary: Summary | None = store.read_json(RunLayout(name).summary)
-        return summary
-    except Damaged as damage:
-        logger.warning("%s It counts as unfinished; its own command continues it.", damage)
-        return None
-
-
-def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """The summary of a run that has done this many steps, which are all that it is to do."""
-    summary = summary_of(store, name)
-    return summary if summary and summary["steps"] == steps else None
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfly_core.store.lock import LockLost, in_words, local_lock, locked
-from agentfly_core.store.object_storage import Remote
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.process import Owner
+
+if TYPE_CHECKING:
+    from agentfly_core.store.object_storage import Remote
 
 HEARTBEAT = 20.0
 EXPIRY = 120.0

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.store.manifest import (
     MANIFEST,
@@ -29,7 +29,6 @@ from agentfly_core.store.manifest import (
     unstripped,
     verify,
 )
-from agentfly_core.store.object_storage import Remote
 from agentfly_core.system import files
 from agentfly_core.system.formats import checksummed_json
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -38,6 +37,9 @@ from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON, as_json
 from agentfly_core.system.process import mark_alive, marked, own_mark
 from agentfly_core.system.revision import revision
+
+if TYPE_CHECKING:
+    from agentfly_core.store.object_storage import Remote
 
 logger = logging.getLogger(__name__)
 _opened: dict[Path, str] = {}
@@ -98,6 +100,8 @@ class Store:
         """Open a store by path or s3:// uri."""
         if "://" not in uri:
             return cls(Path(uri).resolve(), None)
+        from agentfly_core.store.object_storage import Remote  # its clients take long to import
+
         return cls(cache / digest(uri)[:16], Remote(uri))
 
     @property

@@ -31,8 +31,9 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import STORE, Commands, positive
-from flows.context import context_of, store_at
+from flows.context import context_of
 from flows.local.terminal import VisibleConsole, print_json
+from flows.store import store_at
 from flows.sweep import run_members
 
 REFERENCE = "a finished run, RUN@STEP where that was evaluated, or sweep:NAME"

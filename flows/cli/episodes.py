@@ -18,8 +18,8 @@ from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.episodes import Episodes
 from agentfly_core.store.store import Store
 from flows.cli.arguments import STORE, Commands, positive
-from flows.context import store_at
 from flows.local.terminal import VisibleConsole, print_json
+from flows.store import store_at
 
 WHAT = "RUN, RUN@STEP or play:NAME, see `agentfly list`"
 SHOWN = 3

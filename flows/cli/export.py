@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from flows.cli.arguments import STORE, Commands
-from flows.context import store_at
+from flows.store import store_at
 
 
 def add(commands: Commands) -> None:

@@ -17,9 +17,10 @@ from agentfly_core.reports.nights.night_page import page_of
 from agentfly_core.reports.nights.night_report import night_report
 from agentfly_core.runs.run import known_run
 from flows.cli.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
-from flows.context import context_of, store_at
+from flows.context import context_of
 from flows.local.terminal import VisibleConsole
 from flows.nights.aliases import report_aliases
+from flows.store import store_at
 
 
 def add(commands: Commands) -> None:

@@ -20,10 +20,10 @@ from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import RUN, STORE, Commands
-from flows.context import store_at
 from flows.local.rebuilding import rebuild
 from flows.local.state_dirs import STATE, main_workspace
 from flows.local.terminal import VisibleConsole
+from flows.store import store_at
 
 REMOTE = (
     "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "

@@ -31,7 +31,7 @@ COMMANDS = {
     "resolve": Entry("stages", "write the complete settings into results/ for DVC"),
     "play": Entry("play", "play problems with any policy and store that"),
     "list": Entry("runs", "all runs: state, owner, last step, and the command that continues each"),
-    "tag": Entry("runs", "put words on a run, to find it again"),
+    "tag": Entry("tagging", "put words on a run, to find it again"),
     "show": Entry("episodes", "read episodes in the terminal, sampled tokens marked"),
     "score": Entry(
         "episodes", "score a run's stored episodes with other rewards; nothing is played again"
@@ -64,7 +64,7 @@ COMMANDS = {
     "doctor": Entry("machine", "what this machine can run, and what to do about what it can't"),
     "repro": Entry("machine", "reproduce an experiment with DVC"),
     "open": Entry(
-        "runs",
+        "opening",
         "open a run in the MLflow or the Prefect UI; serves it until Ctrl-C where no server runs",
     ),
     "up": Entry(

@@ -20,11 +20,11 @@ from agentfly_core.experiment.run_code import (
     refuse_other_code,
     under,
 )
-from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
-from agentfly_core.runs.run import finished_summary, known_run, name_of, refuse_if_open
+from agentfly_core.runs.run import known_run, name_of, refuse_if_open
 from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -34,11 +34,11 @@ from flows import dvc_outputs
 from flows.cli.arguments import STORE, Commands
 from flows.cli.given import context_given, flow_arguments
 from flows.cli.orchestration import orchestrated
-from flows.context import store_at
 from flows.local.display import summary_table
 from flows.local.state_dirs import Places
 from flows.local.terminal import VisibleConsole
 from flows.reporting import report_again
+from flows.store import store_at
 
 logger = logging.getLogger(__name__)
 RUN = (

@@ -27,13 +27,16 @@ from typing import Any
 
 import deepspeed  # noqa: F401
 import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+import pandas  # noqa: F401
 import prefect.flow_engine  # noqa: F401
 import psutil
 import sqlalchemy.dialects.sqlite  # noqa: F401
 import transformers.models.auto.modeling_auto  # noqa: F401
 
 import agentfly_core.inference.in_process
-import agentfly_core.rl.policy_gradient  # noqa: F401
+import agentfly_core.models.untrained
+import agentfly_core.rl.policy_gradient
+import agentfly_core.store.object_storage  # noqa: F401
 import flows.cli.episodes
 import flows.cli.orchestration
 import flows.cli.runs

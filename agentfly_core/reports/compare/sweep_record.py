@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agentfly_core.config.parts import NAME
-from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.runs.listing import in_store
-from agentfly_core.runs.run import finished_summary
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, did_you_mean

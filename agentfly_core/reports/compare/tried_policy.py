@@ -10,11 +10,12 @@ from agentfly_core.config.loading import flat
 from agentfly_core.config.section import resumable
 from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
 from agentfly_core.experiment.policy_reference import run_policy
+from agentfly_core.experiment.run_layout import finished_summary
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.compare.seed_intervals import Solved
 from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
-from agentfly_core.runs.run import finished_summary, known_run, science_of
+from agentfly_core.runs.run import known_run, science_of
 from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.json_value import JSON
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, evaluation_keys, policy_of
 from agentfly_core.experiment.continuing import refuse_other_stages
-from agentfly_core.experiment.run_layout import RunLayout, rollouts
-from agentfly_core.runs.run import context_of, known_run, summary_of
+from agentfly_core.experiment.run_layout import RunLayout, rollouts, summary_of
+from agentfly_core.runs.run import context_of, known_run
 from agentfly_core.runs.summary import stored_stages
 from agentfly_core.store.manifest import OUTSIDE_DIGEST
 from agentfly_core.store.store import Artifact, Store

@@ -14,12 +14,12 @@ from typing import Any
 from agentfly_core.config.experiment import Night
 from agentfly_core.experiment import run_code
 from agentfly_core.experiment.context import ExperimentContext, code_of
-from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import DECIDED, NightEntry, NightHistory
-from agentfly_core.runs.run import finished_summary, problems_played
+from agentfly_core.runs.run import problems_played
 from agentfly_core.store.store import Artifact
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON

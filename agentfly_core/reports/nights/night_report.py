@@ -11,7 +11,13 @@ from typing import Any
 
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of
-from agentfly_core.experiment.run_layout import RunLayout, StepMetrics, metrics_of, record_of
+from agentfly_core.experiment.run_layout import (
+    RunLayout,
+    StepMetrics,
+    metrics_of,
+    record_of,
+    summary_of,
+)
 from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.intervals import Interval, improvement
 from agentfly_core.records.run_record import RunRecord, Summary
@@ -20,7 +26,7 @@ from agentfly_core.reports.nights.episode_choice import Kind, Pair, choose, pair
 from agentfly_core.reports.nights.held_out import evaluated_episodes
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
-from agentfly_core.runs.run import context_of, science_of, summary_of
+from agentfly_core.runs.run import context_of, science_of
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 from agentfly_core.store.store import Artifact, Store
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 OURS = tuple(
-    Path(__file__).resolve().parents[2] / name for name in ("agentfly_core", "flows", "tasks")
+    Path(__file__).resolve().parents[3] / name for name in ("agentfly_core", "flows", "tasks")
 )
 PYTHON = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "scripts"))
 INSTALLED = {"site-packages", "dist-packages"}

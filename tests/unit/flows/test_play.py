@@ -18,6 +18,8 @@ from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.context import context_of
 from tests.support.capitals import EXPERIMENT
+from tests.support.loaded import loaded
+from tests.support.project import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +119,12 @@ def test_the_oracle_is_the_warm_starts_policy_without_its_mistakes(store: Store)
     assert played("--policy", "oracle", "-n", "3") == 0
     assert played("--policy", f"{PATH}:shown", "-n", "3") == 0
     assert [rewards(store, name) for name in plays(store)] == [[1.0] * 3, [0.0] * 3]
+
+
+def test_playing_an_oracle_loads_no_package_that_computes_with_weights(tmp_path: Path) -> None:
+    words = ("play", str(ROOT / "conf/quickstart.yaml"), "--policy", "oracle", "-n", "1")
+    unused = {"torch", "deepspeed", "vllm", "prefect", "mlflow", "httpx", "fsspec"}
+    assert loaded(tmp_path, *words) & unused == set()
 
 
 def test_the_help_says_when_an_oracle_makes_no_mistakes(

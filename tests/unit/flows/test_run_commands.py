@@ -15,6 +15,7 @@ from agentfly_core.tracking.mlflow_client import Place, _Sink
 from flows.__main__ import main
 from flows.context import context_of
 from tests.support.experiments import TINY
+from tests.support.loaded import HEAVY, loaded
 from tests.support.mlflow_store import new_store
 
 
@@ -41,6 +42,10 @@ def test_runs_are_filtered_and_sorted(store: Store, capsys: pytest.CaptureFixtur
     assert names(capsys, "--filter", "seed=1", "--filter", "state=stopped") == ["two"]
     assert main(["list", "--filter", "three"]) == 0
     assert capsys.readouterr().out == "None of 2 runs matches three.\n"
+
+
+def test_listing_runs_loads_no_heavy_package(store: Store) -> None:
+    assert loaded(store.root, "list") & HEAVY == set()
 
 
 def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
