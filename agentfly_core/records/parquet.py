@@ -233,9 +233,10 @@ def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> l
         table = file.read(use_threads=False)
     number, expected = ((s.metadata or {}).get(NUMBER, b"0") for s in (table.schema, schema))
     if number != expected or not table.schema.equals(schema):
+        was = f"schema {number.decode()}" if number != expected else "other columns"
         raise ValueError(
-            f"{path} has schema {number.decode()}, expected the columns of schema "
-            f"{expected.decode()}: read it with the version of AgentFly that wrote it."
+            f"{path} has {was}, expected schema {expected.decode()}: read it with the version of "
+            "AgentFly that wrote it."
         )
     if rows is not None:
         table = table.take(rows)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from agentfly_core.authoring.environment import Environment
@@ -77,26 +75,10 @@ async def test_the_same_floor_is_the_same_state_by_whichever_way() -> None:
     assert found.states == (("floor 0", "floor 2", "floor 1"), ("floor 0", "floor 1"))
 
 
-async def test_a_state_is_read_back_and_a_file_from_before_there_were_states_has_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_state_is_read_back(tmp_path: Path) -> None:
     trajectory, path = await climbing("<climb steps=2>", "99"), tmp_path / "t.parquet"
     write_trajectories(path, [trajectory])
     assert [turn.state for turn in read_trajectories(path)[0].turns] == ["floor 0", "floor 2"]
-    _without(path, "state")
-    assert [turn.state for turn in read_trajectories(path)[0].turns] == ["", ""]
-
-
-def _without(path: Path, name: str) -> None:
-    """Write the file again without this field of its turns."""
-    table = pq.read_table(path)
-    turns = table["turns"].combine_chunks()
-    kept = [field for field in turns.type.value_type if field.name != name]
-    parts = [turns.values.field(field.name) for field in kept]
-    shorter = pa.ListArray.from_arrays(
-        turns.offsets, pa.StructArray.from_arrays(parts, fields=kept)
-    )
-    pq.write_table(table.set_column(table.column_names.index("turns"), "turns", shorter), path)
 
 
 async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:

@@ -20,7 +20,7 @@ from agentfly_core.models import known, nano, pretrained
 from tests.support.experiments import context
 
 FILES = "agentfly_core.datasets.files:files"
-HERE = "tests.unit.pipeline.test_checks"
+HERE = "tests.unit.experiment.test_checks"
 
 
 @reward

@@ -11,7 +11,7 @@ from agentfly_core.experiment.policy_path import check_policy, of_tasks, policy_
 from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Problem
 
-HERE = "tests.unit.inference.test_policy_path"
+HERE = "tests.unit.experiment.test_policy_path"
 PROBLEMS = [Problem("a", "?"), Problem("b", "?")]
 BEGUN = Conversation(PROBLEMS[0], 0, 0, (), (), seed=7)
 
