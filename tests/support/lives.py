@@ -109,9 +109,13 @@ def moments_to_die(moments: tuple[str, ...]) -> list[str]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """What is published below a folder: `{"runs/demo/steps/000001/policy": "9f2c...", ...}`."""
+    """What is published below a folder: `{"runs/demo/steps/000001/policy": "9f2c...", ...}`.
+
+    Hidden folders are left out: a damaged artifact that was set aside is not published.
+    """
     store = Store.at(str(folder), folder)
-    names = [path.parent.relative_to(folder).as_posix() for path in folder.rglob(MANIFEST)]
+    published = [path.parent for path in folder.rglob(MANIFEST) if path.parent.name[0] != "."]
+    names = [path.relative_to(folder).as_posix() for path in published]
     return {name: store.artifact(name).digest for name in sorted(names)}
 
 
