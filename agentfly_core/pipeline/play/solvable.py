@@ -27,7 +27,8 @@ from agentfly_core.records.trajectory import (
     Unscored,
     in_task,
 )
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import clip, counted, words_of
 
 WRONG = 64
@@ -55,8 +56,8 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
     answers of more than `data.tolerate_bad_rows` problems do not earn the reward.
     """
     uri = keys.solvable(context.science, data)
-    if (stored := context.store.read_json(uri)) is not None:
-        return [*stored["report"]]
+    if stored := _stored_report(context.store, uri):
+        return stored
     folder = context.store.open(data)
     problems = [problem for name in SPLITS for problem in split(folder, name)]
     report, unsolvable = list[str](), dict[str, str]()
@@ -71,6 +72,16 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
     report += trials(context, split(folder, "train"))
     context.store.write_json(uri, {"report": [*report]})
     return report
+
+
+def _stored_report(store: Store, uri: str) -> list[str] | None:
+    """The report of an earlier check; a damaged file is logged and counts as none."""
+    try:
+        stored = store.read_json(uri)
+    except Damaged as damage:
+        logger.warning("%s The problems are checked again.", damage)
+        return None
+    return [*stored["report"]] if stored else None
 
 
 async def _checked(

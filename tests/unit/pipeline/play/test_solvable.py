@@ -197,3 +197,11 @@ def test_a_report_is_stored_and_made_again_for_other_rewards(
     assert of_answers(tmp_path, right) == first
     (qa,) = of_answers(tmp_path, right, rewards={"agentfly_core.rewards.qa:qa_em": 1.0})
     assert qa.startswith("qa_em: ") and qa.endswith("on 1 sampled problem.")
+
+
+def test_a_damaged_report_is_made_again(tmp_path: Path) -> None:
+    report = of_answers(tmp_path, ["1", "2"])
+    (path,) = tmp_path.rglob("artifacts/solvable/*.json")
+    path.write_text("{")
+    assert of_answers(tmp_path, ["1", "2"]) == report
+    assert json.loads(path.read_text())["report"] == report
