@@ -22,7 +22,7 @@ SHORT := and not long
 ON_GPU := $(patsubst %,tests/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
-.PHONY: quickstart install check test test-all test-gpu style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -40,6 +40,13 @@ test-all: $(INSTALLED)  ## all tests: every moment of death, every table
 
 test-gpu: $(INSTALLED)  ## on a GPU: the tests of the learner and of the sampler in the process
 	AGENTFLY_DEVICE=cuda $(PYTEST) -m "(long or not long) and not smollm2" $(ON_GPU)
+
+# Tests that fail count, too: under measurement some are slower than they allow.
+coverage: $(INSTALLED)  ## coverage of the tests of `make test`, in coverage.json
+	$(BIN)/coverage erase
+	-@+$(BESIDE) test-faults test-flows test-quick test-learner test-services PYTEST="$(BIN)/coverage run -m pytest"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o coverage.json
 
 style:
 	$(BIN)/ruff check .

@@ -1,38 +1,45 @@
-"""How long a command takes and how much memory it and all its descendants use at most.
+"""Time, CPU time and peak memory of a command and all its descendants.
 
     python -m benchmarks.footprint agentfly train quickstart --new
+    python -m benchmarks.footprint --repeats 5 agentfly list
 
-Memory is the sum of the processes' proportional set sizes (shared pages counted once), sampled
-every half second.
+CPU time is user and system time. Memory is the sum of the processes' proportional set sizes (shared
+pages counted once), sampled every half second. With `--repeats` it prints medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
 
 import psutil
 
+from agentfly_core.system.supervisor import become_subreaper
 from benchmarks import harness
 
 GIB = 2**30
 
 
 def pss(root: psutil.Process) -> dict[str, float]:
-    """The proportional set sizes (GiB) of a process and its descendants, by program."""
-    found: defaultdict[str, float] = defaultdict(float)
+    """Proportional set sizes (GiB) of a process and its descendants, by program."""
+    sizes: defaultdict[str, float] = defaultdict(float)
     for process in [root, *root.children(recursive=True)]:
         with suppress(psutil.Error):
-            found[_name(process)] += process.memory_full_info().pss / GIB
-    return dict(found)
+            sizes[_name(process)] += process.memory_full_info().pss / GIB
+    return dict(sizes)
 
 
 def _name(process: psutil.Process) -> str:
-    # A program that sets its title leaves empty words behind.
+    # A program that sets its title leaves empty arguments.
     words: list[str] = [word for word in process.cmdline() if word]
     if "-m" in words:
         return words[words.index("-m") + 1]
@@ -40,26 +47,59 @@ def _name(process: psutil.Process) -> str:
     return scripts[0].rpartition("/")[2] if scripts else str(process.name())
 
 
+@dataclass(frozen=True)
+class Footprint:
+    """`Footprint(0, 142.1, 196.4, {"flows": 1.2, "vllm": 2.5})`: exit status, seconds, CPU seconds,
+    GiB by program at the peak.
+    """
+
+    status: int
+    seconds: float
+    cpu: float
+    peak: Mapping[str, float]
+
+
+def footprint(words: Sequence[str]) -> Footprint:
+    """Run a command to its end."""
+    before, start = cpu_of_children(), time.monotonic()
+    child = subprocess.Popen(words)
+    root, peak = psutil.Process(child.pid), dict[str, float]()
+    while True:
+        try:
+            status = child.wait(0.5)
+            break
+        except subprocess.TimeoutExpired:
+            with suppress(psutil.Error):
+                peak = max(peak, pss(root), key=lambda sizes: sum(sizes.values()))
+    seconds = time.monotonic() - start
+    with suppress(ChildProcessError):
+        while True:  # orphans come to this process, a subreaper
+            os.wait()
+    return Footprint(status, seconds, cpu_of_children() - before, peak)
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of all descendants that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> int:
-    """Run the command to its end and print what was seen."""
-    parser = harness.parser(__doc__)
+    """Run the command and print its footprint."""
+    parser = harness.parser(__doc__, repeats=1)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="the command to run, with its arguments"
     )
-    words: list[str] = parser.parse_args().command or parser.error("expected a command to run")
-    start = time.monotonic()
-    child = subprocess.Popen(words)
-    root, peak, total = psutil.Process(child.pid), {}, 0.0
-    while child.poll() is None:
-        with suppress(psutil.Error):
-            now = pss(root)
-            if sum(now.values()) > total:
-                peak, total = now, sum(now.values())
-        time.sleep(0.5)
-    print(f"{time.monotonic() - start:.0f} s, peak {total:.2f} GiB:")
+    options = parser.parse_args()
+    words: list[str] = options.command or parser.error("expected a command to run")
+    become_subreaper()
+    runs = [footprint(words) for _ in range(options.repeats)]
+    seconds, cpu = median(run.seconds for run in runs), median(run.cpu for run in runs)
+    peak = max((run.peak for run in runs), key=lambda sizes: sum(sizes.values()))
+    print(f"{seconds:.1f} s, {cpu:.2f} CPU seconds, peak {sum(peak.values()):.2f} GiB:")
     for name, size in sorted(peak.items(), key=lambda item: -item[1]):
         print(f"  {size:5.2f} GiB  {name}")
-    return child.returncode
+    return max(run.status for run in runs)
 
 
 if __name__ == "__main__":
