@@ -246,10 +246,10 @@ FAULTS = (
     ),
     Fault(
         "run:NAME@STEP is taken for a name",
-        "experiment/context.py",
-        'step_named(where) or (where.removeprefix("run:"), None)',
-        '(where.removeprefix("run:"), None)',
-        "unit/runs",
+        "config/reference.py",
+        "LastPolicy(run) if step is None else RunPolicy(run, step)",
+        "LastPolicy(run)",
+        "unit/config",
     ),
     Fault(
         "the best policy is chosen over other data",

@@ -34,6 +34,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.experiment import Adapter, Update
+from agentfly_core.config.reference import model_reference
 from agentfly_core.config.site import Site
 from agentfly_core.models import known, lora
 from agentfly_core.models.reference import materialise
@@ -79,7 +80,7 @@ def require(model: str) -> None:
     """Raise ValueError for a model that is not there."""
     kind, _, size = model.partition(":")
     if kind != "random":
-        known.require(model)
+        known.require(model_reference(model))
     elif size not in SHAPES:
         raise ValueError(f"There is no {model!r}; expected random: and one of {', '.join(SHAPES)}.")
 

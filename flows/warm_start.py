@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.services import TrainingServices, demonstration_services
 from agentfly_core.runs.summary import stages_before
@@ -59,7 +59,7 @@ def warm_started(
     """
     if (settings := context.science.own_warm_start) is None:
         return []
-    if step_named(settings.demonstrations):
+    if run_step(settings.demonstrations):
         demonstrations = choose(context, model, data)
     else:
         demonstrations = demonstrate(context, services, model, data)

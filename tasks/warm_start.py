@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of, require_same_tokens
 from agentfly_core.pipeline import rejection_sampling, retention, update
@@ -55,12 +55,12 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
     settings = context.science.warm_start
     if found := context.store.find(target):
         return reused(found)
-    named = step_named(settings.demonstrations) if settings else None
-    assert settings is not None and named is not None
+    last = run_step(settings.demonstrations) if settings else None
+    assert settings is not None and last is not None
     require_same_tokens(
-        context.store, settings.demonstrations, policy_of(context.store, named[0], 0), model
+        context.store, settings.demonstrations, policy_of(context.store, last.run, 0), model
     )
-    episodes = rejection_sampling.artifacts(context.store, *named)
+    episodes = rejection_sampling.artifacts(context.store, last.run, last.step)
     target = replace(
         target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}}
     )

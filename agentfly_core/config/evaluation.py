@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from agentfly_core.config.parts import NAME
 from agentfly_core.config.promotion import HeldOutDataset
+from agentfly_core.config.reference import NAME
 from agentfly_core.config.section import RESUMABLE, Positive, Section
 
 SPLITS = ("train", "validation", "test")

@@ -6,7 +6,6 @@ How files and overrides are read: loading.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,7 +14,6 @@ from pydantic import Field, field_validator, model_validator
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.health_signs import SIGNS, Sign
 from agentfly_core.config.parts import (
-    NAME,
     AgentPart,
     AlgorithmPart,
     Curriculum,
@@ -29,6 +27,7 @@ from agentfly_core.config.parts import (
     own_settings_of,
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
+from agentfly_core.config.reference import run_step
 from agentfly_core.config.section import RESUMABLE, Positive, Section
 from agentfly_core.config.tasks import GOAL, TASK, Name, Task, mixed, quotas
 from agentfly_core.system.formats.hashing import digest
@@ -36,7 +35,6 @@ from agentfly_core.system.formats.hashing import digest
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
-RUN_STEP = re.compile(rf"run:({NAME})@(\d+)")
 
 
 class WarmStart(Section):
@@ -61,7 +59,7 @@ class WarmStart(Section):
     @field_validator("demonstrations")
     @classmethod
     def _names_steps(cls, where: str) -> str:
-        if where.startswith("run:") and not (step_named(where) or ("", 0))[1]:
+        if where.startswith("run:") and not ((policy := run_step(where)) and policy.step):
             raise ValueError(
                 "expected run:NAME@STEP with a step of 1 or more, such as run:nightly-2026-11-20@40"
             )
@@ -359,11 +357,3 @@ class Science(Section):
     def digest(self) -> str:
         """The identity of the experiment."""
         return digest(self.model_dump(mode="json"))
-
-
-def step_named(where: str) -> tuple[str, int] | None:
-    """The run and the step that a reference names: `("nightly-1f2e", 40)` for
-    `run:nightly-1f2e@40`, else None.
-    """
-    found = RUN_STEP.fullmatch(where)
-    return (found[1], int(found[2])) if found else None

@@ -25,6 +25,7 @@ from agentfly_core.config.import_path import (
     settings_of,
     with_defaults,
 )
+from agentfly_core.config.reference import Speaker, speaker
 from agentfly_core.config.section import (
     OPEN,
     Keys,
@@ -36,12 +37,6 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
-NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Of a run, of a service and of all else that is a file's name or part of a reference."""
-OWN_MODEL = "nano"
-"""The model that is made for an experiment, from its training problems and demonstrations."""
-ENDPOINT = "endpoint:"
-SPEAKS = re.compile(rf"(run:{NAME}@\d+)|({ENDPOINT}{NAME})")
 
 
 class Part(Section):
@@ -161,6 +156,12 @@ class AgentPart(Section):
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     frozen: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def speakers(self) -> Mapping[str, Speaker]:
+        """The policies and services of `frozen` by role."""
+        named = {role: speaker(who) for role, who in self.frozen.items()}
+        return {role: who for role, who in named.items() if who}
+
     @field_validator("frozen")
     @classmethod
     def _speak(cls, frozen: dict[str, str]) -> dict[str, str]:
@@ -170,7 +171,7 @@ class AgentPart(Section):
                     f"got the role {role!r}, expected one without a slash, which holds for all "
                     "speakers of the role"
                 )
-            if not SPEAKS.fullmatch(who):
+            if speaker(who) is None:
                 raise ValueError(
                     f"got {role}: {who!r}, expected run:NAME@STEP, the policy of a run's step, or "
                     "endpoint:NAME, a chat service of the site"

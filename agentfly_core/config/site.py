@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.mismatch import UNSHOWN
-from agentfly_core.config.parts import NAME
+from agentfly_core.config.reference import NAME
 from agentfly_core.config.section import Positive, Section
 from agentfly_core.system import devices, hardware
 from agentfly_core.system.formats import strict_json

@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
-from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import ENDPOINT, OWN_MODEL, Data
+from agentfly_core.config.parts import Data
 from agentfly_core.config.promotion import HeldOutDataset
+from agentfly_core.config.reference import (
+    EndpointPolicy,
+    HubModel,
+    LocalModel,
+    OwnNano,
+    model_reference,
+    run_step,
+)
 from agentfly_core.config.site import Site
 from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields
@@ -99,11 +107,12 @@ def check_inputs(science: Science) -> None:
     ValueError.
     """
     with at("model"):
-        require(science.model)
+        model = model_reference(science.model)
+        require(model)
         if (config := _config_at_hand(science)) is not None:
             model_config.require_loadable(config, science.model)
             model_config.require_positions(config, science.agent.max_model_len, science.model)
-        if science.model != OWN_MODEL and ":" not in science.model:
+        if isinstance(model, HubModel | LocalModel):
             _require_template(science)
     further = (
         *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
@@ -127,11 +136,10 @@ def remarks(resolved: Resolved) -> list[str]:
 
 
 def _model_remarks(science: Science) -> list[str]:
-    name = science.model
-    is_here = name == OWN_MODEL or ":" in name or _config_at_hand(science) is not None
-    if is_here:
+    is_hub_model = isinstance(model_reference(science.model), HubModel)
+    if not is_hub_model or _config_at_hand(science) is not None:
         return []
-    return [f"model: {name!r} is not a folder; it is fetched from the Hugging Face hub."]
+    return [f"model: {science.model!r} is not a folder; it is fetched from the Hugging Face hub."]
 
 
 def _task_remarks(resolved: Resolved) -> list[str]:
@@ -154,10 +162,10 @@ def _task_remarks(resolved: Resolved) -> list[str]:
 
 def check_place(science: Science, place: Site) -> None:
     """Raise ValueError for an experiment that a site cannot run."""
-    for role, who in science.agent.frozen.items():
-        if who.startswith(ENDPOINT):
+    for role, who in science.agent.speakers.items():
+        if isinstance(who, EndpointPolicy):
             with at(f"agent.frozen.{role}"):
-                place.endpoint(who.removeprefix(ENDPOINT))
+                place.endpoint(who.name)
     if science.rollout.max_staleness and place.shares_gpus:
         raise ValueError(
             f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
@@ -193,12 +201,12 @@ def _require_a_trained_speaker(resolved: Resolved) -> None:
 def _require_warm_start(science: Science) -> None:
     """Raise ValueError for settings that the demonstrations of the warm start do not take."""
     warm_start = science.warm_start
-    if warm_start and (named := step_named(warm_start.demonstrations)):
-        if science.model == OWN_MODEL:
+    if warm_start and (policy := run_step(warm_start.demonstrations)):
+        if isinstance(model_reference(science.model), OwnNano):
             raise ValueError(
-                f"model is {OWN_MODEL}, whose tokens are learned from what a function shows, and "
-                f"{warm_start.demonstrations} has tokens of its own model: expected "
-                f"model=run:{named[0]}@0, or an import path in warm_start.demonstrations."
+                f"model is {science.model}, whose tokens are learned from what a function shows, "
+                f"and {warm_start.demonstrations} has tokens of its own model: expected "
+                f"model=run:{policy.run}@0, or an import path in warm_start.demonstrations."
             )
         with at("warm_start.settings"):
             check_settings(RejectionSampling, warm_start.settings)
@@ -265,9 +273,8 @@ def _require_mixable(science: Science) -> None:
 
 def _config_at_hand(science: Science) -> PreTrainedConfig | None:
     """The config of a model in a folder, or of a hub model that was fetched before."""
-    if science.model == OWN_MODEL or ":" in science.model:
-        return None
-    return model_config.of_reference(science.model)
+    model = model_reference(science.model)
+    return model_config.of_reference(model) if isinstance(model, HubModel | LocalModel) else None
 
 
 def _require_template(science: Science) -> None:

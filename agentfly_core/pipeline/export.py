@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly_core.config.reference import run_policy
 from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.parts import template_of
-from agentfly_core.experiment.policy_reference import run_policy
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
 from agentfly_core.models.policy_page import page
@@ -54,7 +54,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
             _copy(base, part / BASE, jinja, stop)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        text = page(where, named.policy, science, rank, bool(jinja), stop)
+        text = page(str(where), named.policy, science, rank, bool(jinja), stop)
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:

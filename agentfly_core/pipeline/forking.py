@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.config.loading import differences
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.run_layout import RunLayout, record_of, step_layout
 from agentfly_core.pipeline.retention import first_policy
@@ -58,7 +59,7 @@ def require_origin(store: Store, science: Science) -> None:
     fork = science.fork
     assert fork is not None
     for step in range(first_policy(fork.step, science.rollout.max_staleness), fork.step + 1):
-        of_run(store, f"run:{fork.run}@{step}", "fork")
+        of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:
         raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to continue from.")
     theirs = origin["science"]

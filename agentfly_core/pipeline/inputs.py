@@ -7,18 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.reference import (
+    BasePolicy,
+    EndpointPolicy,
+    LastPolicy,
+    OraclePolicy,
+    OwnNano,
+    PolicyFile,
+    RandomPolicy,
+    RunPolicy,
+    ScriptPolicy,
+    model_reference,
+)
+from agentfly_core.config.reference import reference as policy_reference
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, final_policy, of_run
-from agentfly_core.experiment.policy_reference import (
-    EndpointPolicy,
-    ModelPolicy,
-    NamedPolicy,
-    PolicyFile,
-    RunPolicy,
-    policy_reference,
-)
 from agentfly_core.models import reference
+from agentfly_core.models.known import require
 from agentfly_core.pipeline.playing import shown, unshown
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
@@ -55,7 +60,7 @@ def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
     from which `nano` is made.
     """
     resolved, science, store = context.resolved, context.science, context.store
-    data = dataset(context)[0] if science.model == OWN_MODEL else None
+    data = dataset(context)[0] if isinstance(model_reference(science.model), OwnNano) else None
     target = keys.base_model(store, science)
     assert target is not None
     if found := store.find(target):
@@ -84,7 +89,7 @@ def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]
     """
     if context.parent:
         return tokenizer_of(context, context.parent.policy), context.parent.policy.digest
-    if context.science.model == OWN_MODEL:
+    if isinstance(model_reference(context.science.model), OwnNano):
         model, _ = base_model(context)
         return tokenizer_of(context, model), model.digest
     name = context.science.model
@@ -109,8 +114,7 @@ def endpoint(context: ExperimentContext, name: str) -> Artifact:
 def policy_named(
     context: ExperimentContext, named: str, model: Callable[[ExperimentContext], Artifact]
 ) -> Artifact:
-    """The policy that a reference names, see `policy_reference`, a chat service too; by default the
-    run's last.
+    """The policy that a reference names, a chat service too; by default the run's last.
 
     `model` gives the base model of an experiment whose model is that reference. Step 0 is the
     policy that step 1 starts from. Raises ValueError for a policy that is not there, and for one
@@ -119,22 +123,24 @@ def policy_named(
     if not named:
         return final_policy(context.store, name_of(context, "", False))
     match policy_reference(named, context.store.names("runs")):
-        case RunPolicy(where):
-            return of_run(context.store, where, "policy").policy
+        case RunPolicy() | LastPolicy() as policy:
+            return of_run(context.store, policy, "policy").policy
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(
                     f"There is no file {path!r}; expected one like results/EXPERIMENT/policy.json."
                 )
             return dvc_pointer.read(Path(path))
-        case ModelPolicy(name):
-            science = context.science.model_copy(update={"model": name, "fork": None})
-            return model(context.on(science))
         case EndpointPolicy(name):
             return endpoint(context, name)
-        case NamedPolicy("base"):
+        case BasePolicy():
             return context.parent.policy if context.parent else model(context)
-    raise ValueError(
-        f"Got the policy {named!r}, a function that gives the replies; expected one with "
-        f"weights. `agentfly play EXPERIMENT --split test --policy {named}` plays this one."
-    )
+        case ScriptPolicy() | OraclePolicy() | RandomPolicy():
+            raise ValueError(
+                f"Got the policy {named!r}, a function that gives the replies; expected one with "
+                f"weights. `agentfly play EXPERIMENT --split test --policy {named}` plays this one."
+            )
+        case other_model:
+            require(other_model)
+            science = context.science.model_copy(update={"model": named, "fork": None})
+            return model(context.on(science))

@@ -6,7 +6,8 @@ import logging
 import shutil
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
@@ -100,8 +101,11 @@ def kept_for_others(store: Store, run: str) -> Kept:
             if science.inherits_learner and not finished:
                 kept.learners.update(own & {fork.step})
         if not finished:
-            frozen = filter(None, map(step_named, science.agent.frozen.values()))
-            kept.policies.update(k for of, k in frozen if done_by(store, of, k) == run)
+            speakers = science.agent.speakers.values()
+            frozen = [who for who in speakers if isinstance(who, RunPolicy)]
+            kept.policies.update(
+                who.step for who in frozen if done_by(store, who.run, who.step) == run
+            )
     return kept
 
 

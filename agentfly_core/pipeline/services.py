@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.injection import kinds_needed
-from agentfly_core.config.experiment import step_named
-from agentfly_core.config.parts import ENDPOINT
+from agentfly_core.config.reference import EndpointPolicy, RunPolicy, Speaker
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.context import ExperimentContext, digest_of_speaker, of_run
 from agentfly_core.experiment.parts import template_of
@@ -191,9 +190,9 @@ def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatS
     """The chat services that speak in a session, by name, frozen ones and those that are `policies`
     themselves: each has one budget for all who ask it.
     """
-    frozen = context.science.agent.frozen.values()
-    named = {who.removeprefix(ENDPOINT) for who in frozen if who.startswith(ENDPOINT)}
-    names = {name for name in (*named, *policies) if name}
+    speakers = context.science.agent.speakers.values()
+    frozen = {who.name for who in speakers if isinstance(who, EndpointPolicy)}
+    names = {name for name in (*frozen, *policies) if name}
     if not names:
         return {}
     from agentfly_core.inference.endpoints.answer_cache import Answers
@@ -214,10 +213,10 @@ def frozen_speakers(
 
     A warning tells of a chat service that has changed since, which its site may have moved.
     """
-    frozen, speakers = context.science.agent.frozen, dict[str, Frozen]()
+    frozen, speakers = context.science.agent.speakers, dict[Speaker, Frozen]()
     for role, who in frozen.items():
         changed = digest_of_speaker(context, role, who) != context.frozen[role]
-        if changed and not who.startswith(ENDPOINT):
+        if changed and isinstance(who, RunPolicy):
             raise ValueError(
                 f"agent.frozen.{role}: {who} is another policy than when the run began. Put back "
                 "that one from a copy, or start another run with --new."
@@ -229,28 +228,26 @@ def frozen_speakers(
                 role,
                 who,
             )
-        if who.startswith(ENDPOINT):
-            speakers[who] = FrozenEndpoint(who, chats[who.removeprefix(ENDPOINT)])
+        if isinstance(who, EndpointPolicy):
+            speakers[who] = FrozenEndpoint(str(who), chats[who.name])
         elif who not in speakers:
             speakers[who] = _frozen_policy(context, f"agent.frozen.{role}", who, tokenizer)
     return {role: speakers[who] for role, who in frozen.items()}
 
 
 def _frozen_policy(
-    context: ExperimentContext, key: str, who: str, tokenizer: PreTrainedTokenizerBase
+    context: ExperimentContext, key: str, who: RunPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> FrozenPolicy:
-    named = step_named(who)
-    assert named is not None, "the setting takes no other"
     policy = of_run(context.store, who, key).policy
     if _written(tokenizer_of(context, policy)) != _written(tokenizer):
         raise ValueError(
             f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
-            f"this model, or start from one of its: model=run:{named[0]}@0."
+            f"this model, or start from one of its: model=run:{who.run}@0."
         )
     sampler = in_process(context)
     folder, base = adapter_artifact.folders(context.store, policy)
-    sampler.load(folder, named[1], base)
-    return FrozenPolicy(who, sampler)
+    sampler.load(folder, who.step, base)
+    return FrozenPolicy(str(who), sampler)
 
 
 def _written(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import run_step
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
@@ -26,7 +26,7 @@ START = "start"
 
 
 def _a_policy(where: str) -> str:
-    if where != START and not step_named(where):
+    if where != START and run_step(where) is None:
         raise ValueError(
             f"got {where!r}, expected {START}, or run:NAME@STEP such as run:nightly-2026-11-20@40"
         )

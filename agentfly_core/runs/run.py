@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.mismatch import place
-from agentfly_core.config.parts import NAME
+from agentfly_core.config.reference import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys, run_code
 from agentfly_core.experiment.context import (

@@ -8,14 +8,14 @@ from datetime import datetime
 from rich.markdown import Markdown
 from rich.table import Table
 
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import LastPolicy, RunPolicy, run_policy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_page import page_of
 from agentfly_core.reports.nights.night_report import night_report
-from agentfly_core.runs.run import known_run
+from agentfly_core.runs.run import known_run, science_of
 from flows.cli.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
 from flows.context import context_of
 from flows.local.terminal import VisibleConsole
@@ -67,14 +67,11 @@ def report(arguments: Namespace) -> None:
 def promote(arguments: Namespace) -> None:
     """Let a run's policy be the champion, whatever it was compared with."""
     store = store_at(arguments.store)
-    name = arguments.run.removeprefix("run:").partition("@")[0]
-    record = known_run(store, name)
-    where = f"run:{arguments.run.removeprefix('run:')}"
-    if "@" not in where:
-        where = f"{where}@{record['science']['steps']}"
-    if step_named(where) is None:
-        raise ValueError(f"Got {arguments.run!r}, expected RUN or RUN@STEP, such as {name}@10.")
-    champion = Champion(where, of_run(store, where, "RUN").policy)
+    policy = run_policy(arguments.run)
+    record = known_run(store, policy.run)
+    if isinstance(policy, LastPolicy):
+        policy = RunPolicy(policy.run, science_of(record).steps)
+    champion = Champion(str(policy), of_run(store, policy, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
     if (current := ledger.champion()) and current.policy == champion.policy:
         print(f"It is the champion of {record['experiment']} already: {current.reference}.")
@@ -83,13 +80,13 @@ def promote(arguments: Namespace) -> None:
     state = keys.learner(store.key_of(champion.policy.uri))
     if context.science.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
-            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and {where} has "
+            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and {policy} has "
             "no learner state: the next night could not start from it. Name a step that has one, "
             "or set it to fresh."
         )
-    ledger.append(name, "promoted", "A person promoted it on the command line.", champion)
+    ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(context, ledger)
-    print(f"The champion of {record['experiment']} is {where}; the next night starts from it.")
+    print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
 def demote(arguments: Namespace) -> None:

@@ -8,7 +8,8 @@ import logging
 from argparse import ArgumentParser, Namespace
 from functools import partial
 
-from agentfly_core.config.experiment import Fork, step_named
+from agentfly_core.config.experiment import Fork
+from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.context import ExperimentContext, code_of
@@ -144,16 +145,15 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
 def fork(arguments: Namespace) -> None:
     """Continue from a step of a run: start the fork, or continue it."""
     store = store_at(arguments.store)
-    named = step_named(f"run:{arguments.origin.removeprefix('run:')}")
-    if named is None or named[1] == 0:
+    origin = run_step(f"run:{arguments.origin.removeprefix('run:')}")
+    if origin is None or origin.step == 0:
         raise ValueError(
             f"Got {arguments.origin!r}, expected RUN@STEP with a step of 1 or more, such as "
             "quickstart-1f2e3d4c@7."
         )
-    run, step = named
-    record = known_run(store, run)
+    record = known_run(store, origin.run)
     arguments.experiment, own = experiment_of(record)
-    fork = Fork(run=run, step=step)
+    fork = Fork(run=origin.run, step=origin.step)
     require_done(store, fork)
     behind = forked(fork, arguments.overrides)
     arguments.overrides = [*own, *behind]

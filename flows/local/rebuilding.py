@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.user_code import stored
@@ -86,7 +86,7 @@ def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
     if reference := record["reference"]:
         policies.append(Artifact.of(reference, "run.json"))
         where = resolve(science_of(record)).algorithm.needs.reference
-        runs += [named[0]] if where and (named := step_named(where)) else []
+        runs += [policy.run] if where and (policy := run_step(where)) else []
     bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
     transfer.copy([*bases, *policies], store, rebuilt)
     for name in runs:

@@ -6,11 +6,16 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import step_named
 from agentfly_core.config.import_path import load
+from agentfly_core.config.reference import (
+    OraclePolicy,
+    RandomPolicy,
+    ScriptPolicy,
+    reference,
+    run_step,
+)
 from agentfly_core.experiment.context import ExperimentContext, final_policy
 from agentfly_core.experiment.policy_path import is_policy, policy_at
-from agentfly_core.experiment.policy_reference import NamedPolicy, ScriptPolicy, policy_reference
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
 from agentfly_core.pipeline import inputs
@@ -42,30 +47,30 @@ class Script:
 Player = Model | Script
 
 
-def player(context: ExperimentContext, reference: str, problems: Sequence[Problem]) -> Player:
-    """Who a reference names, see `policy_reference`; by default the last policy of the run that the
-    same settings make, else the base model.
+def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) -> Player:
+    """The player that a reference names; by default the last policy of the run that the same
+    settings make, else the base model.
 
     Raises ValueError for a policy that is not there, or a path that names none.
     """
-    if not reference:
+    if not named:
         run = name_of(context, "", False)
         try:
             final_policy(context.store, run)
-            reference = f"run:{run}"
+            named = f"run:{run}"
         except Damaged:
             raise
         except ValueError:
-            reference = "base"
-    match policy_reference(reference, context.store.names("runs")):
-        case NamedPolicy("oracle"):
+            named = "base"
+    match reference(named, context.store.names("runs")):
+        case OraclePolicy():
             return oracle(context, problems)
-        case NamedPolicy("random"):
-            return Script(reference, RANDOM, random_policy)
+        case RandomPolicy():
+            return Script(named, RANDOM, random_policy)
         case ScriptPolicy(path):
-            return Script(reference, path, policy_at(path, {}, problems, context.science.seed))
-    policy = inputs.policy_named(context, reference, lambda at: inputs.base_model(at)[0])
-    return Model(reference, policy)
+            return Script(named, path, policy_at(path, {}, problems, context.science.seed))
+    policy = inputs.policy_named(context, named, lambda at: inputs.base_model(at)[0])
+    return Model(named, policy)
 
 
 def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
@@ -74,7 +79,7 @@ def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
     Raises ValueError if the experiment names no such function.
     """
     warm_start = context.science.warm_start
-    if warm_start is None or step_named(warm_start.demonstrations):
+    if warm_start is None or run_step(warm_start.demonstrations):
         raise ValueError(
             f"{context.experiment} has no oracle, a policy that knows the answers: its warm_start "
             "names none. Give the import path of yours, --policy my_file:policy."

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.inference.sampler import Sampler
@@ -36,7 +36,7 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
 
     A script needs no weights, no GPU and no server.
     """
-    needs_gpu = any(map(step_named, context.science.agent.frozen.values()))
+    needs_gpu = any(isinstance(who, RunPolicy) for who in context.science.agent.speakers.values())
     sampling: AbstractContextManager[Sampler]
     if isinstance(player, Model):
         policy, owner = player.policy, f"play-{player.policy.digest[:16]}"

@@ -11,7 +11,7 @@ from typing import TypeVar
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import Reward, score
-from agentfly_core.config.experiment import step_named
+from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.context import ExperimentContext, Resolved
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
@@ -69,7 +69,7 @@ def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]
     if not unchecked and not resolved.limits:
         return report
     warm_start = context.science.warm_start
-    if warm_start is None or step_named(warm_start.demonstrations):
+    if warm_start is None or run_step(warm_start.demonstrations):
         what = ", ".join(unchecked) or "The environments"
         return [
             *report,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentfly_core.config.parts import NAME
+from agentfly_core.config.reference import NAME
 from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.runs.listing import in_store
 from agentfly_core.store.store import Store

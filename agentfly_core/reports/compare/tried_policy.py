@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import flat
+from agentfly_core.config.reference import RunPolicy, run_policy
 from agentfly_core.config.section import resumable
 from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
-from agentfly_core.experiment.policy_reference import run_policy
 from agentfly_core.experiment.run_layout import finished_summary
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.compare.seed_intervals import Solved
@@ -69,17 +69,16 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
 
     Raises ValueError for one that is not there, not finished, or was not evaluated there.
     """
-    where = run_policy(reference)
-    run, step = step_named(where) or (where.removeprefix("run:"), None)
+    policy = run_policy(reference)
+    run = policy.run
     record = known_run(store, run)
     science = science_of(record)
-    if step is None:
-        step = science.steps
-        if finished_summary(store, run, step) is None:
-            raise ValueError(
-                f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
-                f"finishes it: {continuing(store, run, record)}"
-            )
+    step = policy.step if isinstance(policy, RunPolicy) else science.steps
+    if not isinstance(policy, RunPolicy) and finished_summary(store, run, step) is None:
+        raise ValueError(
+            f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
+            f"finishes it: {continuing(store, run, record)}"
+        )
     policy_of(store, run, step)  # says which there are
     _, data, part = held_out(store, record, split)
     if not data.uri:

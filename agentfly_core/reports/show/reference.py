@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agentfly_core.config.parts import NAME
+from agentfly_core.config.reference import NAME, run_and_step
 
-OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 OF_PLAY = re.compile(rf"play:({NAME})")
 
 
@@ -38,16 +37,16 @@ def reference(text: str, step: int | None = None) -> Reference:
         if step is not None:
             raise ValueError(f"{text} has no steps; leave --step {step} out.")
         return PlayReference(play[1])
-    run = OF_RUN.fullmatch(text)
-    if run is None:
+    parts = run_and_step(text)
+    if parts is None:
         raise ValueError(
             f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
             "`agentfly list` shows the runs."
         )
-    named = None if run[2] is None else int(run[2])
+    run, named = parts
     if named is not None and step not in (None, named):
         raise ValueError(f"Got {text} and --step {step}: name one step.")
-    return RunReference(run[1], step if named is None else named)
+    return RunReference(run, step if named is None else named)
 
 
 def against(text: str, shown: Reference) -> Reference:

@@ -14,6 +14,7 @@ import pytest
 from agentfly_core import Problem, Trajectory, reward, tool
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.reference import RECIPES
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import resolve
 from agentfly_core.models import known, nano, pretrained
@@ -155,7 +156,7 @@ def test_atoms_that_match_nothing_or_no_text_are_refused(atom: str, told: str) -
 
 
 def test_the_names_of_models_are_those_that_can_be_made() -> None:
-    assert {*known.NANO} == nano.RECIPES.keys()
+    assert {*RECIPES} == nano.RECIPES.keys()
     assert pretrained.PACKAGES is known.PACKAGES
 
 

