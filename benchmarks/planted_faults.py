@@ -171,14 +171,14 @@ FAULTS = (
         "store/store.py",
         'if manifest is None or manifest["key"] != target.key:',
         "if manifest is None:",
-        "unit/artifacts",
+        "unit/store",
     ),
     Fault(
         "two processes hold one run",
         "store/lock.py",
         "        return False\n    return True",
         "        return True\n    return True",
-        "unit/artifacts",
+        "unit/store",
     ),
     Fault(
         "a finished run ignores other settings",
@@ -221,14 +221,14 @@ FAULTS = (
         "store/lease.py",
         "    now: Callable[[], float] = time.monotonic",
         "    now: Callable[[], float] = time.time",
-        "unit/artifacts",
+        "unit/store",
     ),
     Fault(
         "a cut lock file blocks its run for good",
         "store/lock.py",
         "    except ValueError as fault:\n        logger.warning(",
         "    except KeyError as fault:\n        logger.warning(",
-        "unit/artifacts",
+        "unit/store",
     ),
     Fault(
         "an error that cannot say its text ends the stage",

@@ -186,7 +186,7 @@ def model_reference(text: str) -> ModelReference:
     kind, colon, name = text.partition(":")
     if text == OWN_MODEL:
         return OwnNano()
-    if kind == "run" and OF_RUN.fullmatch(text):
+    if kind == "run" and colon:
         return run_policy(text)
     if kind == "nano" and colon:
         if name not in RECIPES:

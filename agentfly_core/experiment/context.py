@@ -125,10 +125,13 @@ class ExperimentContext:
         """
         if fork := self.science.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
-        match model_reference(self.science.model):
-            case RunPolicy() | LastPolicy() as policy:
-                return of_run(self.store, policy, "model")
-        return None
+        with at("model"):
+            model = model_reference(self.science.model)
+        return (
+            of_run(self.store, model, "model")
+            if isinstance(model, RunPolicy | LastPolicy)
+            else None
+        )
 
     @property
     def reference(self) -> Artifact | None:

