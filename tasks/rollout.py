@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models.adapter_artifact import config_of
 from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
@@ -69,7 +69,7 @@ def rollout(
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.context.frozen
     told = drawn.drawn(run.science)
-    target = keys.rollout(run.science, run.name, policy, data, step, shard, told, frozen)
+    target = StageKeys(run.science).rollout(run.name, policy, data, step, shard, told, frozen)
     if found := run.store.find(target):
         return reused(found)
     part = shard - drawn.shards.start
@@ -91,7 +91,7 @@ def held_out(
     step: int,
 ) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
-    target = keys.evaluation(context.science, policy, data, name, shard, context.frozen)
+    target = StageKeys(context.science).evaluation(policy, data, name, shard, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.scoring import ScoredShard, score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.store.stage_metrics import measuring
@@ -29,7 +29,7 @@ def score(
     Those that are in `before`, or in `shards`, are taken from there; `round` 1, 2, ... of a
     step that may be refilled has its own place.
     """
-    target = keys.scored(context.science, rollouts, round)
+    target = StageKeys(context.science).scored(rollouts, round)
     if found := context.store.find(target):
         return reused(found)
     earlier = read_scores(context.store.open(before) / SCORES) if before else []

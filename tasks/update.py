@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.services import TrainingServices
@@ -22,7 +22,7 @@ def update(
     The learner state of a step is written while the next one is played; the next policy waits for
     it.
     """
-    target = keys.policy(run.science, run.name, policy, scored, step, run.reference)
+    target = StageKeys(run.science).policy(run.name, policy, scored, step, run.reference)
     if found := retention.made(run, target, step):
         return reused(found)
     learner = services.learner

@@ -7,6 +7,7 @@ from dataclasses import replace
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of, require_same_tokens
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import rejection_sampling, retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
 from agentfly_core.pipeline.playing import rehearsed
@@ -24,7 +25,7 @@ def demonstrate(
     context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Made:
     """Publish episodes that a script played on training problems, after the rewards scored some."""
-    target = keys.demonstrations(context.science, model, data, context.frozen)
+    target = StageKeys(context.science).demonstrations(model, data, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     problems = split(context.store.open(data), "train")
@@ -51,7 +52,7 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
     They are chosen once: what becomes of that run later changes nothing. The manifest names the
     episodes by digest.
     """
-    target = keys.demonstrations(context.science, model, data, context.frozen)
+    target = StageKeys(context.science).demonstrations(model, data, context.frozen)
     settings = context.science.warm_start
     if found := context.store.find(target):
         return reused(found)
@@ -82,7 +83,7 @@ def warm_start(
     """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the
     next one needs.
     """
-    target = keys.warm_start(context.science, model, demonstrations, number)
+    target = StageKeys(context.science).warm_start(model, demonstrations, number)
     if (found := context.store.find(target)) and context.store.find(keys.learner(target)):
         return reused(found)
     retention.require_space(context, model, services.learner)

@@ -25,6 +25,7 @@ from agentfly_core.config.reference import (
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import GOAL, datasets
 from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.experiment.user_code import finding
@@ -304,7 +305,7 @@ def evaluation_keys(
     """The keys of a policy's held-out episodes, shard by shard."""
     science, frozen = context.science, context.frozen
     shards = range(shards_of_split(science, context.store.open(data), split))
-    return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
+    return [StageKeys(science).evaluation(policy, data, split, shard, frozen) for shard in shards]
 
 
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:

@@ -7,6 +7,7 @@ import logging
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
 from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import changed, listed, refuse_other_code
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.user_code.modules import Code
@@ -93,7 +94,7 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
 
 def model_digest(science: Science) -> str:
     """The digest of the files of the model folder that a run starts from; empty without one."""
-    files = {} if science.fork else keys.model_files(science)
+    files = {} if science.fork else StageKeys(science).model_files()
     return digest(files) if files else ""
 
 

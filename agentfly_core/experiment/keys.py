@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -48,84 +49,198 @@ FINE_TUNING = tuple(
 PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
 
-def prepare(science: Science) -> ArtifactKey:
-    """The dataset: three splits; what its settings name of files counts by its content."""
-    read = {}
-    for name, path in data_files(science).items():
-        if path.is_file():
-            read[name] = sha256(path)
-        else:  # the names and contents of all files in a folder
-            files = sorted(file for file in path.rglob("*") if file.is_file())
-            read[name] = digest([[one.relative_to(path).as_posix(), sha256(one)] for one in files])
-    own = data_code(science)
-    said = science.of_data.model_copy(
-        update={"code": {**science.code, "prepare": own} if own else {}}
-    )
-    return _shared("prepare", said, ("data", "seed", "code.prepare"), read)
+@dataclass(frozen=True, slots=True)
+class StageKeys:
+    """The keys of what the stages of one experiment make: `StageKeys(science).prepare()`."""
 
+    science: Science
 
-def solvable(science: Science, data: Artifact) -> str:
-    """The file with the report on whether a dataset's problems can be solved."""
-    reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
-    key = _key("score", science, reads, {"data": data.digest}, "solvable")
-    return f"{SHARED}/solvable/{key[:16]}.json"
+    def prepare(self) -> ArtifactKey:
+        """The dataset: three splits; what its settings name of files counts by its content."""
+        read = {}
+        for name, path in self.data_files().items():
+            if path.is_file():
+                read[name] = sha256(path)
+            else:  # the names and contents of all files in a folder
+                files = sorted(file for file in path.rglob("*") if file.is_file())
+                read[name] = digest(
+                    [[one.relative_to(path).as_posix(), sha256(one)] for one in files]
+                )
+        own = self.data_code()
+        said = self.science.of_data.model_copy(
+            update={"code": {**self.science.code, "prepare": own} if own else {}}
+        )
+        return StageKeys(said)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
+    def solvable(self, data: Artifact) -> str:
+        """The file with the report on whether a dataset's problems can be solved."""
+        reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
+        key = self._key("score", reads, {"data": data.digest}, "solvable")
+        return f"{SHARED}/solvable/{key[:16]}.json"
 
-def data_code(science: Science) -> dict[str, str]:
-    """The digests of the author's modules that make the dataset, by name."""
-    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
-    digests = science.code.get("prepare", {})
-    return {module: found for module, found in digests.items() if module in made_by}
+    def data_code(self) -> dict[str, str]:
+        """The digests of the author's modules that make the dataset, by name."""
+        made_by = {path.partition(":")[0] for path in datasets(self.science.data.model_dump())}
+        digests = self.science.code.get("prepare", {})
+        return {module: found for module, found in digests.items() if module in made_by}
 
+    def data_files(self) -> dict[str, Path]:
+        """The files that a dataset's settings name, and for settings annotated with Path the
+        folders: `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
+        """
+        found = {}
+        for task, one in self.science.each.items():
+            settings = one.data.settings
+            kinds = types_of(load(one.data.use), settings.keys())
+            for name, value in settings.items():
+                is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
+                if isinstance(value, str) and (is_path or os.path.isfile(value)):
+                    found[in_task(task, name)] = Path(value)
+        return {name: path for name, path in found.items() if path.exists()}
 
-def data_files(science: Science) -> dict[str, Path]:
-    """The files that settings of a dataset name, and the folders that those of them name which are
-    annotated with Path: `{"train_file": Path("train.jsonl")}`; in a mixture those of each task:
-    `{"sums/train_file": Path("sums.jsonl")}`.
-    """
-    found = {}
-    for task, one in science.each.items():
-        settings = one.data.settings
-        kinds = types_of(load(one.data.use), settings.keys())
-        for name, value in settings.items():
-            is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
-            if isinstance(value, str) and (is_path or os.path.isfile(value)):
-                found[in_task(task, name)] = Path(value)
-    return {name: path for name, path in found.items() if path.exists()}
+    def model(self) -> ArtifactKey:
+        """The materialised base model; a local one counts by the content of its files."""
+        return self._shared("model", ("model", "dtype"), self.model_files())
 
+    def model_files(self) -> dict[str, str]:
+        """The sha256 of each file of a model folder; empty for a model that is no folder."""
+        inside = Path(self.science.model).rglob("*") if os.path.isdir(self.science.model) else ()
+        files = sorted(path for path in inside if path.is_file())
+        return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
 
-def model(science: Science) -> ArtifactKey:
-    """The materialised base model; a local one counts by the content of its files."""
-    return _shared("model", science, ("model", "dtype"), model_files(science))
+    def own_nano(self, train: str) -> ArtifactKey:
+        """The model `nano`, made of the training split with this sha256 and its demonstrations; no
+        held-out problem counts.
+        """
+        warm_start = self.science.warm_start
+        shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
+        inputs = {"train": train, "demonstrations": digest(shown)}
+        played = ("template", "agent", "tools", "environments", "tasks")
+        reads = ("model", "nano", "dtype", *played, "code.demonstrate")
+        return self._shared("model", reads, inputs)
 
+    def base_model(self, store: Store) -> ArtifactKey | None:
+        """The base model; None for `nano` while its dataset is missing."""
+        if not isinstance(model_reference(self.science.model), OwnNano):
+            return self.model()
+        data = self.prepare().uri
+        if not store.holds(data) or (manifest := store.manifest(data)) is None:
+            return None
+        return self.own_nano(manifest["files"]["train.parquet"]["sha256"])
 
-def model_files(science: Science) -> dict[str, str]:
-    """The sha256 of each file of a model folder; empty for a model that is no folder."""
-    inside = Path(science.model).rglob("*") if os.path.isdir(science.model) else ()
-    files = sorted(path for path in inside if path.is_file())
-    return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
+    def demonstrations(
+        self, model: Artifact, data: Artifact, frozen: Mapping[str, str]
+    ) -> ArtifactKey:
+        """The demonstrations of the warm start; `frozen`: see `ExperimentContext.frozen`."""
+        inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
+        reads = (*PLAY, "warm_start", "code.demonstrate")
+        return self._shared("demonstrate", reads, inputs)
 
+    def warm_start(self, model: Artifact, demonstrations: Artifact, round: int) -> ArtifactKey:
+        """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
+        inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
+        reads = ("warm_start", "adapter", "dtype", "seed")
+        target = self._shared("warm_start", reads, inputs, self.science.update.share_prefixes)
+        return ArtifactKey(
+            f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
+        )
 
-def own_nano(science: Science, train: str) -> ArtifactKey:
-    """The model `nano`, made for the experiment from its training split, of this sha256, and from
-    what its demonstrations say on that; no held-out problem counts.
-    """
-    warm_start = science.warm_start
-    shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
-    inputs = {"train": train, "demonstrations": digest(shown)}
-    played = ("template", "agent", "tools", "environments", "tasks")
-    reads = ("model", "nano", "dtype", *played, "code.demonstrate")
-    return _shared("model", science, reads, inputs)
+    def rollout(
+        self,
+        run: str,
+        policy: Artifact,
+        data: Artifact,
+        step: int,
+        shard: int,
+        drawn: Sequence[int | str],
+        frozen: Mapping[str, str],
+    ) -> ArtifactKey:
+        """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
+        `frozen`: see `ExperimentContext.frozen`.
+        """
+        inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
+        reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
+        key = self._key("rollout", reads, inputs, step, shard, *drawn)
+        return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
+    def evaluation(
+        self,
+        policy: Artifact,
+        data: Artifact,
+        split: str,
+        shard: int,
+        frozen: Mapping[str, str],
+    ) -> ArtifactKey:
+        """One shard of a policy's held-out episodes, shared by all runs; `frozen`: see
+        `ExperimentContext.frozen`.
+        """
+        inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
+        reads = (*PLAY, "rewards", "evaluate", "code.rollout")
+        target = StageKeys(self.science.of_data)._shared(
+            "evaluate", reads, inputs, self.science.rollout.shard
+        )
+        return ArtifactKey(
+            shard_uri(f"{target.uri}/{split}", shard),
+            "evaluate",
+            digest([target.key, split, shard]),
+            inputs,
+        )
 
-def base_model(store: Store, science: Science) -> ArtifactKey | None:
-    """The base model, also one of its own problems; None while the dataset of these is missing."""
-    if not isinstance(model_reference(science.model), OwnNano):
-        return model(science)
-    data = prepare(science).uri
-    if not store.holds(data) or (manifest := store.manifest(data)) is None:
-        return None
-    return own_nano(science, manifest["files"]["train.parquet"]["sha256"])
+    def scored(self, rollouts: Sequence[Artifact], round: int = 0) -> ArtifactKey:
+        """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
+
+        Round 1, 2, ... are those of a step that may be refilled, before it is.
+        """
+        inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
+        reads = ("rewards", "tasks", "code.score")
+        key = self._key("score", reads, inputs, *([round] if round else []))
+        folder = rollouts[0].uri.rpartition("/")[0]
+        if folder.startswith(f"{SHARED}/") and (own := self.science.code.get("score")):
+            # runs share the folder, and each code that scores it has scores of its own
+            return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
+        name = f"scored-{round}" if round else "scored"
+        return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
+
+    def policy(
+        self,
+        run: str,
+        policy: Artifact,
+        scored: Artifact,
+        step: int,
+        reference: Artifact | None = None,
+    ) -> ArtifactKey:
+        """The policy that step 1, 2, ... publishes; `reference` is that of the KL penalty."""
+        inputs = {"policy": policy.digest, "scored": scored.digest} | (
+            {"reference": reference.digest} if reference else {}
+        )
+        key = self._key(
+            "update",
+            UPDATE,
+            inputs,
+            step,
+            *(["fresh"] if self.science.fork and not self.science.inherits_learner else []),
+        )
+        return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
+
+    def _shared(
+        self,
+        stage: Stage,
+        reads: Sequence[str],
+        inputs: Mapping[str, str],
+        *place: int | str,
+    ) -> ArtifactKey:
+        key = self._key(stage, reads, inputs, *place)
+        return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
+
+    def _key(
+        self,
+        stage: Stage,
+        reads: Sequence[str],
+        inputs: Mapping[str, str],
+        *place: int | str,
+    ) -> str:
+        settings = _settings(stage, self.science, reads)
+        return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
@@ -138,107 +253,6 @@ def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
 def chat_service(settings: Endpoint) -> str:
     """A digest of what a chat service is, of which its answers are."""
     return digest(["chat_service", 1, _asked(settings)])
-
-
-def demonstrations(
-    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str]
-) -> ArtifactKey:
-    """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
-    inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "warm_start", "code.demonstrate")
-    return _shared("demonstrate", science, reads, inputs)
-
-
-def warm_start(
-    science: Science, model: Artifact, demonstrations: Artifact, round: int
-) -> ArtifactKey:
-    """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
-    inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
-    reads = ("warm_start", "adapter", "dtype", "seed")
-    target = _shared("warm_start", science, reads, inputs, science.update.share_prefixes)
-    return ArtifactKey(
-        f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
-    )
-
-
-def rollout(
-    science: Science,
-    run: str,
-    policy: Artifact,
-    data: Artifact,
-    step: int,
-    shard: int,
-    drawn: Sequence[int | str],
-    frozen: Mapping[str, str],
-) -> ArtifactKey:
-    """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
-    `frozen`: see `ExperimentContext.frozen`.
-    """
-    inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
-    key = _key("rollout", science, reads, inputs, step, shard, *drawn)
-    return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
-
-
-def evaluation(
-    science: Science,
-    policy: Artifact,
-    data: Artifact,
-    split: str,
-    shard: int,
-    frozen: Mapping[str, str],
-) -> ArtifactKey:
-    """One shard of the held-out episodes of a policy, shared by all who ask for it; `frozen`: see
-    `ExperimentContext.frozen`.
-    """
-    inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads = (*PLAY, "rewards", "evaluate", "code.rollout")
-    target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
-    return ArtifactKey(
-        shard_uri(f"{target.uri}/{split}", shard),
-        "evaluate",
-        digest([target.key, split, shard]),
-        inputs,
-    )
-
-
-def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> ArtifactKey:
-    """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
-
-    Round 1, 2, ... are those of a step that may be refilled, before it is.
-    """
-    inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    reads = ("rewards", "tasks", "code.score")
-    key = _key("score", science, reads, inputs, *([round] if round else []))
-    folder = rollouts[0].uri.rpartition("/")[0]
-    if folder.startswith(f"{SHARED}/") and (own := science.code.get("score")):
-        # runs share the folder, and each code that scores it has scores of its own
-        return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
-    name = f"scored-{round}" if round else "scored"
-    return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
-
-
-def policy(
-    science: Science,
-    run: str,
-    policy: Artifact,
-    scored: Artifact,
-    step: int,
-    reference: Artifact | None = None,
-) -> ArtifactKey:
-    """The policy that step 1, 2, ... publishes; `reference`: another run's, that it stays near."""
-    inputs = {"policy": policy.digest, "scored": scored.digest} | (
-        {"reference": reference.digest} if reference else {}
-    )
-    key = _key(
-        "update",
-        science,
-        UPDATE,
-        inputs,
-        step,
-        *(["fresh"] if science.fork and not science.inherits_learner else []),
-    )
-    return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
@@ -275,28 +289,6 @@ def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
 
 def _asked(settings: Endpoint) -> JSON:
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
-
-
-def _shared(
-    stage: Stage,
-    science: Science,
-    reads: Sequence[str],
-    inputs: Mapping[str, str],
-    *place: int | str,
-) -> ArtifactKey:
-    key = _key(stage, science, reads, inputs, *place)
-    return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
-
-
-def _key(
-    stage: Stage,
-    science: Science,
-    reads: Sequence[str],
-    inputs: Mapping[str, str],
-    *place: int | str,
-) -> str:
-    settings = _settings(stage, science, reads)
-    return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
 
 
 def _settings(stage: Stage, science: Science, reads: Sequence[str]) -> dict[str, JSON]:

@@ -22,6 +22,7 @@ from agentfly_core.config.reference import (
 from agentfly_core.config.reference import reference as policy_reference
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, final_policy, of_run
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models import reference
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.playing import shown, unshown
@@ -45,7 +46,7 @@ def dataset(context: ExperimentContext) -> tuple[Artifact, bool]:
     """The experiment's dataset, and whether it was made just now; raises ValueError for data that
     cannot be used.
     """
-    target = keys.prepare(context.science)
+    target = StageKeys(context.science).prepare()
     if found := context.store.find(target):
         return found, False
     with context.store.publish(target) as folder, measuring(folder) as metrics:
@@ -61,7 +62,7 @@ def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
     """
     resolved, science, store = context.resolved, context.science, context.store
     data = dataset(context)[0] if isinstance(model_reference(science.model), OwnNano) else None
-    target = keys.base_model(store, science)
+    target = StageKeys(science).base_model(store)
     assert target is not None
     if found := store.find(target):
         return found, False
@@ -93,7 +94,7 @@ def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]
         model, _ = base_model(context)
         return tokenizer_of(context, model), model.digest
     name = context.science.model
-    return reference.tokenizer(name), keys.model(context.science).key
+    return reference.tokenizer(name), StageKeys(context.science).model().key
 
 
 def endpoint(context: ExperimentContext, name: str) -> Artifact:

@@ -10,6 +10,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -141,7 +142,11 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     left = science.steps - max(done, default=science.start_step)
     model = context.parent.policy if context.parent else None
-    if model is None and (target := keys.base_model(store, science)) and store.holds(target.uri):
+    if (
+        model is None
+        and (target := StageKeys(science).base_model(store))
+        and store.holds(target.uri)
+    ):
         model = store.artifact(target.uri)
 
     policies, states = _kept(science, left)

@@ -12,6 +12,7 @@ from agentfly_core.config.experiment import Fork, Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -82,8 +83,8 @@ def warm_start_job(
     """Round 1, 2, ... of the masked supervised fine-tuning."""
     science, warm_start = context.science, context.science.warm_start
     assert warm_start is not None
-    here = keys.warm_start(science, model, demonstrations, number)
-    before = keys.warm_start(science, model, demonstrations, number - 1)
+    here = StageKeys(science).warm_start(model, demonstrations, number)
+    before = StageKeys(science).warm_start(model, demonstrations, number - 1)
     policy, base = adapter_artifact.folders(
         context.store, context.store.artifact(before.uri) if number > 1 else model
     )

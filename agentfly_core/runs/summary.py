@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.tasks import TASK
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, Parent, evaluation_keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, metrics_of, record_of
 from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
@@ -172,7 +172,7 @@ def with_stored_datasets(
 
 def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
-    data = context.store.artifact(keys.prepare(context.science).uri)
+    data = context.store.artifact(StageKeys(context.science).prepare().uri)
     targets = evaluation_keys(context, policy, data, split)
     found = [context.store.artifact(target.uri) for target in targets]
     if not found:
@@ -182,7 +182,7 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
         policy,
         split,
         found,
-        context.store.artifact(keys.scored(context.science, found).uri),
+        context.store.artifact(StageKeys(context.science).scored(found).uri),
     )
 
 
@@ -243,18 +243,18 @@ def stages_before(
 def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBefore:
     """The `stages_before` of a run that is finished, found by their keys."""
     store, science = context.store, context.science
-    data = store.artifact(keys.prepare(science).uri)
+    data = store.artifact(StageKeys(science).prepare().uri)
     if parent:
         model = parent.policy
     else:
-        target = keys.base_model(store, science)
+        target = StageKeys(science).base_model(store)
         assert target is not None, "a finished run has its dataset"
         model = store.artifact(target.uri)
     if (warm_start := science.own_warm_start) is None:
         return stages_before(data, model, [], parent)
-    episodes = store.artifact(keys.demonstrations(science, model, data, context.frozen).uri)
+    episodes = store.artifact(StageKeys(science).demonstrations(model, data, context.frozen).uri)
     policies = [
-        store.artifact(keys.warm_start(science, model, episodes, number).uri)
+        store.artifact(StageKeys(science).warm_start(model, episodes, number).uri)
         for number in range(1, warm_start.rounds + 1)
     ]
     return stages_before(data, model, [episodes, *policies], parent)

@@ -19,8 +19,8 @@ from typing import Any
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import code_of, resolve, with_code
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
@@ -44,7 +44,7 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
     known = project / "results" / name / "dataset.json"
     try:
         # the files that it was built from may have changed since, which DVC does not watch
-        other = known.is_file() and dvc_pointer.read(known).uri != keys.prepare(science).uri
+        other = known.is_file() and dvc_pointer.read(known).uri != StageKeys(science).prepare().uri
     except Damaged as damage:
         logger.warning("%s DVC rebuilds it.", damage)
         other = True

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from agentfly_core.config.loading import flat
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, final_policy
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.records.intervals import Rate
@@ -154,7 +154,7 @@ class RunReporter(MlflowReporter):
         run, science = self.run, self.run.science
         summary = run.finished
         assert summary is not None, f"{run.name} is not finished"
-        self.data(run.store.artifact(keys.prepare(science).uri))
+        self.data(run.store.artifact(StageKeys(science).prepare().uri))
         self.made(stored_stages(run.context, run.parent))
         before = stored_evaluation(run.context, run.start, "test")
         before = with_stored_datasets(run.context, run.start, before)

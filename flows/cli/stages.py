@@ -14,7 +14,8 @@ from pathlib import Path
 from rich.table import Column, Table
 
 from agentfly_core.config import loading
-from agentfly_core.experiment import checks, keys
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import made_anew, preview
 from agentfly_core.runs import versioning
@@ -73,7 +74,7 @@ def evaluate(arguments: Namespace) -> None:
 def prepare(arguments: Namespace) -> None:
     """Build, check and version the dataset."""
     context = experiment_context(arguments)
-    reused = context.store.find(keys.prepare(context.science)) is not None
+    reused = context.store.find(StageKeys(context.science).prepare()) is not None
     with _only_json(arguments.json), orchestrated("prepare", lambda: arguments.typed):
         from flows.prepare import prepare as flow
 

@@ -10,10 +10,10 @@ from functools import partial
 
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.context import ExperimentContext, code_of
 from agentfly_core.experiment.continuing import refuse_finished, refuse_other_settings
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import (
     accept_code,
     before_edit,
@@ -213,7 +213,7 @@ def _finished(context: ExperimentContext, name: str) -> Summary | None:
     """The summary of one that has done so on the data that there are now."""
     if (summary := _ended(context, name)) is None:
         return None
-    data = context.store.find(keys.prepare(context.science))
+    data = context.store.find(StageKeys(context.science).prepare())
     before = known_run(context.store, name).get("dataset_digest")
     return summary if data and before in (None, data.digest) else None
 

@@ -19,6 +19,7 @@ from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, code_of, resolve, with_code
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.runs import episodes
@@ -44,29 +45,29 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
 
     def evaluation(policy: ArtifactKey) -> Iterator[ArtifactKey]:
         shards = [
-            keys.evaluation(science, made(policy), made(data), "test", shard, {})
+            StageKeys(science).evaluation(made(policy), made(data), "test", shard, {})
             for shard in (0, 1)
         ]
         yield from shards
-        yield keys.scored(science, [made(shard) for shard in shards])
+        yield StageKeys(science).scored([made(shard) for shard in shards])
 
-    yield (data := keys.prepare(science))
-    yield (model := keys.model(science))
-    yield (demonstrations := keys.demonstrations(science, made(model), made(data), {}))
+    yield (data := StageKeys(science).prepare())
+    yield (model := StageKeys(science).model())
+    yield (demonstrations := StageKeys(science).demonstrations(made(model), made(data), {}))
     for number in (1, 2):
-        yield (policy := keys.warm_start(science, made(model), made(demonstrations), number))
+        yield (policy := StageKeys(science).warm_start(made(model), made(demonstrations), number))
         yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
         sampling_round = first_round(science, step, resolve(science).greedy)
         drawn = sampling_round.drawn(science)
         shards = [
-            keys.rollout(science, "demo", made(policy), made(data), step, shard, drawn, {})
+            StageKeys(science).rollout("demo", made(policy), made(data), step, shard, drawn, {})
             for shard in sampling_round.shards
         ]
         yield from shards
-        yield (scored := keys.scored(science, [made(shard) for shard in shards]))
-        yield (policy := keys.policy(science, "demo", made(policy), made(scored), step))
+        yield (scored := StageKeys(science).scored([made(shard) for shard in shards]))
+        yield (policy := StageKeys(science).policy("demo", made(policy), made(scored), step))
         yield keys.learner(policy)
     yield from evaluation(policy)
     yield keys.ledger("demo", made(policy))

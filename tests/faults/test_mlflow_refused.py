@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from agentfly_core.config.loading import read
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.store.store import Store
 from tests.support.lives import RUN, TINY, TRAIN, Lives, Whole, digests
 from tests.support.mlflow_store import new_store
@@ -141,7 +141,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     folder, store = heard
     run = demo(store, folder)
     has = told(store, run, tmp_path)
-    data = digests(folder)[keys.prepare(read(TINY).science).uri]
+    data = digests(folder)[StageKeys(read(TINY).science).prepare().uri]
     assert has["params"]["rollout.group_size"] == "4"
     assert has["params"]["site.threads"] == "1"
     assert has["inputs"] == [data[:36]]

@@ -17,7 +17,8 @@ import yaml
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import checks, keys
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.keys import StageKeys
 from tests.support.project import ROOT
 from tests.support.values import Values
 
@@ -227,7 +228,7 @@ def read(path: Path, overrides: list[str]) -> None:
     again = Science.model_validate(found.science.model_dump(mode="json"))
     assert again.digest == found.science.digest
     assert set(found.origin) == set(loading.flat(found.science.model_dump(mode="json")))
-    keys.prepare(found.science)
+    StageKeys(found.science).prepare()
     checks.check_place(found.science, Site())
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.stop_conditions import lasting
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
@@ -36,7 +36,9 @@ def played_night(
     """A first night with these metrics of its steps, of eight episodes each: its policy is judged
     against the one that it started from.
     """
-    data = published(context, keys.prepare(context.science), lambda folder: _data(context, folder))
+    data = published(
+        context, StageKeys(context.science).prepare(), lambda folder: _data(context, folder)
+    )
     book = NightLedger(context.store, context.experiment)
     book.append(night, "began")
     with opened(context, night) as run:
@@ -66,7 +68,7 @@ def evaluated(
     problems = dataset.split(context.store.open(data), split)
     goal = context.resolved.goal
     episodes = [_episode(problem, goal, *answers(i)) for i, problem in enumerate(problems)]
-    target = keys.evaluation(context.science, policy, data, split, 0, {})
+    target = StageKeys(context.science).evaluation(policy, data, split, 0, {})
     played = published(
         context,
         target,
@@ -74,7 +76,7 @@ def evaluated(
     )
     published(
         context,
-        keys.scored(context.science, [played]),
+        StageKeys(context.science).scored([played]),
         lambda folder: write_scores(folder / SCORES, [score for _, score in episodes]),
     )
 

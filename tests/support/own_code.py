@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import code_of, with_code
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.store.store import Artifact, ArtifactKey
 from tests.support.experiments import context
 
@@ -63,10 +63,10 @@ def stage_keys(science):
     rollouts = [ArtifactKey("runs/demo/steps/000001/rollout-000", "rollout", "", {})]
     made = [Artifact(rollouts[0].uri, "9f2c")]
     return {
-        "prepare": keys.prepare(science).key,
-        "demonstrate": keys.demonstrations(science, POLICY, DATA, {}).key,
-        "rollout": keys.rollout(science, "demo", POLICY, DATA, 1, 0, [], {}).key,
-        "evaluate": keys.evaluation(science, POLICY, DATA, "test", 0, {}).key,
-        "score": keys.scored(science, made).key,
-        "update": keys.policy(science, "demo", POLICY, made[0], 1).key,
+        "prepare": StageKeys(science).prepare().key,
+        "demonstrate": StageKeys(science).demonstrations(POLICY, DATA, {}).key,
+        "rollout": StageKeys(science).rollout("demo", POLICY, DATA, 1, 0, [], {}).key,
+        "evaluate": StageKeys(science).evaluation(POLICY, DATA, "test", 0, {}).key,
+        "score": StageKeys(science).scored(made).key,
+        "update": StageKeys(science).policy("demo", POLICY, made[0], 1).key,
     }

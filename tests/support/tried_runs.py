@@ -9,8 +9,8 @@ from typing import Any
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models.adapter_artifact import remember
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import SCORES, write_scores
@@ -51,7 +51,7 @@ def finished(store: Store, name: str, solved: str, *overrides: str) -> None:
     """
     context = experiment(store, *overrides)
     with opened(context, name) as run:
-        data = published(context, keys.prepare(context.science), _prepared(context))
+        data = published(context, StageKeys(context.science).prepare(), _prepared(context))
         run.remember_data(data, "none")
         for number in context.science.own_steps:
             _step(run, number)
@@ -66,7 +66,7 @@ def on_further(store: Store, run: str, name: str, solved: str, *overrides: str) 
     """The last policy of a finished run on one of its evaluate.datasets, too."""
     context = experiment(store, *overrides)
     there = context.on(context.science.on(context.science.evaluate.datasets[name]))
-    data = published(there, keys.prepare(there.science), _prepared(there))
+    data = published(there, StageKeys(there.science).prepare(), _prepared(there))
     policy = policy_of(store, run, context.science.steps)
     evaluated(there, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
 
@@ -74,9 +74,11 @@ def on_further(store: Store, run: str, name: str, solved: str, *overrides: str) 
 def scored_by_another(store: Store, run: str, *overrides: str) -> None:
     """The evaluation of a run's last policy on test, scored once more by a run of other rewards."""
     context = experiment(store, *overrides)
-    data = store.artifact(keys.prepare(context.science).uri)
+    data = store.artifact(StageKeys(context.science).prepare().uri)
     policy = policy_of(store, run, context.science.steps)
-    folder = keys.evaluation(context.science, policy, data, "test", 0, {}).uri.rpartition("/")[0]
+    folder = (
+        StageKeys(context.science).evaluation(policy, data, "test", 0, {}).uri.rpartition("/")[0]
+    )
     scored = ArtifactKey(f"{folder}/scored", "score", "by other rewards", {})
     published(context, scored, lambda folder: write_scores(folder / SCORES, []))
 

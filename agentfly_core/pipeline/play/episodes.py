@@ -9,8 +9,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.config.experiment import Gates
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import Model, Player
@@ -158,7 +158,7 @@ def _rollouts(
 
 def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:
     ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
-    target = keys.scored(context.science, rollouts)
+    target = StageKeys(context.science).scored(rollouts)
     folders = [context.store.open(rollout) for rollout in rollouts]
     with context.store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= score_episodes(ungated.resolved, folders, [], 0, folder)

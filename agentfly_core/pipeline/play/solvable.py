@@ -13,8 +13,8 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.datasets.files import files, read
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
 from agentfly_core.records.dataset import split
 from agentfly_core.records.speakers import reaches
@@ -55,7 +55,7 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
     The report is cached by dataset, rewards and demonstrations. Raises ValueError if the right
     answers of more than `data.tolerate_bad_rows` problems do not earn the reward.
     """
-    uri = keys.solvable(context.science, data)
+    uri = StageKeys(context.science).solvable(data)
     if stored := _stored_report(context.store, uri):
         return stored
     folder = context.store.open(data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, evaluation_keys, policy_of
 from agentfly_core.experiment.continuing import refuse_other_stages
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, summary_of
 from agentfly_core.runs.run import context_of, known_run
 from agentfly_core.runs.summary import stored_stages
@@ -84,13 +84,13 @@ def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifac
         yield f"step {number} scores", scored
         yield f"step {number} policy", store.artifact(step.policy)
     # the held-out episodes and scores of the first policy and the last
-    data = store.artifact(keys.prepare(science).uri)
+    data = store.artifact(StageKeys(science).prepare().uri)
     for number in (science.start_step, science.steps):
         policy = policy_of(store, name, number)
         shards = [store.artifact(key.uri) for key in evaluation_keys(context, policy, data, "test")]
         for shard, episodes in enumerate(shards):
             yield f"evaluation of step {number} rollout {shard}", episodes
-        scored = store.artifact(keys.scored(science, shards).uri)
+        scored = store.artifact(StageKeys(science).scored(shards).uri)
         yield f"evaluation of step {number} scores", scored
 
 

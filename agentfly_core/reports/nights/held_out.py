@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, evaluation_keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
@@ -70,7 +70,7 @@ def evaluated_episodes(
     """
     targets = evaluation_keys(context, policy, data, "test")
     played = [context.store.artifact(target.uri) for target in targets]
-    scored = context.store.artifact(keys.scored(context.science, played).uri)
+    scored = context.store.artifact(StageKeys(context.science).scored(played).uri)
     episodes = trajectories_in(context.store, played)
     return episodes, read_scores(context.store.open(scored) / SCORES)
 
@@ -80,7 +80,8 @@ def is_evaluated(context: ExperimentContext, policy: Artifact, data: Artifact) -
     store, targets = context.store, evaluation_keys(context, policy, data, "test")
     played = [found for target in targets if (found := store.find(target))]
     return (
-        len(played) == len(targets) and store.find(keys.scored(context.science, played)) is not None
+        len(played) == len(targets)
+        and store.find(StageKeys(context.science).scored(played)) is not None
     )
 
 

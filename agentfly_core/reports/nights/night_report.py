@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import (
     RunLayout,
     StepMetrics,
@@ -147,7 +147,7 @@ class _Stored:
                 "no report of it. `agentfly nights EXPERIMENT` shows what became of each night."
             )
         science = science_of(record)
-        if store.manifest(keys.prepare(science).uri) is None:
+        if store.manifest(StageKeys(science).prepare().uri) is None:
             raise ValueError(
                 f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
                 "have changed, so what was played on it is not found. A report that was written "
@@ -214,7 +214,7 @@ class _Stored:
 
     def played(self, policy: Artifact) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""
-        data = self.context.store.artifact(keys.prepare(self.context.science).uri)
+        data = self.context.store.artifact(StageKeys(self.context.science).prepare().uri)
         trajectories, scores = evaluated_episodes(self.context, policy, data)
         by_id = {score.trajectory_id: score for score in scores}
         return ((trajectory, by_id[trajectory.id]) for trajectory in trajectories)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.stage_metrics import measured
@@ -88,8 +88,8 @@ def made_anew(science: Science) -> str:
     """For people: what of a dataset that is there already is noticed when it changes, and what
     not.
     """
-    code = [f"the code of {module}" for module in keys.data_code(science)]
-    files = [f"{name} ({path})" for name, path in keys.data_files(science).items()]
+    code = [f"the code of {module}" for module in StageKeys(science).data_code()]
+    files = [f"{name} ({path})" for name, path in StageKeys(science).data_files().items()]
     *most, last = ["its settings", "its seed", *code, *files]
     return (
         f"It was there already, and is made anew when {', '.join(most)} or {last} changes. Other "

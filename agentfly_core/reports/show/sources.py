@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import policy_of
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout, plays
 from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.records.run_record import RunRecord
@@ -69,7 +69,7 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artif
         )
     there, split = (science.on(further[name]), "test") if name in further else (science, name)
     read = None if name in further else record.get("dataset_digest")
-    uri = keys.prepare(there).uri
+    uri = StageKeys(there).prepare().uri
     stored = store.artifact(uri) if store.manifest(uri) else Artifact("", read or "")
     return there, stored if read in (None, stored.digest) else Artifact("", read), split
 
@@ -127,10 +127,10 @@ def evaluations(
         except ValueError:  # the step is not done yet, or there is none
             return None
         for one in newest_first:
-            first = keys.evaluation(one, policy, data, played, 0, frozen).uri
+            first = StageKeys(one).evaluation(policy, data, played, 0, frozen).uri
             shards = published_rollouts(store, first.rpartition("/")[0])
             stored = [store.artifact(uri) for uri in shards]
-            if stored and (scores := store.find(keys.scored(one, stored))):
+            if stored and (scores := store.find(StageKeys(one).scored(stored))):
                 return scores.uri
         return None
 

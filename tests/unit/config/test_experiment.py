@@ -7,7 +7,8 @@ import pytest
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import checks, keys
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.system.formats import strict_yaml
 from tests.support.experiments import TINY
 
@@ -300,4 +301,4 @@ def test_fresh_problems_are_only_asked_of_a_dataset_that_is_generated(tiny):
 def test_an_experiment_that_is_promoted_otherwise_is_another_one_and_its_stages_are_not(tiny):
     plain, strict = (loading.read(tiny, o).science for o in ([], ["promotion.tokens=0.1"]))
     assert plain.digest != strict.digest
-    assert keys.prepare(plain) == keys.prepare(strict)
+    assert StageKeys(plain).prepare() == StageKeys(strict).prepare()

@@ -10,7 +10,8 @@ import pytest
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import checks, keys
+from agentfly_core.experiment import checks
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.store.store import Artifact
 from tests.support.experiments import TINY
@@ -76,9 +77,9 @@ def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> No
         policy, data = Artifact("artifacts/p", "p" * 8), Artifact("artifacts/d", "d" * 8)
         drawn = first_round(science, 1, False).drawn(science)
         return [
-            keys.rollout(science, "demo", policy, data, 1, 0, drawn, {}).key,
-            keys.evaluation(science, policy, data, "test", 0, {}).key,
-            keys.scored(science, [policy]).key,
+            StageKeys(science).rollout("demo", policy, data, 1, 0, drawn, {}).key,
+            StageKeys(science).evaluation(policy, data, "test", 0, {}).key,
+            StageKeys(science).scored([policy]).key,
         ]
 
     shorter = {"rewards": {f"{HERE}:Shorter": {"than": 4}}}

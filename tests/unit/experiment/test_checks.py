@@ -126,7 +126,7 @@ def test_what_may_name_a_model_passes_without_a_download(name: str) -> None:
         ("./models/mine", r"model: Got './models/mine', expected a folder \(there is none of this"),
         ("a/b/c", "or an id of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main"),
         ("hf:Qwen/Qwen2.5", "model: Got 'hf:Qwen/Qwen2.5', expected a folder"),
-        ("run:mine@last", "expected a folder .* nano:NAME, package:NAME, run:NAME, run:NAME@STEP"),
+        ("run:mine@last", "got .run:mine@last., expected run:NAME .* or run:NAME@STEP"),
     ],
 )
 def test_what_names_no_model_is_refused(name: str, told: str) -> None:

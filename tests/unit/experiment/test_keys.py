@@ -1,6 +1,6 @@
 """Which settings a stage's output depends on."""
 
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.store.store import Artifact
 from tests.support.experiments import context
@@ -15,12 +15,12 @@ def stages(tmp_path, **settings):
     science = context(tmp_path, **{"warm_start": WARM_START, **settings}).science
     drawn = first_round(science, 1, False).drawn(science)
     targets = [
-        keys.demonstrations(science, MODEL, DATA, {}),
-        keys.warm_start(science, MODEL, SHOWN, 1),
-        keys.evaluation(science, MODEL, DATA, "test", 0, {}),
-        keys.rollout(science, "demo", MODEL, DATA, 1, 0, drawn, {}),
-        keys.scored(science, [Artifact("runs/demo/steps/000001/rollout-000", "played")]),
-        keys.policy(science, "demo", MODEL, SHOWN, 1),
+        StageKeys(science).demonstrations(MODEL, DATA, {}),
+        StageKeys(science).warm_start(MODEL, SHOWN, 1),
+        StageKeys(science).evaluation(MODEL, DATA, "test", 0, {}),
+        StageKeys(science).rollout("demo", MODEL, DATA, 1, 0, drawn, {}),
+        StageKeys(science).scored([Artifact("runs/demo/steps/000001/rollout-000", "played")]),
+        StageKeys(science).policy("demo", MODEL, SHOWN, 1),
     ]
     return {target.stage: target.key for target in targets}
 

@@ -9,8 +9,8 @@ import pytest
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models.pretrained import WrongFiles
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.runs.run import opened
@@ -121,7 +121,7 @@ def finished(project: Path) -> Store:
         ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store), "base"
     ) as run:
         run.link("mlflow_told_steps", "2")
-        with store.publish(keys.prepare(run.science)) as folder:
+        with store.publish(StageKeys(run.science).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
     return store

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import made
@@ -50,7 +51,7 @@ def publish(run: Run, target: ArtifactKey) -> Artifact:
 
 
 def step_target(run: Run, policy: Artifact, scored: Artifact, step: int) -> ArtifactKey:
-    return keys.policy(run.science, run.name, policy, scored, step)
+    return StageKeys(run.science).policy(run.name, policy, scored, step)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.models.reference import materialise
 from agentfly_core.pipeline.retention import require_space
@@ -103,7 +103,9 @@ def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_wer
     tmp_path, model
 ):
     plain, adapting = context(tmp_path).science, context(tmp_path, adapter={}).science
-    found = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
+    found = [
+        StageKeys(science).policy("demo", model, model, 1).key for science in (plain, adapting)
+    ]
     assert found[0] != found[1]
     older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})
-    assert keys.policy(older, "demo", model, model, 1).key == found[0]
+    assert StageKeys(older).policy("demo", model, model, 1).key == found[0]

@@ -13,6 +13,7 @@ import pytest
 from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
@@ -49,7 +50,7 @@ def scored(run: Run, step: int) -> Artifact:
 def step(run: Run, number: int) -> Artifact:
     """A step, done, with its learner state."""
     before = policy_of(run.store, run.name, number - 1)
-    target = keys.policy(run.science, run.name, before, scored(run, number), number)
+    target = StageKeys(run.science).policy(run.name, before, scored(run, number), number)
     publish(run.store, keys.learner(target))
     return publish(run.store, target)
 
@@ -283,7 +284,7 @@ def test_a_fork_that_has_begun_is_listed_at_the_step_it_goes_on_from(run: Run) -
 def job_of(run: Run, number: int) -> Any:
     before = policy_of(run.store, run.name, number - 1)
     done = scored(run, number)
-    target = keys.policy(run.science, run.name, before, done, number)
+    target = StageKeys(run.science).policy(run.name, before, done, number)
     return step_job(run, before, done, target, number)
 
 

@@ -15,8 +15,9 @@ from tokenizers.normalizers import Lowercase
 from transformers import AutoTokenizer
 
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import checks, keys
+from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
@@ -55,9 +56,9 @@ def episodes(here: ExperimentContext) -> list[str]:
     science, frozen = here.science, here.frozen
     drawn = first_round(science, 1, False).drawn(science)
     return [
-        keys.rollout(science, "mine", POLICY, DATA, 1, 0, drawn, frozen).key,
-        keys.evaluation(science, POLICY, DATA, "test", 0, frozen).key,
-        keys.demonstrations(science, POLICY, DATA, frozen).key,
+        StageKeys(science).rollout("mine", POLICY, DATA, 1, 0, drawn, frozen).key,
+        StageKeys(science).evaluation(POLICY, DATA, "test", 0, frozen).key,
+        StageKeys(science).demonstrations(POLICY, DATA, frozen).key,
     ]
 
 

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.messages import call_text
@@ -91,10 +91,10 @@ def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) ->
 def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path: Path) -> None:
     usual, other = experiment(tmp_path), experiment(tmp_path, **changes)
     inputs.dataset(usual)
-    assert keys.base_model(usual.store, usual.science) != keys.base_model(
-        other.store, other.science
+    assert StageKeys(usual.science).base_model(usual.store) != StageKeys(other.science).base_model(
+        other.store
     )
-    assert keys.base_model(usual.store, usual.science) is not None
+    assert StageKeys(usual.science).base_model(usual.store) is not None
 
 
 def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: ExperimentContext) -> None:
@@ -128,9 +128,9 @@ def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
 
 def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> None:
     context = experiment(tmp_path)
-    assert keys.base_model(context.store, context.science) is None
+    assert StageKeys(context.science).base_model(context.store) is None
     inputs.dataset(context)
-    assert keys.base_model(context.store, context.science) is not None
+    assert StageKeys(context.science).base_model(context.store) is not None
 
 
 def test_a_run_that_starts_from_another_runs_policy_has_that_policys_tokenizer(

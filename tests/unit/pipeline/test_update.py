@@ -12,6 +12,7 @@ import pytest
 
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import (
     BYTES_A_TOKEN,
@@ -143,7 +144,7 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
     with opened(context(tmp_path), "demo") as run:
         run.remember_start(published(run.store, "artifacts/model"))
         scored = published(run.store, "runs/demo/steps/000001/scored")
-        target = keys.policy(run.science, "demo", run.start, scored, 1)
+        target = StageKeys(run.science).policy("demo", run.start, scored, 1)
         with run.store.publish(target):
             pass
         checkpointer = Monitor(Died())
@@ -314,7 +315,7 @@ def first_job(tmp_path, **update):
     with opened(context(tmp_path, model="run:base@1", update=update), "demo") as run:
         run.remember_start(run.parent.policy)
         scored = published(run.store, "runs/demo/steps/000001/scored")
-        target = keys.policy(run.science, "demo", run.start, scored, 1)
+        target = StageKeys(run.science).policy("demo", run.start, scored, 1)
         return run, step_job(run, run.start, scored, target, 1)
 
 
@@ -341,7 +342,7 @@ def test_each_step_has_the_learning_rate_of_its_schedule(tmp_path, parent):
         rates = []
         for step in (1, 2, 3, 4):
             scored = published(run.store, f"runs/demo/steps/{step:06d}/scored")
-            target = keys.policy(run.science, "demo", policy, scored, step)
+            target = StageKeys(run.science).policy("demo", policy, scored, step)
             rates.append(step_job(run, policy, scored, target, step).update.learning_rate)
             with run.store.publish(target) as folder, measuring(folder):
                 pass

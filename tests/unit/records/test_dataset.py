@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow, Leak, leaks
 from agentfly_core.records.trajectory import Problem
@@ -91,7 +91,7 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     found = []
     for content in ("one", "two", "one"):
         source.write_text(content)
-        found.append(keys.prepare(science("clean", train_file=str(source))).key)
+        found.append(StageKeys(science("clean", train_file=str(source))).prepare().key)
     assert found[0] == found[2] != found[1]
 
 
@@ -100,7 +100,7 @@ def test_a_folder_counts_with_the_names_and_contents_of_its_files(tmp_path):
     (maps / "north").mkdir(parents=True)
     for name, content in (("a.txt", "one"), ("a.txt", "two"), ("b.txt", "two"), ("a.txt", "one")):
         (maps / "north" / name).write_text(content)
-        found.append(keys.prepare(science("", use=use, maps=str(maps))).key)
+        found.append(StageKeys(science("", use=use, maps=str(maps))).prepare().key)
         (maps / "north" / name).unlink()
     assert found[0] == found[3]
     assert len({*found}) == 3

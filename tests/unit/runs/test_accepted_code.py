@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import code_of
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import accept_code
 from agentfly_core.reports.show.sources import evaluations
 from agentfly_core.runs.run import opened
@@ -75,10 +75,10 @@ def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer
 
 def evaluated(run, policy):
     """Where the scores of a policy's evaluation are, which is made up."""
-    target = keys.evaluation(run.science, policy, DATA, "test", 0, {})
+    target = StageKeys(run.science).evaluation(policy, DATA, "test", 0, {})
     with run.store.publish(target):
         pass
-    scored = keys.scored(run.science, [run.store.artifact(target.uri)])
+    scored = StageKeys(run.science).scored([run.store.artifact(target.uri)])
     with run.store.publish(scored):
         pass
     return scored.uri

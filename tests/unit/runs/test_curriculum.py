@@ -4,7 +4,7 @@ other.
 
 import pytest
 
-from agentfly_core.experiment import keys
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
@@ -48,7 +48,7 @@ def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
 
     def key(known):
         drawn = first_round(science, 3, False, {}, known).drawn(science)
-        return keys.rollout(science, "demo", policy, policy, 3, 0, drawn, {}).key
+        return StageKeys(science).rollout("demo", policy, policy, 3, 0, drawn, {}).key
 
     assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})
 

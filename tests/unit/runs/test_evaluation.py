@@ -10,8 +10,8 @@ import pytest
 from mlflow.utils.validation import _validate_metric
 
 from agentfly_core.config import loading
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import require_tags
 from agentfly_core.records import dataset
 from agentfly_core.records.intervals import Rate
@@ -39,7 +39,7 @@ Rewards = Mapping[str, Sequence[float | Unscored]]
 def played(there: ExperimentContext, rewards: Rewards) -> None:
     """Publish a dataset, and as episodes of its test problems what each earned, by its id."""
     store = there.store
-    with store.publish(target := keys.prepare(there.science)) as folder, measuring(folder):
+    with store.publish(target := StageKeys(there.science).prepare()) as folder, measuring(folder):
         dataset.prepare(there.science, folder, folder / "quarantine.json")
     data = store.artifact(target.uri)
     problems = {one.id: one for one in dataset.split(store.open(data), "test")}
@@ -51,10 +51,10 @@ def played(there: ExperimentContext, rewards: Rewards) -> None:
             episodes.append(trajectory(said, name=name, problem=problems[problem]))
             known = {} if isinstance(reward, Unscored) else {"exact": reward}
             scores.append(Scored(name, known, (), reward))
-    target = keys.evaluation(there.science, POLICY, data, "test", 0, {})
+    target = StageKeys(there.science).evaluation(POLICY, data, "test", 0, {})
     with store.publish(target) as folder, measuring(folder):
         write_trajectories(folder / EPISODES, episodes)
-    target = keys.scored(there.science, [store.artifact(target.uri)])
+    target = StageKeys(there.science).scored([store.artifact(target.uri)])
     with store.publish(target) as folder, measuring(folder):
         write_scores(folder / SCORES, scores)
 
@@ -157,7 +157,9 @@ def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Pa
         'evaluate.datasets={hard: {use: "tests.support.problems:clean", test: 4}}',
     )
     data = Artifact("artifacts/prepare/ab", "da7a")
-    first, second = (keys.evaluation(one, POLICY, data, "test", 0, {}) for one in (plain, asked))
+    first, second = (
+        StageKeys(one).evaluation(POLICY, data, "test", 0, {}) for one in (plain, asked)
+    )
     assert first == second
     changes = loading.differences(plain.model_dump(mode="json"), asked.model_dump(mode="json"))
     assert {change.key.split(".")[1] for change in changes} == {"pass_at", "by", "datasets"}

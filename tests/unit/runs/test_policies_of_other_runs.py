@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import Parent, require_same_tokens
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Artifact, ArtifactKey
 from tests.support.experiments import context
@@ -136,7 +136,7 @@ def test_another_policy_to_stay_near_is_another_update(tmp_path):
     )
     science = near(tmp_path, "run:base@1").science
     found = [
-        keys.policy(science, "demo", scored, scored, 1, named).key
+        StageKeys(science).policy("demo", scored, scored, 1, named).key
         for named in (None, first, second)
     ]
     assert len({*found}) == 3

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from agentfly_core.config.loading import read
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import code_of, with_code
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import (
     before_edit,
     changed,
@@ -57,13 +57,13 @@ def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name,
 
 def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_gave(project):
     played = [Artifact("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
-    before = keys.scored(here(project).science, played)
+    before = StageKeys(here(project).science).scored(played)
     edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
-    after = keys.scored(here(project).science, played)
+    after = StageKeys(here(project).science).scored(played)
     assert before.uri != after.uri
     scorer = "agentfly_core.rewards.exact:exact"
     usual = here(project, rewards={scorer: 1.0}).science
-    assert keys.scored(usual, played).uri == "artifacts/evaluate/9f2c/test/scored"
+    assert StageKeys(usual).scored(played).uri == "artifacts/evaluate/9f2c/test/scored"
 
 
 def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(project):
@@ -244,9 +244,9 @@ def test_a_fork_plays_the_data_of_its_origin_after_an_edit_of_what_made_it(proje
         pass
     edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
     another = flows_context.context_of("shop.yaml", ["steps=3"], *there)
-    assert keys.prepare(another.science) != keys.prepare(old.science)
+    assert StageKeys(another.science).prepare() != StageKeys(old.science).prepare()
     fork = flows_context.context_of("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
-    assert keys.prepare(fork.science) == keys.prepare(old.science)
+    assert StageKeys(fork.science).prepare() == StageKeys(old.science).prepare()
 
 
 def test_dvc_resolves_settings_anew_where_code_was_edited(project):

@@ -9,8 +9,8 @@ import pytest
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
@@ -59,12 +59,12 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path), tmp_path)
     )
     problems, model = (
-        published(context.store, keys.prepare(science)),
-        published(context.store, keys.model(science)),
+        published(context.store, StageKeys(science).prepare()),
+        published(context.store, StageKeys(science).model()),
     )
-    episodes = published(context.store, keys.demonstrations(science, model, problems, {}))
+    episodes = published(context.store, StageKeys(science).demonstrations(model, problems, {}))
     for number in (1, 2):
-        published(context.store, keys.warm_start(science, model, episodes, number))
+        published(context.store, StageKeys(science).warm_start(model, episodes, number))
     for step in (1, 2):
         metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
         context.store.write_json(

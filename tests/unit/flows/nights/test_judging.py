@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.nights.confirmation import fresh_science
@@ -32,7 +32,7 @@ def published(context: ExperimentContext) -> Artifact:
     def write(folder: Path) -> None:
         prepare(context.science, folder, folder / "quarantine.json")
 
-    target = keys.prepare(context.science)
+    target = StageKeys(context.science).prepare()
     return context.store.find(target) or judged_night.published(context, target, write)
 
 
@@ -81,7 +81,7 @@ def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
     assert asked == [here.challenger]
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger]
-    shard = keys.evaluation(context.science, here.champion, data, "test", 0, {})
+    shard = StageKeys(context.science).evaluation(here.champion, data, "test", 0, {})
     (context.store.root / shard.uri / "MANIFEST.json").write_text("{")
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger, here.champion]

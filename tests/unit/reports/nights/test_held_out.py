@@ -9,8 +9,8 @@ import pytest
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.dataset import prepare
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import (
@@ -136,18 +136,20 @@ def published(context: ExperimentContext, target: ArtifactKey, **content: object
 
 def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -> None:
     science, policy = context.science, Artifact("artifacts/model/9f2c", "9f2c" * 16)
-    data = published(context, keys.prepare(science))
+    data = published(context, StageKeys(science).prepare())
     assert not is_evaluated(context, policy, data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(
-            context, keys.evaluation(science, policy, data, "test", shard, {}), episodes=episodes
+            context,
+            StageKeys(science).evaluation(policy, data, "test", shard, {}),
+            episodes=episodes,
         )
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
     assert not is_evaluated(context, policy, data)
-    scored = published(context, keys.scored(science, shards), scores=scores)
+    scored = published(context, StageKeys(science).scored(shards), scores=scores)
     assert is_evaluated(context, policy, data)
     found = held_out(context, policy, data)
     assert found.dataset == data.digest

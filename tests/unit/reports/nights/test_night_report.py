@@ -8,8 +8,8 @@ import pytest
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
@@ -147,7 +147,7 @@ def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it
 def test_a_champion_that_the_night_did_not_start_from_is_compared_and_shown(
     context: ExperimentContext, ledger: NightLedger
 ) -> None:
-    store, data = context.store, context.store.artifact(keys.prepare(context.science).uri)
+    store, data = context.store, context.store.artifact(StageKeys(context.science).prepare().uri)
     other = Champion("run:nightly-2026-11-19@2", store.artifact(RunLayout(NIGHT).step(2).policy))
     evaluated(context, other.policy, data, "test", lambda number: ("other", 1.0))
     judged = store.read_json(f"{ledger.uri}/000003.json")
@@ -192,7 +192,7 @@ def test_the_curve_of_validation_is_there_where_steps_were_validated(
         "reward in training",
         "success in training",
     ]
-    data = context.store.artifact(keys.prepare(context.science).uri)
+    data = context.store.artifact(StageKeys(context.science).prepare().uri)
     for number, solved in ((1, 1), (3, 3)):
         policy = context.store.artifact(RunLayout(NIGHT).step(number).policy)
         evaluated(context, policy, data, "validation", lambda i, n=solved: ("", float(i < n)))
@@ -235,6 +235,6 @@ def test_there_is_no_report_of_a_run_that_was_not_judged(context: ExperimentCont
 def test_without_its_dataset_the_report_that_was_written_before_is_named(
     context: ExperimentContext, ledger: NightLedger
 ) -> None:
-    context.store.remove(keys.prepare(context.science).uri)
+    context.store.remove(StageKeys(context.science).prepare().uri)
     with pytest.raises(ValueError, match=rf"The dataset .* before is runs/{NIGHT}/report\.md"):
         night_report(context.store, NIGHT)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory
@@ -51,8 +51,8 @@ def evaluate(
     split: str,
     *played: Trajectory,
 ) -> None:
-    shard = publish(store, keys.evaluation(science, policy, data, split, 0, {}), *played)
-    score(store, keys.scored(science, [shard]), *played)
+    shard = publish(store, StageKeys(science).evaluation(policy, data, split, 0, {}), *played)
+    score(store, StageKeys(science).scored([shard]), *played)
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def here(tmp_path: Path) -> ExperimentContext:
     found = context(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
     store = found.store
     data = Artifact("", "da7a")
-    shown = publish(store, keys.demonstrations(found.science, MODEL, data, {}), GOOD)
-    start = publish(store, keys.warm_start(found.science, MODEL, shown, 1))
+    shown = publish(store, StageKeys(found.science).demonstrations(MODEL, data, {}), GOOD)
+    start = publish(store, StageKeys(found.science).warm_start(MODEL, shown, 1))
     with opened(found, "demo") as run:
         run.remember_data(data, "none")
         run.remember_start(start)
@@ -129,7 +129,7 @@ def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Pat
     found = context(tmp_path, evaluate={"datasets": {"hard": hard}})
     there = found.science.on(found.science.evaluate.datasets["hard"])
     start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
-    data = publish(found.store, keys.prepare(there))
+    data = publish(found.store, StageKeys(there).prepare())
     evaluate(found.store, there, start, data, "test", WRONG)
     with opened(found, "demo") as run:
         run.remember_data(Artifact("", "da7a"), "none")
