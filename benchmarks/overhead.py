@@ -48,7 +48,7 @@ class Step:
 def step(store: Store, run: str, number: int) -> Step:
     """Step 2, 3, ...: its wall time lasts from the end of the last update to the end of its own."""
     here, before = RunLayout(run).step(number), RunLayout(run).step(number - 1)
-    shards = rollouts(store, store.artifact(here.scored))
+    shards = rollouts(store.artifact(here.scored))
     update = measured(store, store.artifact(here.policy))
     ended = measured(store, store.artifact(before.policy)).time_ms
     spans = [

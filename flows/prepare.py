@@ -9,7 +9,7 @@ from flows import dvc_outputs
 from flows.flow_run import context_of_flow
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import reporting_stage
-from tasks import prepare as tasks
+from tasks.stages import TASKS
 
 
 @flow(name="prepare", flow_run_name="prepare {experiment}")
@@ -21,7 +21,7 @@ def prepare(
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
     context = context_of_flow(experiment, overrides, site, store)
-    version, data = tasks.version(context), tasks.prepare(context)
+    version, data = TASKS.version(context), TASKS.prepare(context)
     if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
         dvc_outputs.write_dataset(context, data)
         return data

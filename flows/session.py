@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from prefect.runtime import flow_run
@@ -39,12 +39,6 @@ class Session:
     def context(self) -> ExperimentContext:
         """The run's experiment and place."""
         return self.run.context
-
-    def ending_at(self, step: int) -> Session:
-        """This session of a run whose last step is this one."""
-        run = self.run.ending_at(step)
-        self.reporter.run, self.reporter.context = run, run.context
-        return replace(self, run=run)
 
 
 @contextmanager

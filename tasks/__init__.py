@@ -1,1 +1,1 @@
-"""One module a stage: ask the store, read, one call into the core, publish."""
+"""Prefect tasks of the stage functions: their names, their retries, and the state Reused."""

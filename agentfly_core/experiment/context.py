@@ -34,7 +34,7 @@ from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.trajectory import Problem, task_of
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.text import nearest
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
 @dataclass(frozen=True)
 class Parent:
     """The policy of another run that this run starts from:
-    `Parent("nightly-2026-11-20", Artifact(...))`.
+    `Parent("nightly-2026-11-20", Pointer(...))`.
     """
 
     run: str
-    policy: Artifact
+    policy: Pointer
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class ExperimentContext:
         )
 
     @property
-    def reference(self) -> Artifact | None:
+    def reference(self) -> Pointer | None:
         """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it
         does.
         """
@@ -300,7 +300,7 @@ def digest_of_speaker(context: ExperimentContext, role: str, who: Speaker) -> st
 
 
 def evaluation_keys(
-    context: ExperimentContext, policy: Artifact, data: Artifact, split: str
+    context: ExperimentContext, policy: Pointer, data: Pointer, split: str
 ) -> list[ArtifactKey]:
     """The keys of a policy's held-out episodes, shard by shard."""
     science, frozen = context.science, context.frozen
@@ -342,14 +342,14 @@ def final_policy(store: Store, name: str) -> Artifact:
     )
 
 
-def policy_of(store: Store, name: str, step: int) -> Artifact:
+def policy_of(store: Store, name: str, step: int) -> Pointer:
     """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
     there is none. Steps that a fork continues from are its own, too.
     """
     layout = RunLayout(done_by(store, name, step))
     uri = layout.step(step).policy
     if step == 0 and (start := store.read_json(layout.start)):
-        return Artifact.of(start, layout.start)
+        return Pointer.of(start, layout.start)
     if store.manifest(uri) is not None:
         return store.artifact(uri)
     last = final_policy(store, name)
@@ -358,7 +358,7 @@ def policy_of(store: Store, name: str, step: int) -> Artifact:
     )
 
 
-def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
+def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer) -> None:
     """Raise ValueError when two policies read and write tokens of different tokenizers."""
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:

@@ -21,7 +21,7 @@ from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, shard_uri
 from agentfly_core.records.trajectory import in_task
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON
@@ -72,7 +72,7 @@ class StageKeys:
         )
         return StageKeys(said)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
-    def solvable(self, data: Artifact) -> str:
+    def solvable(self, data: Pointer) -> str:
         """The file with the report on whether a dataset's problems can be solved."""
         reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
         key = self._key("score", reads, {"data": data.digest}, "solvable")
@@ -129,14 +129,14 @@ class StageKeys:
         return self.own_nano(manifest["files"]["train.parquet"]["sha256"])
 
     def demonstrations(
-        self, model: Artifact, data: Artifact, frozen: Mapping[str, str]
+        self, model: Pointer, data: Pointer, frozen: Mapping[str, str]
     ) -> ArtifactKey:
         """The demonstrations of the warm start; `frozen`: see `ExperimentContext.frozen`."""
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
         reads = (*PLAY, "warm_start", "code.demonstrate")
         return self._shared("demonstrate", reads, inputs)
 
-    def warm_start(self, model: Artifact, demonstrations: Artifact, round: int) -> ArtifactKey:
+    def warm_start(self, model: Pointer, demonstrations: Pointer, round: int) -> ArtifactKey:
         """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
@@ -148,8 +148,8 @@ class StageKeys:
     def rollout(
         self,
         run: str,
-        policy: Artifact,
-        data: Artifact,
+        policy: Pointer,
+        data: Pointer,
         step: int,
         shard: int,
         drawn: Sequence[int | str],
@@ -165,8 +165,8 @@ class StageKeys:
 
     def evaluation(
         self,
-        policy: Artifact,
-        data: Artifact,
+        policy: Pointer,
+        data: Pointer,
         split: str,
         shard: int,
         frozen: Mapping[str, str],
@@ -186,7 +186,7 @@ class StageKeys:
             inputs,
         )
 
-    def scored(self, rollouts: Sequence[Artifact], round: int = 0) -> ArtifactKey:
+    def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
         """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
 
         Round 1, 2, ... are those of a step that may be refilled, before it is.
@@ -204,10 +204,10 @@ class StageKeys:
     def policy(
         self,
         run: str,
-        policy: Artifact,
-        scored: Artifact,
+        policy: Pointer,
+        scored: Pointer,
         step: int,
-        reference: Artifact | None = None,
+        reference: Pointer | None = None,
     ) -> ArtifactKey:
         """The policy that step 1, 2, ... publishes; `reference` is that of the KL penalty."""
         inputs = {"policy": policy.digest, "scored": scored.digest} | (
@@ -265,7 +265,7 @@ def learner(policy: ArtifactKey) -> ArtifactKey:
     )
 
 
-def ledger(run: str, policy: Artifact) -> ArtifactKey:
+def ledger(run: str, policy: Pointer) -> ArtifactKey:
     """The whole run's ledger, derived from its steps'."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)

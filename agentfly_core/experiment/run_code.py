@@ -22,7 +22,7 @@ from agentfly_core.experiment.user_code.modules import Code
 from agentfly_core.experiment.user_code.repository import repository
 from agentfly_core.records.run_record import CodeRecord, EarlierCode, RunRecord
 from agentfly_core.store.lease import only_writer
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON, as_json
@@ -65,7 +65,7 @@ def sources(store: Store, told: CodeRecord, code: Code) -> CodeRecord:
 
 def _known(store: Store, sources: CodeRecord) -> Code | None:
     """The stored code, or None where it is lost or damaged."""
-    artifact = Artifact.of(sources, "run.json")
+    artifact = Pointer.of(sources, "run.json")
     if not store.holds(artifact.uri) or not store.whole(artifact):
         return None
     return stored.read(store.open(artifact))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from agentfly_core.records.run_record import RunRecord, Summary
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Artifact, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 
@@ -141,10 +141,8 @@ def begun_shards(store: Store, folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
 
 
-def rollouts(store: Store, scored: Artifact) -> list[Artifact]:
+def rollouts(scored: Artifact) -> list[Pointer]:
     """The rollouts, in order, whose episodes `scored` holds the scores of; they lie beside it."""
-    manifest = store.manifest(scored.uri)
-    assert manifest is not None, f"nothing is published under {scored.uri}"
     folder = scored.uri.rpartition("/")[0]
-    shards = sorted(manifest["inputs"].items())
-    return [Artifact(f"{folder}/{name}", digest) for name, digest in shards]
+    shards = sorted(scored.manifest["inputs"].items())
+    return [Pointer(f"{folder}/{name}", digest) for name, digest in shards]

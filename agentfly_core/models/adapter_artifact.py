@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from safetensors import safe_open
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import model_config
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.checksummed_json import Damaged
 
@@ -24,31 +23,31 @@ if TYPE_CHECKING:
 FILE = "adapter.json"
 
 
-def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
+def remember(folder: Path, base: Pointer, shape: Adapter) -> None:
     """Write beside an adapter which model it stands on, and its shape."""
-    write_json(folder / FILE, {"base": asdict(base), "shape": shape.model_dump(mode="json")})
+    write_json(folder / FILE, {"base": base.to_json(), "shape": shape.model_dump(mode="json")})
 
 
-def base_of(store: Store, policy: Artifact) -> Artifact | None:
+def base_of(store: Store, policy: Pointer) -> Pointer | None:
     """The model that an adapter stands on; None for a policy that is a whole model."""
     adapter = _stored(store, policy)
-    return Artifact.of(adapter["base"], f"{policy.uri}/{FILE}") if adapter else None
+    return Pointer.of(adapter["base"], f"{policy.uri}/{FILE}") if adapter else None
 
 
-def shape_of(store: Store, policy: Artifact) -> Adapter | None:
+def shape_of(store: Store, policy: Pointer) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
     adapter = _stored(store, policy)
     return Adapter.model_validate(adapter["shape"]) if adapter else None
 
 
-def _stored(store: Store, policy: Artifact) -> Any:
+def _stored(store: Store, policy: Pointer) -> Any:
     match adapter := store.part(policy, FILE):
         case None | {"base": dict()}:
             return adapter
     raise Damaged(f'{policy.uri}/{FILE} holds {adapter!r:.200}, expected the key "base".')
 
 
-def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:
+def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
     """The local folders of a policy and of the model that it stands on, None for a whole model.
 
     Raises Damaged when that model is not the very one that the adapter was trained on any more.
@@ -65,14 +64,14 @@ def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:
         ) from damage
 
 
-def config_of(store: Store, policy: Artifact) -> PreTrainedConfig | None:
+def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
     """The config of a policy, of an adapter that of its model; None for a chat service."""
     folder, base = folders(store, policy)
     whole = base or folder
     return model_config.of_folder(whole) if (whole / "config.json").is_file() else None
 
 
-def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) -> None:
+def require_same_shape(store: Store, policy: Pointer, asked: Adapter | None) -> None:
     """Raise ValueError when training would continue an adapter of another shape than asked for."""
     found = shape_of(store, policy)
     if found and found != asked:

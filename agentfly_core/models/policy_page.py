@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.models.known import VLLM_RANKS
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 
 _PAGE = """\
 # {reference}
@@ -78,7 +78,7 @@ _OTHER = (
 
 def page(
     reference: str,
-    policy: Artifact,
+    policy: Pointer,
     science: Science,
     rank: int | None,
     templated: bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,14 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models import reference
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.playing import shown, unshown
+from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.run import name_of
-from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Artifact, Pointer
 from agentfly_core.system.files import write_json
 
 if TYPE_CHECKING:
@@ -42,46 +42,51 @@ if TYPE_CHECKING:
 QUARANTINE = Path("quarantine")
 
 
-def dataset(context: ExperimentContext) -> tuple[Artifact, bool]:
-    """The experiment's dataset, and whether it was made just now; raises ValueError for data that
-    cannot be used.
-    """
-    target = StageKeys(context.science).prepare()
-    if found := context.store.find(target):
-        return found, False
-    with context.store.publish(target) as folder, measuring(folder) as metrics:
+def dataset(context: ExperimentContext) -> Artifact:
+    """The experiment's dataset: three splits; raises ValueError for data that cannot be used."""
+
+    def make(folder: Path) -> Mapping[str, float]:
         file = QUARANTINE / f"{context.experiment}.json"
-        metrics |= datasets.prepare(context.science, folder, file)
-    return context.store.artifact(target.uri), True
+        return datasets.prepare(context.science, folder, file)
+
+    return produce(context.store, StageKeys(context.science).prepare(), make)
 
 
-def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
-    """The model of a reference that names no run, and whether it was made just now; raises
-    ValueError for a reference that names no model, and GateClosed where the demonstrations fail
-    from which `nano` is made.
+def base_model(context: ExperimentContext) -> Artifact:
+    """The model of a reference that names no run.
+
+    Raises ValueError for a reference that names no model, and GateClosed where the demonstrations
+    fail from which `nano` is made.
     """
-    resolved, science, store = context.resolved, context.science, context.store
-    data = dataset(context)[0] if isinstance(model_reference(science.model), OwnNano) else None
+    science, store = context.science, context.store
+    data = dataset(context) if isinstance(model_reference(science.model), OwnNano) else None
     target = StageKeys(science).base_model(store)
     assert target is not None
-    if found := store.find(target):
-        return found, False
-    with store.publish(target) as folder, measuring(folder):
+
+    def make(folder: Path) -> Mapping[str, float]:
         if data is None:
             reference.materialise(science.model, folder, science.dtype)
         else:
-            from agentfly_core.models import own_nano  # loads torch, which takes seconds
+            _make_nano(context, data, folder)
+        return {}
 
-            training, reads_bytes = split(store.open(data), "train"), own_nano.byte_tokenizer()
-            if science.warm_start:
-                with environment_loop(resolved.limits) as environments:
-                    spans = shown(resolved, reads_bytes, training, environments)
-            else:
-                spans = unshown(resolved, reads_bytes, training)
-            said = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
-            longest = science.agent.max_model_len
-            own_nano.make(said, science.nano.atoms, longest, folder, science.dtype)
-    return store.artifact(target.uri), True
+    return produce(store, target, make)
+
+
+def _make_nano(context: ExperimentContext, data: Artifact, folder: Path) -> None:
+    """Leave `nano`, made for the training problems and their demonstrations, in `folder`."""
+    from agentfly_core.models import own_nano  # loads torch, which takes seconds
+
+    resolved, science = context.resolved, context.science
+    training, reads_bytes = split(context.store.open(data), "train"), own_nano.byte_tokenizer()
+    if science.warm_start:
+        with environment_loop(resolved.limits) as environments:
+            spans = shown(resolved, reads_bytes, training, environments)
+    else:
+        spans = unshown(resolved, reads_bytes, training)
+    pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
+    longest = science.agent.max_model_len
+    own_nano.make(pieces, science.nano.atoms, longest, folder, science.dtype)
 
 
 def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]:
@@ -91,7 +96,7 @@ def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]
     if context.parent:
         return tokenizer_of(context, context.parent.policy), context.parent.policy.digest
     if isinstance(model_reference(context.science.model), OwnNano):
-        model, _ = base_model(context)
+        model = base_model(context)
         return tokenizer_of(context, model), model.digest
     name = context.science.model
     return reference.tokenizer(name), StageKeys(context.science).model().key
@@ -104,17 +109,18 @@ def endpoint(context: ExperimentContext, name: str) -> Artifact:
     settings = context.site.endpoint(name)
     tokens, source = tokenizer(context)
     target = keys.endpoint(name, settings, source)
-    if found := context.store.find(target):
-        return found
-    with context.store.publish(target) as folder:
+
+    def make(folder: Path) -> Mapping[str, float]:
         tokens.save_pretrained(folder)
         write_json(folder / ENDPOINT_FILE, {"name": name})
-    return context.store.artifact(target.uri)
+        return {}
+
+    return produce(context.store, target, make)
 
 
 def policy_named(
-    context: ExperimentContext, named: str, model: Callable[[ExperimentContext], Artifact]
-) -> Artifact:
+    context: ExperimentContext, named: str, model: Callable[[ExperimentContext], Pointer]
+) -> Pointer:
     """The policy that a reference names, a chat service too; by default the run's last.
 
     `model` gives the base model of an experiment whose model is that reference. Step 0 is the

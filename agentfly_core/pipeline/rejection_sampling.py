@@ -20,14 +20,14 @@ from agentfly_core.records.parquet import (
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.rl.rejection_sampling import RejectionSampling
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 
 
-def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
+def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
     """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it
     has not scored.
     """
-    found: list[Artifact] = []
+    found: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
         if store.manifest(here.scored) is None:
@@ -40,12 +40,12 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
                 f"The run {run!r} has not scored a step {step} in {store.uri}; {there}."
             )
         scored = store.artifact(here.scored)
-        found += [scored, *rollouts(store, scored)]
+        found += [scored, *rollouts(scored)]
     return tuple(found)
 
 
 def stored(
-    store: Store, episodes: Sequence[Artifact], problems: Container[str]
+    store: Store, episodes: Sequence[Pointer], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
     """The episodes of `artifacts` with their scores, step by step, of these problems only, by id:
     what is held out from one experiment may have trained another.

@@ -15,7 +15,7 @@ from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_sum
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.run import Run, science_of
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 WEIGHTS = "*.safetensors"
@@ -116,7 +116,7 @@ def first_policy(step: int, staleness: int) -> int:
 
 
 def require_space(
-    context: ExperimentContext, policy: Artifact, checkpointer: AsyncCheckpointer
+    context: ExperimentContext, policy: Pointer, checkpointer: AsyncCheckpointer
 ) -> None:
     """Raise NoSpace unless the disk can hold a learner state and a policy more, and a state that is
     on its way.
@@ -163,7 +163,7 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
         )
 
 
-def _sizes(context: ExperimentContext, policy: Artifact) -> tuple[int, int]:
+def _sizes(context: ExperimentContext, policy: Pointer) -> tuple[int, int]:
     """How many bytes a policy and a learner state have.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again

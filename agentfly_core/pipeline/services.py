@@ -22,7 +22,7 @@ from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 
@@ -51,7 +51,7 @@ class RolloutServices:
     tokenizer: PreTrainedTokenizerBase
     frozen: Mapping[str, Frozen]
 
-    def load(self, context: ExperimentContext, policy: Artifact, version: int) -> None:
+    def load(self, context: ExperimentContext, policy: Pointer, version: int) -> None:
         """Have the sampler take a policy, its tokens labelled `version`; raises SamplerLost."""
         folder, base = adapter_artifact.folders(context.store, policy)
         self.sampler.load(folder, version, base)
@@ -73,7 +73,7 @@ class TrainingServices(RolloutServices):
 
 @contextmanager
 def training_services(
-    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+    context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What training needs, starting; `owner` is the uid of the run that the services belong to."""
     with (
@@ -87,7 +87,7 @@ def training_services(
 
 @contextmanager
 def rollout_services(
-    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+    context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[RolloutServices]:
     """The sampler that the site asks for and the environments, starting, for `model` and policies
     trained from it; raises ValueError for a frozen speaker that cannot speak.
@@ -104,7 +104,7 @@ def rollout_services(
 
 @contextmanager
 def demonstration_services(
-    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+    context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
     with (
@@ -119,7 +119,7 @@ def demonstration_services(
 @contextmanager
 def sampler_service(
     context: ExperimentContext,
-    model: Artifact,
+    model: Pointer,
     owner: str,
     logs: Path,
     chats: Mapping[str, ChatService],
@@ -167,7 +167,7 @@ def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop
 
 @contextmanager
 def learner_service(
-    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+    context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
     """The learner, its workers starting; at the end of the block what is being saved of it is
     waited for. Raises ValueError for a `model` that cannot be trained.
@@ -259,7 +259,7 @@ def _written(tokenizer: PreTrainedTokenizerBase) -> str:
     return repr(tokenizer.get_vocab())  # one that is written in Python
 
 
-def endpoint_of(store: Store, policy: Artifact) -> str:
+def endpoint_of(store: Store, policy: Pointer) -> str:
     """The name of the chat service that a policy is; empty for one with weights."""
     found = store.part(policy, ENDPOINT_FILE)
     return str(found["name"]) if found else ""
@@ -285,7 +285,7 @@ def in_process(context: ExperimentContext) -> Sampler:
     return TransformersSampler(device, context.science.dtype, site.threads)
 
 
-def tokenizer_of(context: ExperimentContext, policy: Artifact) -> PreTrainedTokenizerBase:
+def tokenizer_of(context: ExperimentContext, policy: Pointer) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy."""
     from transformers import AutoTokenizer
 

@@ -4,7 +4,7 @@ state beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from agentfly_core.experiment.context import ExperimentContext, policy_of
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
 from agentfly_core.models import adapter_artifact
+from agentfly_core.pipeline import produce
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.rl.learning_rate import learning_rate
 from agentfly_core.runs.run import Run
-from agentfly_core.store.stage_metrics import measured, measuring, timing
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.stage_metrics import measured, timing
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system import files
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report
@@ -32,7 +33,7 @@ Watch = Callable[[int, int], None]
 Save = Callable[[AbstractContextManager[Path]], None]
 
 
-def fresh(policy: Artifact) -> str:
+def fresh(policy: Pointer) -> str:
     """The label of a learner that has just started on this policy, without any history."""
     return f"fresh:{policy.digest}"
 
@@ -53,8 +54,8 @@ def step_job(
         start=label_of(run, step - 1),
         end=target.key,
         policy=str(policy),
-        learner=_learner_state(store, store.key_of(before.uri)) if goes_on else None,
-        rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(store, scored)),
+        learner=_learner_state(store, before.key) if goes_on else None,
+        rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(scored)),
         scores=str(store.open(scored) / SCORES),
         algorithm=science.algorithm,
         rewards={reward.name: weight for reward, weight in run.resolved.rewards.items()},
@@ -130,8 +131,9 @@ def publish(
     """
     for left in (keys.learner(target), target):  # a state and its policy belong together
         store.remove(left.uri)
-    with store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= checkpointer.learner.update(job, watch)
+
+    def make(folder: Path) -> Mapping[str, float]:
+        metrics = {**checkpointer.learner.update(job, watch)}
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
             for old in filter(None, (job.policy, job.learner)):
@@ -145,7 +147,9 @@ def publish(
                 save(store.publish(keys.learner(target)))
             else:
                 checkpointer.wait()
-    return store.artifact(target.uri)
+        return metrics
+
+    return produce.publish(store, target, make)
 
 
 def label_of(run: Run, step: int) -> str:
@@ -156,7 +160,7 @@ def label_of(run: Run, step: int) -> str:
         return fresh(run.start)
     if run.science.fork:
         require_learner_state(run.store, run.science.fork)
-    start = run.store.key_of(run.start.uri)
+    start = run.store.resolve(run.start).key
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
             f"update.optimizer_state: got parent, and beside {run.start.uri}, which step 1 starts "
@@ -189,7 +193,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     done = range(step - 1, start, -1)
     whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, start) + 1, step):
-        before = policy_of(run.store, run.name, earlier - 1)
+        before = run.store.resolve(policy_of(run.store, run.name, earlier - 1))
         scored = run.store.artifact(run.layout.step(earlier).scored)
         job = step_job(run, before, scored, _published(run, earlier), earlier)
         checkpointer.learner.update(job, watching("replay", earlier))
@@ -210,7 +214,7 @@ def watching(stage: str, step: int) -> Watch:
 
 
 def _published(run: Run, step: int) -> ArtifactKey:
-    return run.store.key_of(run.layout.step(step).policy)
+    return run.store.artifact(run.layout.step(step).policy).key
 
 
 def _learner_state(store: Store, policy: ArtifactKey) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from agentfly_core.records.run_record import Pointer
+from agentfly_core.records.run_record import ArtifactRecord
 from agentfly_core.system.formats.json_value import JSON
 
 ModeName = Literal["experiment", "live", "chat"]
@@ -24,7 +24,7 @@ class PlayRecord(TypedDict):
 
     experiment: str
     policy: str
-    sampled_from: Pointer | None
+    sampled_from: ArtifactRecord | None
     script: str | None
     way: ModeName
     split: str

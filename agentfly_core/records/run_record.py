@@ -8,20 +8,20 @@ from typing import NotRequired, TypedDict
 from agentfly_core.system.formats.json_value import JSON
 
 
-class Pointer(TypedDict):
+class ArtifactRecord(TypedDict):
     """An artifact: `{"uri": "runs/demo/steps/000040/policy", "digest": "9f2c...e1"}`."""
 
     uri: str
     digest: str
 
 
-class ParentPolicy(Pointer):
+class ParentPolicy(ArtifactRecord):
     """A policy of another run."""
 
     run: str
 
 
-class CodeRecord(Pointer):
+class CodeRecord(ArtifactRecord):
     """The sources of a run's code, with the state of its repository: `{"uri":
     "artifacts/code/9f2c...", ..., "repository": {"commit": "4f0c...", "dirty": ""}}`.
     """
@@ -73,7 +73,7 @@ class RunRecord(TypedDict):
     cpus: int | None
     created_ms: int
     parent: ParentPolicy | None
-    reference: Pointer | None
+    reference: ArtifactRecord | None
     frozen: NotRequired[dict[str, str]]
     science: Mapping[str, JSON]
     science_digest: str

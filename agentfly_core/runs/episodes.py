@@ -18,7 +18,7 @@ from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
 from agentfly_core.store.manifest import MANIFEST
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.text import did_you_mean, visible
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair
     return tuple((t, by_id.get(t.id)) for t in played)
 
 
-def trajectories_in(store: Store, rollouts: Iterable[Artifact]) -> list[Trajectory]:
+def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajectory]:
     """The trajectories of these artifacts, one artifact after the other."""
     folders = [store.open(artifact) for artifact in rollouts]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
@@ -131,10 +131,10 @@ def decoder(store: Store, run: str) -> Decode:
     start = store.read_json(RunLayout(run).start)
     if start is None:
         raise ValueError(f"The run {run!r} has no policy yet: its tokens cannot be read.")
-    return decoder_of(store, Artifact.of(start, RunLayout(run).start))
+    return decoder_of(store, Pointer.of(start, RunLayout(run).start))
 
 
-def decoder_of(store: Store, artifact: Artifact) -> Decode:
+def decoder_of(store: Store, artifact: Pointer) -> Decode:
     """How to read the tokens of the tokenizer.json in an artifact, special tokens shown; raises
     ValueError without one.
     """

@@ -40,7 +40,7 @@ from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.lease import only_writer, refuse_if_leased
 from agentfly_core.store.lock import refuse_if_held
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON, as_json
 from agentfly_core.system.formats.text import did_you_mean
@@ -85,13 +85,13 @@ class Run:
         return RunLayout(self.name)
 
     @property
-    def reference(self) -> Artifact | None:
+    def reference(self) -> Pointer | None:
         """The policy of another run that this one is to stay near, if not its own start's."""
         found = self.record["reference"]
-        return Artifact.of(found, self.layout.record) if found else None
+        return Pointer.of(found, self.layout.record) if found else None
 
     @property
-    def kl_reference(self) -> Artifact | None:
+    def kl_reference(self) -> Pointer | None:
         """The policy that the algorithm's KL penalty compares with, where it has one; raises
         ValueError for one of another tokenizer.
         """
@@ -151,13 +151,13 @@ class Run:
         return finished_summary(self.store, self.name, self.science.steps)
 
     @property
-    def start(self) -> Artifact:
+    def start(self) -> Pointer:
         """The policy that the first step starts from, as `remember_start` wrote it down."""
         found = self.store.read_json(self.layout.start)
         assert found is not None, f"{self.name} has not come to its first step"
-        return Artifact.of(found, self.layout.start)
+        return Pointer.of(found, self.layout.start)
 
-    def remember_start(self, policy: Artifact) -> None:
+    def remember_start(self, policy: Pointer) -> None:
         """Write down the policy that the first step starts from."""
         self.store.write_json(self.layout.start, {"uri": policy.uri, "digest": policy.digest})
 
@@ -168,7 +168,7 @@ class Run:
         assert record is not None, f"{self.name} was not opened"
         return record
 
-    def remember_data(self, data: Artifact, version: str) -> None:
+    def remember_data(self, data: Pointer, version: str) -> None:
         """Write down, in run.json, the digest of the dataset that the run reads and DVC's version
         of it.
 
@@ -313,7 +313,7 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         science, site = context.science, context.site.model_dump(mode="json")
         store.write_json(layout.record, as_json({**record, **_identity(science), "site": site}))
         came = record["parent"]
-        parent = Parent(came["run"], Artifact.of(came, layout.record)) if came else None
+        parent = Parent(came["run"], Pointer.of(came, layout.record)) if came else None
         begun = replace(context, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)

@@ -21,14 +21,14 @@ from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, tas
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
 
-StagesBefore = Mapping[str, Sequence[Artifact]]
+StagesBefore = Mapping[str, Sequence[Pointer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ class Evaluation:
 
 def evaluation(
     context: ExperimentContext,
-    policy: Artifact,
+    policy: Pointer,
     split: str,
-    rollouts: Sequence[Artifact],
-    scored: Artifact,
+    rollouts: Sequence[Pointer],
+    scored: Pointer,
 ) -> Evaluation:
     """Read an evaluation from its stored episodes and scores; raises ValueError where no episode
     has a score.
@@ -112,7 +112,7 @@ def evaluation(
 def _without_a_score(
     context: ExperimentContext,
     split: str,
-    stages: Sequence[Artifact],
+    stages: Sequence[Pointer],
     scores: Sequence[Scored],
 ) -> str:
     """Why an evaluation says nothing, and the way out."""
@@ -159,7 +159,7 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 
 
 def with_stored_datasets(
-    context: ExperimentContext, policy: Artifact, found: Evaluation
+    context: ExperimentContext, policy: Pointer, found: Evaluation
 ) -> Evaluation:
     """An evaluation with those of evaluate.datasets that were made before."""
     datasets = {}
@@ -170,7 +170,7 @@ def with_stored_datasets(
     return replace(found, datasets=datasets)
 
 
-def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
+def stored_evaluation(context: ExperimentContext, policy: Pointer, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
     data = context.store.artifact(StageKeys(context.science).prepare().uri)
     targets = evaluation_keys(context, policy, data, split)
@@ -228,7 +228,7 @@ def summarise(
 
 
 def stages_before(
-    data: Artifact, model: Artifact, warm_start: Sequence[Artifact], parent: Parent | None
+    data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
     """What was made before the first step, by stage and in order:
     `{"prepare": [...], "model": [...], ...}`.

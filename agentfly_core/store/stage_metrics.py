@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.files import json_text
 from agentfly_core.system.formats.json_value import JSON
 
@@ -64,7 +64,7 @@ def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
     return found
 
 
-def measured(store: Store, artifact: Artifact) -> Measured:
+def measured(store: Store, artifact: Pointer) -> Measured:
     """What the stage measured when it made this artifact."""
     found = store.part(artifact, FILE)
     assert found is not None, f"{artifact.uri} was published without {FILE}"

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,28 +46,57 @@ _opened: dict[Path, str] = {}
 """The digests of the folders that this process has checked or published."""
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """A published directory: `Artifact("runs/demo/steps/000007/policy", "9f2c...e1")`; the uri is
-    within its store.
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointer:
+    """What a file says of a published directory: `Pointer("runs/demo/steps/000007/policy",
+    "9f2c...e1")`; the uri is within its store.
     """
 
     uri: str
     digest: str
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pointer):
+            return NotImplemented
+        return (self.uri, self.digest) == (other.uri, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.uri, self.digest))
+
     @classmethod
-    def of(cls, pointer: object, where: str) -> Artifact:
-        """The artifact of a pointer in a file; raises Damaged, which names the file, for a value
-        without a uri within a store and a digest.
+    def of(cls, written: object, where: str) -> Pointer:
+        """The pointer in a file; raises Damaged, which names the file, for a value without a uri
+        within a store and a digest.
         """
-        match pointer:
+        match written:
             case {"uri": str(uri), "digest": str(digest)}:
                 with suppress(ValueError):
-                    return cls(require_uri(uri), digest)
+                    return Pointer(require_uri(uri), digest)
         raise Damaged(
-            f"{where} points to {pointer!r:.200}, expected "
+            f"{where} points to {written!r:.200}, expected "
             '{"uri": <path within the store>, "digest": <text>}.'
         )
+
+    def to_json(self) -> dict[str, str]:
+        """As files keep it: `{"uri": "runs/demo/steps/000007/policy", "digest": "9f2c...e1"}`."""
+        return {"uri": self.uri, "digest": self.digest}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Artifact(Pointer):
+    """A published directory and the manifest that it was found with: `Artifact("runs/demo/steps/
+    000007/policy", "9f2c...e1", {"stage": "update", "key": "a41f...", ...})`.
+
+    It equals a pointer to it.
+    """
+
+    manifest: Manifest = field(repr=False)
+
+    @property
+    def key(self) -> ArtifactKey:
+        """The key that it was published with."""
+        found = self.manifest
+        return ArtifactKey(self.uri, found["stage"], found["key"], found["inputs"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +183,15 @@ class Store:
             manifest = self.manifest(target.uri)
             if manifest is None or manifest["key"] != target.key:
                 return None
-            artifact = Artifact(target.uri, digest_of(manifest))
+            artifact = Artifact(target.uri, digest_of(manifest), manifest)
             self._checked(artifact)
             return artifact
         return None
 
-    def whole(self, artifact: Artifact) -> bool:
+    def whole(self, pointer: Pointer) -> bool:
         """Whether the artifact, or what was kept of it on purpose, verifies; warns if not."""
         with _damaged_is_unpublished():
-            self._checked(artifact)
+            self._checked(pointer)
             return True
         return False
 
@@ -179,29 +208,30 @@ class Store:
 
     def artifact(self, uri: str) -> Artifact:
         """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
-        return Artifact(uri, digest_of(self._published(uri)))
+        if (manifest := self.manifest(uri)) is None:
+            raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
+        return Artifact(uri, digest_of(manifest), manifest)
 
-    def key_of(self, uri: str) -> ArtifactKey:
-        """The key that `uri` was published with; raises Damaged or FileNotFoundError."""
-        manifest = self._published(uri)
-        return ArtifactKey(uri, manifest["stage"], manifest["key"], manifest["inputs"])
+    def resolve(self, pointer: Pointer) -> Artifact:
+        """The artifact of a pointer; raises FileNotFoundError where nothing is published, and
+        Damaged where the manifest is damaged or another artifact's.
+        """
+        if isinstance(pointer, Artifact):
+            return pointer
+        artifact = self.artifact(pointer.uri)
+        self._require(pointer, artifact.digest)
+        return artifact
 
-    def open(self, artifact: Artifact) -> Path:
+    def open(self, pointer: Pointer) -> Path:
         """A local folder with the artifact's files, checked once a process, and not in the one that
         published it.
 
         Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
         """
-        folder = self._checked(artifact)
+        folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
-            raise ValueError(
-                f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}."
-            )
+            raise ValueError(f"{pointer.uri} in {self.uri} was kept without {', '.join(stripped)}.")
         return folder
-
-    def listed(self, artifact: Artifact) -> list[str]:
-        """The names of an artifact's files in its manifest; raises Damaged or FileNotFoundError."""
-        return sorted(unstripped(self._manifest_of(artifact)))
 
     def strip(self, uri: str, pattern: str) -> bool:
         """Remove an artifact's files of this pattern for good; it still counts as published.
@@ -216,51 +246,46 @@ class Store:
             self.remove(f"{uri}/{name}")
         return bool(stripped) and "stripped" not in manifest
 
-    def _checked(self, artifact: Artifact) -> Path:
-        folder = self.path(artifact.uri)
-        if _opened.get(folder) == artifact.digest:
+    def _checked(self, pointer: Pointer) -> Path:
+        folder = self.path(pointer.uri)
+        if _opened.get(folder) == pointer.digest:
             return folder
         try:
-            self._require(artifact, verify(folder))
+            self._require(pointer, digest_of(verify(folder)))
         except Damaged:
             if not self.remote:
                 raise
-            manifest = self._manifest_of(artifact)
-            sizes = {name: entry["size"] for name, entry in unstripped(manifest).items()}
-            with _unfinished(folder) as copy:
-                self.remote.download(artifact.uri, copy, sizes)
-                files.write_json(copy / MANIFEST, checksummed_json.sealed(as_json(manifest)))
-                _move(copy, folder, manifest["key"])
-            self._require(artifact, verify(folder))
-        _opened[folder] = artifact.digest
+            self._download(pointer, folder)
+            self._require(pointer, digest_of(verify(folder)))
+        _opened[folder] = pointer.digest
         return folder
 
-    def _manifest_of(self, artifact: Artifact) -> Manifest:
-        manifest = self._published(artifact.uri)
-        self._require(artifact, manifest)
-        return manifest
+    def _download(self, pointer: Pointer, folder: Path) -> None:
+        assert self.remote is not None
+        current = self.artifact(pointer.uri)  # files may have been stripped since it was found
+        self._require(pointer, current.digest)
+        sizes = {name: entry["size"] for name, entry in unstripped(current.manifest).items()}
+        with _unfinished(folder) as copy:
+            self.remote.download(pointer.uri, copy, sizes)
+            files.write_json(copy / MANIFEST, checksummed_json.sealed(as_json(current.manifest)))
+            _move(copy, folder, current.manifest["key"])
 
-    def _published(self, uri: str) -> Manifest:
-        if (manifest := self.manifest(uri)) is None:
-            raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
-        return manifest
-
-    def _require(self, artifact: Artifact, manifest: Manifest) -> None:
-        if (found := digest_of(manifest)) != artifact.digest:
+    def _require(self, pointer: Pointer, digest: str) -> None:
+        if digest != pointer.digest:
             raise Damaged(
-                f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}."
+                f"{pointer.uri} in {self.uri} has digest {digest}, expected {pointer.digest}."
             )
 
-    def part(self, artifact: Artifact, name: str) -> Any:
+    def part(self, pointer: Pointer, name: str) -> Any:
         """The value of one JSON file of an artifact, checked by itself, or None where it has none.
 
         Raises Damaged, and FileNotFoundError where nothing is published.
         """
-        if (entry := self._manifest_of(artifact)["files"].get(name)) is None:
+        if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
-        written = self._content(f"{artifact.uri}/{name}", entry["size"])
+        written = self._content(f"{pointer.uri}/{name}", entry["size"])
         if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
-            raise Damaged(mismatch(f"{self.uri}/{artifact.uri}/{name}"))
+            raise Damaged(mismatch(f"{self.uri}/{pointer.uri}/{name}"))
         return json.loads(written)
 
     def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:

@@ -7,30 +7,31 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.manifest import unstripped
+from agentfly_core.store.store import Artifact, Pointer, Store
 from agentfly_core.system import files
 
 
-def copy(artifacts: Sequence[Artifact], source: Store, target: Store) -> list[Artifact]:
+def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
     """Copy what the target lacks, whole or not at all, and return it.
 
     Checks all of them before the first is copied: raises Damaged for an artifact that does not
     verify, and ValueError for one that was kept without its weights, or whose place is taken.
     """
-    keys = {artifact: source.key_of(artifact.uri) for artifact in artifacts}
-    lacking = [artifact for artifact in artifacts if target.find(keys[artifact]) != artifact]
+    stored = map(source.resolve, artifacts)
+    lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
     for artifact in lacking:
         _require_free(target, artifact.uri)
         source.open(artifact)
     for artifact in lacking:
-        with target.publish(keys[artifact]) as folder:
+        with target.publish(artifact.key) as folder:
             _copy_listed(source, artifact, folder)
     return lacking
 
 
 def _copy_listed(source: Store, artifact: Artifact, folder: Path) -> None:
     opened = source.open(artifact)
-    for name in source.listed(artifact):
+    for name in sorted(unstripped(artifact.manifest)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(files.contained(opened, name), folder / name)
 

@@ -22,7 +22,7 @@ from agentfly_core.runs.summary import (
     with_stored_datasets,
 )
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.tracking.mlflow_client import TAGS, Success, Tracker
@@ -44,7 +44,7 @@ class MlflowReporter:
         if code := context.science.code:
             tracker.tags({"agentfly.code_digest": hashing.digest(code)})
 
-    def data(self, data: Artifact) -> None:
+    def data(self, data: Pointer) -> None:
         """The dataset that is read."""
         self.tracker.dataset(
             self.context.experiment, self._where(data.uri), data.digest, "training"
@@ -54,7 +54,7 @@ class MlflowReporter:
         """What DVC keeps of the dataset, or why it keeps none."""
         self.tracker.tags({"agentfly.dvc_dataset": version})
 
-    def made(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
+    def made(self, stages: Mapping[str, Sequence[Pointer]]) -> None:
         """The seconds of stages before the first step, and what their rounds measured:
         `warm_start/train/loss`.
         """
@@ -89,10 +89,14 @@ class RunReporter(MlflowReporter):
         if self.tags.words or not self.tags.told:
             tracker.tags({TAGS: str(self.tags)})
 
-    def data(self, data: Artifact) -> None:
+    def data(self, data: Pointer) -> None:
         """The dataset that the run reads, and its version, as the run wrote them down."""
         super().data(data)
         self.data_version(self.run.record["dataset_version"])
+
+    def follow(self, run: Run) -> None:
+        """Report the run as it is from now on, with an earlier last step."""
+        self.run, self.context = run, run.context
 
     def step(self, step: int) -> None:
         """A step's metrics, and each few steps a table of its episodes; raises Damaged, see
@@ -125,7 +129,7 @@ class RunReporter(MlflowReporter):
                 {"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)}
             )
 
-    def end(self, policy: Artifact, summary: Summary, time_ms: int) -> None:
+    def end(self, policy: Pointer, summary: Summary, time_ms: int) -> None:
         """The final policy as a registered model version, the summary, and that the run is over."""
         lineage = {
             "agentfly.run": self.run.name,

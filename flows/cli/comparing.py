@@ -122,7 +122,7 @@ def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
     for context, run in zip(contexts, runs, strict=True):
         check_run(context, run)
     trials = [
-        planned(context, run, inputs.dataset(context)[0])
+        planned(context, run, inputs.dataset(context))
         for context, run in zip(contexts, runs, strict=True)
     ]
     require_comparable(trials)

@@ -77,7 +77,7 @@ def promote(arguments: Namespace) -> None:
         print(f"It is the champion of {record['experiment']} already: {current.reference}.")
         return
     context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
-    state = keys.learner(store.key_of(champion.policy.uri))
+    state = keys.learner(store.resolve(champion.policy).key)
     if context.science.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
             f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and {policy} has "

@@ -17,7 +17,7 @@ from agentfly_core.runs import versioning
 from agentfly_core.runs.run import known_run
 from agentfly_core.store import transfer
 from agentfly_core.store.lease import only_writer
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import RUN, STORE, Commands
 from flows.local.rebuilding import rebuild
@@ -81,7 +81,7 @@ def _transfer(run: str, source: Store, target: Store) -> None:
     print(f"{policy.uri} of {source.uri} is in {target.uri}: {news}.")
 
 
-def _run_of(artifact: Artifact) -> str:
+def _run_of(artifact: Pointer) -> str:
     """The run that made an artifact; empty for a shared artifact."""
     folder, name, *_ = artifact.uri.split("/")
     return name if folder == "runs" else ""

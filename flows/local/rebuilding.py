@@ -19,7 +19,7 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, science_of
 from agentfly_core.store import transfer
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.file_shapes import require_relative
@@ -79,12 +79,12 @@ def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
     """
     policies, runs = [], []
     if parent := record["parent"]:
-        policies.append(Artifact.of(parent, "run.json"))
+        policies.append(Pointer.of(parent, "run.json"))
         learner = f"{parent['uri'].rpartition('/')[0]}/learner"
         policies += [store.artifact(learner)] if store.holds(learner) else []
         runs.append(parent["run"])
     if reference := record["reference"]:
-        policies.append(Artifact.of(reference, "run.json"))
+        policies.append(Pointer.of(reference, "run.json"))
         where = resolve(science_of(record)).algorithm.needs.reference
         runs += [policy.run] if where and (policy := run_step(where)) else []
     bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
@@ -112,7 +112,7 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
     told = record["code"]
     if not store.holds(told["uri"]):
         return code
-    known = stored.read(store.open(Artifact.of(told, "run.json")))
+    known = stored.read(store.open(Pointer.of(told, "run.json")))
     own = [module for module in known.modules.values() if not ours(module.name)]
     if not own:
         return code

@@ -22,7 +22,7 @@ from flows.nights.events import tell
 from flows.nights.judging import Match
 from flows.nights.report import report_night
 from flows.train import train
-from tasks.prepare import prepare
+from tasks.stages import TASKS
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FlowWork:
 
     def dataset(self) -> Artifact:
         """The experiment's dataset, prepared."""
-        return prepare(self.context)
+        return TASKS.prepare(self.context)
 
     def require_space(self, night: str, changes: list[str]) -> None:
         """Raise NoSpace, and tell `no_space`, where the disk cannot hold what a night has still to

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.pipeline.loop.evaluation import evaluated
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.reports.nights.confirmation import (
@@ -22,9 +23,8 @@ from agentfly_core.reports.nights.confirmation import (
 )
 from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated
 from agentfly_core.reports.nights.promotion import Verdict, judge
-from agentfly_core.store.store import Artifact
-from flows.evaluate import evaluated
-from tasks.prepare import prepare
+from agentfly_core.store.store import Pointer
+from tasks.stages import TASKS
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Match:
     """
 
     context: ExperimentContext
-    champion: Artifact
-    challenger: Artifact
+    champion: Pointer
+    challenger: Pointer
     owner: str
     logs: Path
 
@@ -63,29 +63,29 @@ class Match:
         return verdict.confirmed(confirm(science, *others))
 
     def _fresh(self, earlier: int) -> tuple[HeldOut, HeldOut]:
-        data = self.context.store.open(prepare(self.context))
+        data = self.context.store.open(TASKS.prepare(self.context))
         own = {problem.id for name in SPLITS for problem in split(data, name)}
         *before, now = (
             self.context.on(fresh_science(self.context.science, number))
             for number in range(earlier + 1)
         )
         champion, challenger = self._played(now)
-        datasets = [other.store.open(prepare(other)) for other in before]
+        datasets = [other.store.open(TASKS.prepare(other)) for other in before]
         used = [{problem.id for problem in split(data, "test")} for data in datasets]
         wanted = unseen(champion.by_problem, own, used)
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
     def _played(self, context: ExperimentContext) -> tuple[HeldOut, HeldOut]:
         """What both did on the test split of a context's data, played now where it was not yet."""
-        data = prepare(context)
+        data = TASKS.prepare(context)
         missing = [policy for policy in self._both if not is_evaluated(context, policy, data)]
         if missing:
             with rollout_services(context, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
-                    evaluated(context, services, policy, data, "test", 0)
+                    evaluated(TASKS, context, services, policy, data, "test", 0)
         champion, challenger = (held_out(context, policy, data) for policy in self._both)
         return champion, challenger
 
     @property
-    def _both(self) -> Sequence[Artifact]:
+    def _both(self) -> Sequence[Pointer]:
         return self.champion, self.challenger

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agentfly_core.experiment.context import code_of, with_code
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.store import ArtifactKey, Pointer
 from tests.support.experiments import context
 
 PROJECT = {
@@ -25,7 +25,7 @@ SETTINGS = {
     "tools": ["own_tools:lookup"],
     "rewards": {"own_rewards:brief": 1.0},
 }
-POLICY, DATA = Artifact("artifacts/p", "9f2c"), Artifact("artifacts/d", "77b0")
+POLICY, DATA = Pointer("artifacts/p", "9f2c"), Pointer("artifacts/d", "77b0")
 
 
 def author_folder(tmp_path, monkeypatch) -> Iterator:
@@ -61,7 +61,7 @@ def here(tmp_path, **settings):
 
 def stage_keys(science):
     rollouts = [ArtifactKey("runs/demo/steps/000001/rollout-000", "rollout", "", {})]
-    made = [Artifact(rollouts[0].uri, "9f2c")]
+    made = [Pointer(rollouts[0].uri, "9f2c")]
     return {
         "prepare": StageKeys(science).prepare().key,
         "demonstrate": StageKeys(science).demonstrations(POLICY, DATA, {}).key,

@@ -17,7 +17,7 @@ from agentfly_core.records.parquet import SCORES, write_scores
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import evaluated, published
@@ -28,7 +28,7 @@ data: {use: "tests.support.problems:clean", train: 64, validation: 4, test: 8, s
 rewards: {"agentfly_core.rewards.exact:exact": 1.0}
 steps: 2
 """
-BASE = Artifact("artifacts/model/1f2e3d4c", "9f2ce1b7")
+BASE = Pointer("artifacts/model/1f2e3d4c", "9f2ce1b7")
 """The model that adapters of these runs stand on."""
 
 

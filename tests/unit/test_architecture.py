@@ -34,7 +34,8 @@ LAYERS = [
     ["runs"],
     ["tracking", "pipeline"],
     ["pipeline.play", "reports.show", "testing"],
-    ["reports.compare", "reports.nights"],
+    ["reports.compare", "reports.nights", "pipeline.stages"],
+    ["pipeline.loop"],
     ["tasks", "flows.local"],
     ["flows"],
 ]

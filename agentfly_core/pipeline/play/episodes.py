@@ -5,27 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.config.experiment import Gates
 from agentfly_core.experiment.context import ExperimentContext
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import Model, Player
 from agentfly_core.pipeline.playing import Watch, play_shard, watching
-from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.produce import publish
+from agentfly_core.pipeline.score import score
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_ids, read_scores
 from agentfly_core.records.play_record import ModeName, PlayRecord
-from agentfly_core.records.run_record import Pointer
+from agentfly_core.records.run_record import ArtifactRecord
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import trajectories_in
-from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Artifact, ArtifactKey
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
@@ -114,14 +114,14 @@ def play(
     store, name = context.store, _take_name(context, player, asked, mode.name)
     layout = PlayLayout(name)
     try:
-        with store.publish(_key(layout.tokenizer, {})) as folder:
-            services.tokenizer.save_pretrained(folder)
+        publish(store, _key(layout.tokenizer, {}), partial(_save, services))
         inputs = {"data": asked.data.digest}
         if isinstance(player, Model):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
         rollouts = list(_rollouts(context, services, spec, asked, mode.ended, inputs, layout))
-        scored = _score(context, rollouts)
+        ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
+        scored = score(ungated, rollouts, 0, name)
         seconds = time.monotonic() - begun
     except BaseException:  # whatever it is, it passes on
         if not store.holds(layout.rollout(0)):
@@ -147,28 +147,23 @@ def _rollouts(
         ended(trajectory)
         progress(trajectory)
 
+    def make(shard: Sequence[EpisodeSpec], folder: Path) -> Mapping[str, float]:
+        return play_shard(spec, OPEN, services.sampler, shard, folder, watch, services.environments)
+
     for number, shard in enumerate(asked.shards):
         target = _key(layout.rollout(number), inputs)
-        with context.store.publish(target) as folder, measuring(folder) as metrics:
-            metrics |= play_shard(
-                spec, OPEN, services.sampler, shard, folder, watch, services.environments
-            )
-        yield context.store.artifact(target.uri)
+        yield publish(context.store, target, partial(make, shard))
 
 
-def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:
-    ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
-    target = StageKeys(context.science).scored(rollouts)
-    folders = [context.store.open(rollout) for rollout in rollouts]
-    with context.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= score_episodes(ungated.resolved, folders, [], 0, folder)
-    return context.store.artifact(target.uri)
+def _save(services: RolloutServices, folder: Path) -> Mapping[str, float]:
+    services.tokenizer.save_pretrained(folder)
+    return {}
 
 
 def _take_name(context: ExperimentContext, player: Player, asked: Asked, mode: ModeName) -> str:
     """The next free name, taken by writing its play.json."""
     science = context.science
-    sampled_from: Pointer | None = None
+    sampled_from: ArtifactRecord | None = None
     if isinstance(player, Model):
         sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
     record: PlayRecord = {

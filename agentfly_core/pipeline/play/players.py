@@ -21,7 +21,7 @@ from agentfly_core.inference.scripted import Policy
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import name_of
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 RANDOM = "agentfly_core.inference.random_policy:random_policy"
@@ -29,10 +29,10 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 @dataclass(frozen=True)
 class Model:
-    """A policy whose tokens are sampled: `Model("run:demo@7", Artifact(...))`."""
+    """A policy whose tokens are sampled: `Model("run:demo@7", Pointer(...))`."""
 
     reference: str
-    policy: Artifact
+    policy: Pointer
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) 
             return Script(named, RANDOM, random_policy)
         case ScriptPolicy(path):
             return Script(named, path, policy_at(path, {}, problems, context.science.seed))
-    policy = inputs.policy_named(context, named, lambda at: inputs.base_model(at)[0])
+    policy = inputs.policy_named(context, named, inputs.base_model)
     return Model(named, policy)
 
 

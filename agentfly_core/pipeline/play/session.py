@@ -42,7 +42,7 @@ class Table:
 
 def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
     """Prepare the dataset and the policy; raises ValueError for what is not there."""
-    data, _ = inputs.dataset(context)
+    data = inputs.dataset(context)
     folder = context.store.open(data)
     chosen = episodes.problems(
         folder, wish.split, wish.episodes, wish.problem, context.science.tasks

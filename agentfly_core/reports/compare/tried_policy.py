@@ -16,7 +16,7 @@ from agentfly_core.reports.compare.seed_intervals import Solved
 from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.run import known_run, science_of
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
 
 STEP = "step"
@@ -57,7 +57,7 @@ class TriedPolicy(Trial):
     solved: Solved
 
 
-def planned(context: ExperimentContext, run: str, data: Artifact) -> Trial:
+def planned(context: ExperimentContext, run: str, data: Pointer) -> Trial:
     """The last policy of a run that is to be trained, on the test problems of its dataset."""
     problems = _problems(context.store, data, "test")
     return Trial(*_trial(context.science, run, context.science.steps, problems))
@@ -109,10 +109,8 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
     )
 
 
-def _problems(store: Store, data: Artifact, split: str) -> str:
-    manifest = store.manifest(data.uri)
-    assert manifest is not None, f"nothing is published under {data.uri}"
-    return manifest["files"][f"{split}.parquet"]["sha256"]
+def _problems(store: Store, data: Pointer, split: str) -> str:
+    return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
 def _trial(

@@ -12,7 +12,7 @@ from agentfly_core.experiment.run_layout import RunLayout, rollouts, summary_of
 from agentfly_core.runs.run import context_of, known_run
 from agentfly_core.runs.summary import stored_stages
 from agentfly_core.store.manifest import OUTSIDE_DIGEST
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Verdict:
         return f"differs in {', '.join(files)}" if files else "was not built"
 
 
-def verdicts(store: Store, once: Mapping[str, Artifact], rebuilt: Store) -> list[Verdict]:
+def verdicts(store: Store, once: Mapping[str, Pointer], rebuilt: Store) -> list[Verdict]:
     """Of each artifact that was `made` once, how it came out in the store `rebuilt`."""
     return [
         Verdict(what, artifact.uri, differing(store, artifact, rebuilt))
@@ -49,7 +49,7 @@ def verdicts(store: Store, once: Mapping[str, Artifact], rebuilt: Store) -> list
     ]
 
 
-def made(store: Store, name: str) -> Mapping[str, Artifact]:
+def made(store: Store, name: str) -> Mapping[str, Pointer]:
     """The artifacts of a finished run by what people call them: `{"dataset": ..., "model": ...,
     "step 1 rollout 0": ...}`; raises ValueError for a run that is not finished, of stages of
     another version, or of which one is gone.
@@ -68,7 +68,7 @@ def made(store: Store, name: str) -> Mapping[str, Artifact]:
         ) from None
 
 
-def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
+def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Pointer]]:
     store, science = context.store, context.science
     stages = stored_stages(context, context.parent)
     yield "dataset", stages["prepare"][0]
@@ -79,7 +79,7 @@ def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifac
     for number in science.own_steps:
         step = RunLayout(name).step(number)
         scored = store.artifact(step.scored)
-        for shard, rollout in enumerate(rollouts(store, scored)):
+        for shard, rollout in enumerate(rollouts(scored)):
             yield f"step {number} rollout {shard}", rollout
         yield f"step {number} scores", scored
         yield f"step {number} policy", store.artifact(step.policy)
@@ -94,7 +94,7 @@ def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifac
         yield f"evaluation of step {number} scores", scored
 
 
-def differing(store: Store, artifact: Artifact, rebuilt: Store) -> tuple[str, ...] | None:
+def differing(store: Store, artifact: Pointer, rebuilt: Store) -> tuple[str, ...] | None:
     """The files of an artifact that another store has otherwise, without those that only say how
     long it took.
     """

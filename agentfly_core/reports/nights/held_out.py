@@ -14,7 +14,7 @@ from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
 UNSCORED = "unscored"
@@ -53,7 +53,7 @@ def unscored_share(outcome: Outcome) -> float:
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
-def held_out(context: ExperimentContext, policy: Artifact, data: Artifact) -> HeldOut:
+def held_out(context: ExperimentContext, policy: Pointer, data: Pointer) -> HeldOut:
     """What a policy that was evaluated before did on the test split of a dataset; raises
     FileNotFoundError where it was not.
     """
@@ -63,7 +63,7 @@ def held_out(context: ExperimentContext, policy: Artifact, data: Artifact) -> He
 
 
 def evaluated_episodes(
-    context: ExperimentContext, policy: Artifact, data: Artifact
+    context: ExperimentContext, policy: Pointer, data: Pointer
 ) -> tuple[list[Trajectory], list[Scored]]:
     """What a policy that was evaluated before played on the test split of a dataset, and its
     scores; raises FileNotFoundError where it was not.
@@ -75,7 +75,7 @@ def evaluated_episodes(
     return episodes, read_scores(context.store.open(scored) / SCORES)
 
 
-def is_evaluated(context: ExperimentContext, policy: Artifact, data: Artifact) -> bool:
+def is_evaluated(context: ExperimentContext, policy: Pointer, data: Pointer) -> bool:
     """Whether `held_out` can read what a policy did; damaged artifacts do not count."""
     store, targets = context.store, evaluation_keys(context, policy, data, "test")
     played = [found for target in targets if (found := store.find(target))]

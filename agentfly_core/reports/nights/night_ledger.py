@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from agentfly_core.reports.nights.ledger_chain import LedgerChain
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
 
 NightEvent: TypeAlias = Literal[
@@ -39,11 +39,11 @@ DECIDED: tuple[NightEvent, ...] = (
 @dataclass(frozen=True, slots=True)
 class Champion:
     """The policy that a challenger has to beat: `Champion("run:nightly-2026-11-20@15",
-    Artifact(...))`.
+    Pointer(...))`.
     """
 
     reference: str
-    policy: Artifact
+    policy: Pointer
 
     @property
     def run(self) -> str:
@@ -57,7 +57,7 @@ class Champion:
     @classmethod
     def from_json(cls, found: Mapping[str, str]) -> Champion:
         """What `to_json` wrote."""
-        return cls(found["reference"], Artifact.of(found, "an entry of the night ledger"))
+        return cls(found["reference"], Pointer.of(found, "an entry of the night ledger"))
 
 
 @dataclass(frozen=True, slots=True)

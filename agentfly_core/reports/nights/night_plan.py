@@ -20,7 +20,7 @@ from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import DECIDED, NightEntry, NightHistory
 from agentfly_core.runs.run import problems_played
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 
@@ -95,7 +95,7 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
     ]
 
 
-def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
+def beginning(context: ExperimentContext, history: NightHistory, data: Pointer) -> Beginning:
     """The start of a new night: it continues behind the last one in the order of problems.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were

@@ -28,7 +28,7 @@ from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, Nigh
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.runs.run import context_of, science_of
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 
 CURVES = {
     "reward in training": "agent/rollout/reward",
@@ -212,7 +212,7 @@ class _Stored:
             SignSeen(name, [step for step, _ in seen], seen[-1][1]) for name, seen in told.items()
         ]
 
-    def played(self, policy: Artifact) -> Iterable[tuple[Trajectory, Scored]]:
+    def played(self, policy: Pointer) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""
         data = self.context.store.artifact(StageKeys(self.context.science).prepare().uri)
         trajectories, scores = evaluated_episodes(self.context, policy, data)

@@ -12,7 +12,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import clip, plural
 
@@ -28,7 +28,7 @@ class Preview:
     there already, and `leaks` problems that two splits share.
     """
 
-    data: Artifact
+    data: Pointer
     sizes: Mapping[str, int]
     quarantined: int
     repeated: int
@@ -70,7 +70,7 @@ class Preview:
                 yield clip(json.dumps(problem.facts, ensure_ascii=False), LONGEST)
 
 
-def preview(store: Store, data: Artifact, each: int) -> Preview:
+def preview(store: Store, data: Pointer, each: int) -> Preview:
     """A dataset with `each` problems of each split, evenly spread over it."""
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}

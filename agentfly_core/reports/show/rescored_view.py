@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 
 from rich.console import Group, RenderableType
@@ -150,7 +150,7 @@ def as_json(second: Second, store: Store) -> dict[str, JSON]:
     steps: list[JSON] = [
         {
             "step": step.step,
-            "artifact": asdict(step.artifact) if step.artifact else None,
+            "artifact": step.artifact.to_json() if step.artifact else None,
             "unscored": len(step.unscored),
             **_numbers(step.episodes, step.agreement),
         }

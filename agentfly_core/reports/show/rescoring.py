@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -14,6 +16,7 @@ from agentfly_core.config.parts import RewardPart
 from agentfly_core.experiment.parts import reward_of as reward_at
 from agentfly_core.experiment.run_layout import RunLayout, rollouts
 from agentfly_core.experiment.user_code.finding import code_of
+from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import spans, trajectories_in
@@ -122,12 +125,12 @@ def _rescored(
     agent: str,
 ) -> RescoredStep:
     scored = store.artifact(layout.step(step).scored)
-    shards = rollouts(store, scored)
+    shards = rollouts(scored)
     played = trajectories_in(store, shards)
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
     where = f"{layout.rescored(identity)}/{step:06d}"
     target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
-    artifact = store.find(target)
+    artifact: Artifact | None = find(store, target)
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
@@ -139,9 +142,12 @@ def _rescored(
         new = asyncio.run(score(unobserved, weights, main))
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
-            with store.publish(target) as folder:
-                write_scores(folder / SCORES, new)
-            artifact = store.artifact(where)
+            artifact = publish(store, target, partial(_write, new))
     old = read_scores(store.open(scored) / SCORES)
     before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
     return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
+
+
+def _write(scores: Sequence[Scored], folder: Path) -> Mapping[str, float]:
+    write_scores(folder / SCORES, scores)
+    return {}

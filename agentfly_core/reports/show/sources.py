@@ -25,7 +25,7 @@ from agentfly_core.runs.episodes import (
 )
 from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import context_of, known_run, science_of
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import did_you_mean
 
@@ -53,7 +53,7 @@ def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) 
     return read_step(store, run, named.step)
 
 
-def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artifact, str]:
+def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Pointer, str]:
     """The experiment, the dataset and the split of a run's held-out problems: of `test`,
     `validation`, or one of evaluate.datasets.
 
@@ -70,8 +70,8 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artif
     there, split = (science.on(further[name]), "test") if name in further else (science, name)
     read = None if name in further else record.get("dataset_digest")
     uri = StageKeys(there).prepare().uri
-    stored = store.artifact(uri) if store.manifest(uri) else Artifact("", read or "")
-    return there, stored if read in (None, stored.digest) else Artifact("", read), split
+    stored = store.artifact(uri) if store.manifest(uri) else Pointer("", read or "")
+    return there, stored if read in (None, stored.digest) else Pointer("", read), split
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:

@@ -13,7 +13,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import first_round
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
 
@@ -74,7 +74,7 @@ def test_settings_are_completed_with_the_defaults_of_the_class(tmp_path: Path) -
 def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> None:
     def made(**rewards: Any) -> list[str]:
         science = read(tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values())
-        policy, data = Artifact("artifacts/p", "p" * 8), Artifact("artifacts/d", "d" * 8)
+        policy, data = Pointer("artifacts/p", "p" * 8), Pointer("artifacts/d", "d" * 8)
         drawn = first_round(science, 1, False).drawn(science)
         return [
             StageKeys(science).rollout("demo", policy, data, 1, 0, drawn, {}).key,

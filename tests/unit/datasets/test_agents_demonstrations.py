@@ -39,7 +39,7 @@ class Played:
         science = loading.read(str(ROOT / "conf" / f"{name}.yaml"), small).science
         store = Store.at(str(folder / "store"), folder / "cache")
         context = ExperimentContext(name, resolve(science), {}, Site(), store)
-        data, _ = inputs.dataset(context)
+        data = inputs.dataset(context)
         self.problems: Sequence[Problem] = split(store.open(data), "train")[:40]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(playing, "HEARD", 64)  # enough for the same form in an eighth of the time

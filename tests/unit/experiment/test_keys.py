@@ -2,10 +2,10 @@
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import first_round
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from tests.support.experiments import context
 
-MODEL, DATA, SHOWN = (Artifact(f"artifacts/{name}", name) for name in ("model", "data", "shown"))
+MODEL, DATA, SHOWN = (Pointer(f"artifacts/{name}", name) for name in ("model", "data", "shown"))
 EXACT = "agentfly_core.rewards.exact:exact"
 WARM_START = {"demonstrations": "agentfly_core.datasets.two_steps:policy"}
 
@@ -19,7 +19,7 @@ def stages(tmp_path, **settings):
         StageKeys(science).warm_start(MODEL, SHOWN, 1),
         StageKeys(science).evaluation(MODEL, DATA, "test", 0, {}),
         StageKeys(science).rollout("demo", MODEL, DATA, 1, 0, drawn, {}),
-        StageKeys(science).scored([Artifact("runs/demo/steps/000001/rollout-000", "played")]),
+        StageKeys(science).scored([Pointer("runs/demo/steps/000001/rollout-000", "played")]),
         StageKeys(science).policy("demo", MODEL, SHOWN, 1),
     ]
     return {target.stage: target.key for target in targets}

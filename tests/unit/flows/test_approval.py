@@ -13,16 +13,16 @@ from prefect.exceptions import FlowPauseTimeout, NotPausedError
 
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from flows import approval
 from flows.approval import Decision, promote
 from tests.support.experiments import context as context_in
 from tests.support.waiting import LIMIT
 
 NIGHT, THIS = "nightly-2026-11-21", uuid4()
-REIGNING = Champion("run:nightly-2026-11-20@2", Artifact("runs/n20/policy", "aa"))
-JUDGED = Champion(f"run:{NIGHT}@1", Artifact("runs/n21/steps/000001/policy", "bb"))
-OTHER = Champion("run:mine@7", Artifact("runs/mine/policy", "cc"))
+REIGNING = Champion("run:nightly-2026-11-20@2", Pointer("runs/n20/policy", "aa"))
+JUDGED = Champion(f"run:{NIGHT}@1", Pointer("runs/n21/steps/000001/policy", "bb"))
+OTHER = Champion("run:mine@7", Pointer("runs/mine/policy", "cc"))
 YES = Decision(approve=True, reason="It reads well.")
 
 

@@ -12,12 +12,13 @@ import pytest
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.pipeline.loop import evaluation
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.runs.run import name_of
 from agentfly_core.runs.summary import Evaluation
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from flows import evaluate
-from flows.evaluate import evaluated_everywhere, policy_named
+from flows.evaluate import policy_named
 from tests.support import experiments
 
 
@@ -57,16 +58,24 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     played: list[tuple[int, str, str]] = []
 
     def evaluated(
-        there: ExperimentContext, _: Any, policy: Artifact, data: Artifact, split: str, step: int
+        _: Stages,
+        there: ExperimentContext,
+        __: Any,
+        policy: Artifact,
+        data: Artifact,
+        split: str,
+        step: int,
     ) -> Evaluation:
         played.append((there.science.data.test, data.digest, split))
         return Evaluation(policy.digest, split, 0.5, (0.0, 1.0), {}, 1.0, step)
 
-    monkeypatch.setattr(evaluate, "evaluated", evaluated)
+    monkeypatch.setattr(evaluation, "evaluated", evaluated)
     there = here.on(here.science.on(here.science.evaluate.datasets["hard"]))
-    policy, own, other = (Artifact("", name) for name in ("9f2c", "da7a", "4a6d"))
+    policy, own, other = (Pointer("", name) for name in ("9f2c", "da7a", "4a6d"))
     services: Any = None
-    found = evaluated_everywhere(here, services, policy, own, {"hard": (there, other)}, 3)
+    found = evaluation.evaluated_everywhere(
+        Stages(), here, services, policy, own, {"hard": (there, other)}, 3
+    )
     assert played == [(4, "da7a", "test"), (2, "4a6d", "test")]
     assert (found.split, found.datasets["hard"].split) == ("test", "hard")
     assert there.science.data.seed == 9
@@ -92,7 +101,7 @@ def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> No
     assert policy_named(context, "run:demo@1").uri == "runs/demo/steps/000001/policy"
     assert policy_named(context, "demo") == policy_named(context, "run:demo")
     assert policy_named(context, "demo@1") == policy_named(context, "run:demo@1")
-    assert policy_named(context, "run:demo@0") == Artifact("artifacts/warm_start", "9f2c")
+    assert policy_named(context, "run:demo@0") == Pointer("artifacts/warm_start", "9f2c")
     assert (
         policy_named(context, "").uri == f"runs/{name_of(context, '', False)}/steps/000002/policy"
     )
@@ -115,7 +124,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(
     (tmp_path / "policy.json").write_text(
         json.dumps({"uri": "runs/demo/steps/000001/policy", "digest": "77b0"})
     )
-    assert policy_named(context, f"{tmp_path}/policy.json") == Artifact(
+    assert policy_named(context, f"{tmp_path}/policy.json") == Pointer(
         "runs/demo/steps/000001/policy", "77b0"
     )
 

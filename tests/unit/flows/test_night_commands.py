@@ -64,7 +64,7 @@ def test_promote_refuses_a_step_without_the_learner_state_that_the_next_night_ne
 ) -> None:
     Path("conf/tiny.yaml").write_text(f"{TINY}update: {{optimizer_state: parent}}\n")
     last = context.store.artifact(f"runs/{RUN}/steps/000002/policy")
-    _publish(context, keys.learner(context.store.key_of(last.uri)))
+    _publish(context, keys.learner(context.store.artifact(last.uri).key))
     assert main(["promote", f"{RUN}@1"]) != 0
     assert f"run:{RUN}@1 has no learner state" in capsys.readouterr().err
     assert main(["promote", f"{RUN}@2"]) == 0

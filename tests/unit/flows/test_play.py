@@ -42,7 +42,7 @@ def played(*words: str) -> int:
 def episodes(store: Store, name: str) -> list[Trajectory]:
     """What was played, as its artifacts have it."""
     scored = store.artifact(PlayLayout(name).scored)
-    folders = [store.open(rollout) for rollout in rollouts(store, scored)]
+    folders = [store.open(rollout) for rollout in rollouts(scored)]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 

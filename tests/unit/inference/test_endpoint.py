@@ -38,7 +38,7 @@ def played(url: str, monkeypatch: pytest.MonkeyPatch, *words: str, **settings: A
 def episodes(store: Store, name: str) -> list[Trajectory]:
     """What was played, as its artifacts have it."""
     scored = store.artifact(PlayLayout(name).scored)
-    folders = [store.open(rollout) for rollout in rollouts(store, scored)]
+    folders = [store.open(rollout) for rollout in rollouts(scored)]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 

@@ -17,6 +17,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
+from agentfly_core.pipeline.loop.lookahead import Played, ahead
 from agentfly_core.pipeline.rejection_sampling import artifacts
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
@@ -25,8 +26,7 @@ from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
-from flows.lookahead import Played, ahead
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from tests.support.experiments import SUMMARY, context
 
 PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}
@@ -106,7 +106,7 @@ def test_a_fork_has_to_do_a_step(tmp_path: Path) -> None:
 def test_with_no_other_setting_a_forks_step_is_bit_for_bit_that_of_the_run_it_was_forked_from(
     run: Run,
 ) -> None:
-    assert step(run, 3) == Artifact(
+    assert step(run, 3) == Pointer(
         "runs/new/steps/000003/policy", policy_of(run.store, "old", 3).digest
     )
 
@@ -147,7 +147,7 @@ def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> N
 def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
     origin: ExperimentContext,
 ) -> None:
-    theirs, changed = Artifact("artifacts/prepare/1", "9f2c"), Artifact("artifacts/prepare/2", "77")
+    theirs, changed = Pointer("artifacts/prepare/1", "9f2c"), Pointer("artifacts/prepare/2", "77")
     with opened(origin, "old") as old:
         old.remember_data(theirs, "none")
     with opened(fork_of(origin), "new") as run:
@@ -282,7 +282,7 @@ def test_a_fork_that_has_begun_is_listed_at_the_step_it_goes_on_from(run: Run) -
 
 
 def job_of(run: Run, number: int) -> Any:
-    before = policy_of(run.store, run.name, number - 1)
+    before = run.store.resolve(policy_of(run.store, run.name, number - 1))
     done = scored(run, number)
     target = StageKeys(run.science).policy(run.name, before, done, number)
     return step_job(run, before, done, target, number)
@@ -292,7 +292,7 @@ def test_the_first_update_of_a_fork_goes_on_with_the_learner_state_of_the_step_b
     run: Run, origin: ExperimentContext
 ) -> None:
     job = job_of(run, 3)
-    assert job.start == run.store.key_of("runs/old/steps/000002/policy").key
+    assert job.start == run.store.artifact("runs/old/steps/000002/policy").key.key
     assert str(job.learner).endswith("runs/old/steps/000002/learner")
     with opened(origin, "old") as old:
         assert job_of(old, 3).seed == job.seed
@@ -338,7 +338,7 @@ def test_a_killed_fork_runs_its_own_updates_again_and_none_of_the_other_run(run:
     learner = Scripted()
     catch_up(run, AsyncCheckpointer(learner), 4)  # type: ignore[arg-type]
     assert [job.start for job in learner.jobs] == [
-        run.store.key_of("runs/old/steps/000002/policy").key
+        run.store.artifact("runs/old/steps/000002/policy").key.key
     ]
 
 

@@ -26,12 +26,12 @@ from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_froze
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import context_of, opened
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
 
 GPT = {"url": "http://127.0.0.1:9/v1", "model": "wise"}
-DATA, POLICY = Artifact("artifacts/data", "da7a"), Artifact("artifacts/start", "9f2c")
+DATA, POLICY = Pointer("artifacts/data", "da7a"), Pointer("artifacts/start", "9f2c")
 
 
 def context(folder: Path, frozen: dict[str, str], **endpoint: Any) -> ExperimentContext:

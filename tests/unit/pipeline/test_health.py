@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS, Sign
+from agentfly_core.pipeline.stages.step_metrics import log_step, look_at_health
 from agentfly_core.pipeline.stop_conditions import (
     GateClosed,
     lasting,
@@ -17,7 +18,6 @@ from agentfly_core.pipeline.stop_conditions import (
 from agentfly_core.runs.run import opened
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import ArtifactKey
-from tasks.step_metrics import log_step, look_at_health
 from tests.support.experiments import context
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
@@ -80,8 +80,8 @@ def logged(tmp_path, algorithm, updates, **settings):
         for step, update in enumerate(updates, 1):
             scored = published(run.store, step, "scored", {"agent/rollout/zero_spread_groups": 1.0})
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
-            log_step.__wrapped__(run, [], scored, policy, step)
-            look_at_health.__wrapped__(run, step)
+            log_step(run, [], scored, policy, step)
+            look_at_health(run, step)
         names = [run.layout.step(step).metrics for step in range(1, len(updates) + 1)]
         return [run.store.read_json(name)["metrics"] for name in names]
 
@@ -165,7 +165,10 @@ def test_what_a_too_high_rate_ruined_is_no_matter_of_problems(tmp_path, caplog):
 
 def test_the_advised_command_keeps_the_other_overrides(tmp_path, caplog, monkeypatch):
     overrides = ["steps=3", "update.learning_rate=1e-06"]
-    monkeypatch.setattr("tasks.step_metrics.experiment_of", lambda record: ("tiny", overrides))
+    monkeypatch.setattr(
+        "agentfly_core.pipeline.stages.step_metrics.experiment_of",
+        lambda record: ("tiny", overrides),
+    )
     logged(tmp_path, "ppo", [{"train/optimizer_steps": 8.0, "train/kl": 4.39}])
     assert "`agentfly train tiny steps=3 update.learning_rate=1e-07`" in caplog.text
 

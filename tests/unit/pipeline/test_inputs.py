@@ -14,6 +14,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.produce import Reused
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.messages import call_text
 from agentfly_core.store.store import ArtifactKey, Store
@@ -34,7 +35,7 @@ def experiment(folder: Path, **changes: object) -> ExperimentContext:
 
 def files_of_model(context: ExperimentContext) -> dict[str, str]:
     """The sha256 of each file of the model."""
-    artifact, _ = inputs.base_model(context)
+    artifact = inputs.base_model(context)
     manifest = context.store.manifest(artifact.uri)
     assert manifest is not None
     return {
@@ -51,9 +52,11 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> ExperimentContext:
 
 
 def test_it_is_made_once_and_found_again(usual: ExperimentContext, tmp_path: Path) -> None:
-    model, made = inputs.base_model(experiment(tmp_path))
-    assert made
-    assert inputs.base_model(experiment(tmp_path)) == (model, False)
+    model = inputs.base_model(experiment(tmp_path))
+    assert not isinstance(model, Reused)
+    again = inputs.base_model(experiment(tmp_path))
+    assert isinstance(again, Reused)
+    assert again == model
     assert files_of_model(experiment(tmp_path)) == files_of_model(usual)
 
 
@@ -63,19 +66,18 @@ def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(
     other = {**DATA, "held_out": "In the attic are zebras: how many {} are in the {}?"}
     context = experiment(tmp_path / "other", data=other)
     assert files_of_model(context) == files_of_model(usual)
-    assert (
-        b"zebras" in (context.store.open(inputs.dataset(context)[0]) / "test.parquet").read_bytes()
-    )
+    assert b"zebras" in (context.store.open(inputs.dataset(context)) / "test.parquet").read_bytes()
     fewer = experiment(tmp_path, data={**DATA, "train": 20})
     assert files_of_model(fewer)["tokenizer.json"] != files_of_model(usual)["tokenizer.json"]
 
 
 def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) -> None:
-    model, _ = inputs.base_model(experiment(tmp_path, data={**DATA, "seed": 0}))
+    model = inputs.base_model(experiment(tmp_path, data={**DATA, "seed": 0}))
     trained = {**SHOWN, "rounds": 2, "learning_rate": 1e-4}
     changed = experiment(tmp_path, data={**DATA, "seed": 0}, seed=3, warm_start=trained)
-    again, made = inputs.base_model(changed)
-    assert (again, made) == (model, False)
+    again = inputs.base_model(changed)
+    assert isinstance(again, Reused)
+    assert again == model
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path
 
 
 def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: ExperimentContext) -> None:
-    folder = usual.store.open(inputs.base_model(usual)[0])
+    folder = usual.store.open(inputs.base_model(usual))
     call = call_text("count", room="attic", thing="ropes")
     assert AutoTokenizer.from_pretrained(folder).tokenize(call)[-4:] == [
         "attic",
@@ -110,7 +112,7 @@ def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: ExperimentContext)
 
 def test_without_demonstrations_it_knows_the_prompts_and_the_calls(tmp_path: Path) -> None:
     context = experiment(tmp_path, warm_start=None)
-    folder = context.store.open(inputs.base_model(context)[0])
+    folder = context.store.open(inputs.base_model(context))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert {"attic", "ropes"} <= {*tokenizer.tokenize("user\nHow many ropes has the attic?")}
     call = '<tool_call>\n{"name": "count", "arguments": {"room": "'

@@ -316,7 +316,7 @@ def first_job(tmp_path, **update):
         run.remember_start(run.parent.policy)
         scored = published(run.store, "runs/demo/steps/000001/scored")
         target = StageKeys(run.science).policy("demo", run.start, scored, 1)
-        return run, step_job(run, run.start, scored, target, 1)
+        return run, step_job(run, run.store.resolve(run.start), scored, target, 1)
 
 
 def test_the_first_step_goes_on_with_the_parents_moments_where_the_settings_say_so(

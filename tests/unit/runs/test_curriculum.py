@@ -13,7 +13,7 @@ from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.store import ArtifactKey, Pointer
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import context
 
@@ -44,7 +44,7 @@ def test_a_step_knows_those_up_to_its_policys_and_no_later_one(tmp_path, stalene
 
 def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
     science = context(tmp_path, rollout=ROLLOUT).science
-    policy = Artifact("artifacts/p", "p" * 8)
+    policy = Pointer("artifacts/p", "p" * 8)
 
     def key(known):
         drawn = first_round(science, 3, False, {}, known).drawn(science)

@@ -24,13 +24,13 @@ from agentfly_core.runs.summary import (
     with_stored_datasets,
 )
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.foreign_names import mlflow_key
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.tracking.mlflow_reporter import evaluation_metrics
 from tests.support.experiments import TINY, context
 
-POLICY = Artifact("runs/demo/steps/000002/policy", "9f2c")
+POLICY = Pointer("runs/demo/steps/000002/policy", "9f2c")
 KINDS = {"use": "tests.support.problems:kinds", "train": 8, "test": 3}
 FOUR = {"episodes": 4, "pass_at": [1, 2, 4], "by": "kind"}
 Rewards = Mapping[str, Sequence[float | Unscored]]
@@ -156,7 +156,7 @@ def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Pa
         "evaluate.by=kind",
         'evaluate.datasets={hard: {use: "tests.support.problems:clean", test: 4}}',
     )
-    data = Artifact("artifacts/prepare/ab", "da7a")
+    data = Pointer("artifacts/prepare/ab", "da7a")
     first, second = (
         StageKeys(one).evaluation(POLICY, data, "test", 0, {}) for one in (plain, asked)
     )

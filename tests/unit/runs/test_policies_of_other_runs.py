@@ -5,7 +5,7 @@ import pytest
 from agentfly_core.experiment.context import Parent, require_same_tokens
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.store import ArtifactKey, Pointer
 from tests.support.experiments import context
 
 
@@ -132,7 +132,7 @@ def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
 
 def test_another_policy_to_stay_near_is_another_update(tmp_path):
     scored, first, second = (
-        Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
+        Pointer(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
     )
     science = near(tmp_path, "run:base@1").science
     found = [

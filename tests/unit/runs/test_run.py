@@ -14,7 +14,7 @@ from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.run import name_of, opened, problems_played, science_of
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.lock import Locked, local_lock
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.store import ArtifactKey, Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import SANDBOX
 from tests.support.experiments import context
@@ -52,7 +52,7 @@ def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
 def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
     here = context(tmp_path)
     with opened(here, "demo") as run:
-        run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
+        run.remember_data(Pointer("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
     with opened(here, "demo") as run:
         assert (run.record["dataset_digest"], run.record["dataset_version"]) == ("9f2c", "dc97.dir")
 
@@ -239,13 +239,13 @@ def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
     with opened(context(tmp_path), "demo") as run:
-        run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
-        run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
+        run.remember_data(Pointer("artifacts/prepare/77b0", "ab" * 32), "none")
+        run.remember_data(Pointer("artifacts/prepare/77b0", "ab" * 32), "none")
         with pytest.raises(
             ValueError,
             match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd",
         ):
-            run.remember_data(Artifact("artifacts/prepare/13f9", "cd" * 32), "none")
+            run.remember_data(Pointer("artifacts/prepare/13f9", "cd" * 32), "none")
 
 
 def test_a_run_is_refused_after_its_model_folder_changed(tmp_path):
@@ -296,7 +296,7 @@ def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, err
 def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
     here = context(tmp_path)
     with pytest.raises(ValueError, match="later"), opened(here, "demo") as run:
-        run.remember_start(Artifact("artifacts/model/1f2e", "77b0"))
+        run.remember_start(Pointer("artifacts/model/1f2e", "77b0"))
         raise ValueError("later")
     assert here.store.names("runs/demo") == ["lock.json", "run.json", "start.json"]
 

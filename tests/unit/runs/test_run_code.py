@@ -17,7 +17,7 @@ from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.user_code.repository import repository
 from agentfly_core.runs.run import name_of, opened
 from agentfly_core.runs.versioning import _is_of_other_code
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Pointer
 from flows import context as flows_context
 from flows.dvc_outputs import write_config
 from tests.support.experiments import context
@@ -56,7 +56,7 @@ def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name,
 
 
 def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_gave(project):
-    played = [Artifact("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
+    played = [Pointer("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
     before = StageKeys(here(project).science).scored(played)
     edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
     after = StageKeys(here(project).science).scored(played)
@@ -170,7 +170,7 @@ def test_sources_that_were_damaged_are_stored_again_and_the_run_goes_on(
 def test_sources_are_stored_with_the_revision_of_the_authors_repository(project):
     with opened(here(project), "demo") as run:
         found = run.record["code"]
-    folder = run.store.open(Artifact(found["uri"], found["digest"]))
+    folder = run.store.open(Pointer(found["uri"], found["digest"]))
     assert (folder / "own_prices.py").read_text() == PROJECT["own_prices"]
     assert ("repository" in found) == (repository(project) is not None)
 

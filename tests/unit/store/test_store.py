@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.store import store as store_module
 from agentfly_core.store.manifest import verify
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.process import Owner
 from tests.support.clocks import set_clock
@@ -181,7 +181,7 @@ def test_one_file_of_an_artifact_is_checked_by_itself(store):
     with pytest.raises(Damaged, match=r"metrics\.json is not the file that MANIFEST\.json names"):
         store.part(artifact, "metrics.json")
     with pytest.raises(Damaged, match="expected 9f2c"):
-        store.part(Artifact(SLOT.uri, "9f2c"), "metrics.json")
+        store.part(Pointer(SLOT.uri, "9f2c"), "metrics.json")
 
 
 @pytest.mark.parametrize(

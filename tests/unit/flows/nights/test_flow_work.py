@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.pipeline import retention
+from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.reports.nights.night_ledger import NightLedger
-from flows.deadline import Deadline
 from flows.nights import flow_work
 from flows.nights.flow_work import FlowWork
 from tests.support.experiments import context as context_in

@@ -12,6 +12,7 @@ import pytest
 from agentfly_core.config.experiment import Science
 from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.nights.confirmation import fresh_science
@@ -42,12 +43,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
     asked: list[Artifact] = []
 
     def evaluated(
-        context: ExperimentContext, _: Any, policy: Artifact, data: Artifact, split: str, __: int
+        _: Stages,
+        context: ExperimentContext,
+        __: Any,
+        policy: Artifact,
+        data: Artifact,
+        split: str,
+        ___: int,
     ) -> None:
         asked.append(policy)
         play(context, policy, data)
 
-    monkeypatch.setattr(judging, "prepare", published)
+    monkeypatch.setattr(judging, "TASKS", Stages(prepare=published))
     monkeypatch.setattr(judging, "rollout_services", lambda *_: nullcontext())
     monkeypatch.setattr(judging, "evaluated", evaluated)
     return asked

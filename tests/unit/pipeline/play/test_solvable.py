@@ -92,7 +92,7 @@ def atlas(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> Policy
 
 def made(folder: Path, **settings: Any) -> tuple[ExperimentContext, Artifact]:
     here = context(folder, **settings)
-    return here, inputs.dataset(here)[0]
+    return here, inputs.dataset(here)
 
 
 def of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]:

@@ -24,7 +24,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated, outcomes
 from agentfly_core.reports.nights.promotion import compare_goal
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.testing.trajectories import trajectory, turn
 
 GOOD, BAD = ToolCall("answer", {"value": "99"}), BadCall("{", "unterminated")
@@ -135,7 +135,7 @@ def published(context: ExperimentContext, target: ArtifactKey, **content: object
 
 
 def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -> None:
-    science, policy = context.science, Artifact("artifacts/model/9f2c", "9f2c" * 16)
+    science, policy = context.science, Pointer("artifacts/model/9f2c", "9f2c" * 16)
     data = published(context, StageKeys(science).prepare())
     assert not is_evaluated(context, policy, data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 
@@ -18,7 +18,7 @@ def ledger(tmp_path: Path) -> NightLedger:
 
 
 def champion(night: int) -> Champion:
-    return Champion(f"run:nightly-{night}@15", Artifact(f"runs/nightly-{night}", "9f2c"))
+    return Champion(f"run:nightly-{night}@15", Pointer(f"runs/nightly-{night}", "9f2c"))
 
 
 def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger) -> None:

@@ -19,7 +19,7 @@ from tests.support.problems import clean
 def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "validation": 1, "test": 4}
     here = context(tmp_path, data=data)
-    made, _ = inputs.dataset(here)
+    made = inputs.dataset(here)
     found = preview(here.store, made, 2)
     assert found.sizes == {"train": 8, "validation": 1, "test": 4}
     assert {name: [one.id for one in some] for name, some in found.sample.items()} == {
@@ -49,7 +49,7 @@ def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_aske
     data = {**files, "train": 4, "validation": 0, "test": 2, "tolerate_bad_rows": 2}
     here = context(tmp_path, data=data)
     for _ in range(2):
-        made, _ = inputs.dataset(here)
+        made = inputs.dataset(here)
         found = preview(here.store, made, 1)
         assert (found.quarantined, found.sizes["train"]) == (2, 4)
         lines = [" ".join(line.split()) for line in found.lines()]
@@ -64,7 +64,7 @@ def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
     here = context(tmp_path, data={**files, "train": 4, "validation": 0, "test": 2})
-    made, _ = inputs.dataset(here)
+    made = inputs.dataset(here)
     found = preview(here.store, made, 1)
     assert (found.quarantined, found.repeated, found.sizes["train"]) == (0, 3, 4)
     lines = [" ".join(line.split()) for line in found.lines()]
@@ -89,7 +89,7 @@ def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is
         "a-000"
     )
     for _ in range(2):
-        found = preview(here.store, inputs.dataset(here)[0], 1)
+        found = preview(here.store, inputs.dataset(here), 1)
         assert told in found.lines()
         assert [leak.problems for leak in found.leaks] == [1]
     assert [record.getMessage() for record in caplog.records] == [

@@ -18,12 +18,12 @@ from agentfly_core.reports.show.reference import reference
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.episodes import Episodes
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from tests.support.experiments import context
 from tests.support.stored_run import GOOD, TOKENIZER, WRONG
 
-MODEL = Artifact("artifacts/model/ab", "77b0")
+MODEL = Pointer("artifacts/model/ab", "77b0")
 DEMONSTRATED = {"demonstrations": "tests.support.problems:script", "episodes": 8}
 
 
@@ -62,7 +62,7 @@ def here(tmp_path: Path) -> ExperimentContext:
     """
     found = context(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
     store = found.store
-    data = Artifact("", "da7a")
+    data = Pointer("", "da7a")
     shown = publish(store, StageKeys(found.science).demonstrations(MODEL, data, {}), GOOD)
     start = publish(store, StageKeys(found.science).warm_start(MODEL, shown, 1))
     with opened(found, "demo") as run:
@@ -116,7 +116,7 @@ def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from
     fork = {"run": "demo", "step": 2, "optimizer_state": "fresh"}
     made = context(place, steps=3, fork=fork, warm_start=DEMONSTRATED, evaluate={"every": 1})
     with opened(replace(made, store=here.store), "new") as run:
-        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_data(Pointer("", "da7a"), "none")
         run.remember_start(policy_of(here.store, "demo", 2))
     found = read(here.store, reference("new"), "test", False)
     assert seen(found)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
@@ -132,7 +132,7 @@ def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Pat
     data = publish(found.store, StageKeys(there).prepare())
     evaluate(found.store, there, start, data, "test", WRONG)
     with opened(found, "demo") as run:
-        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_data(Pointer("", "da7a"), "none")
         run.remember_start(start)
     stored = read(found.store, reference("demo@0"), "hard", False)
     assert seen(stored)[1:] == ("demo, evaluation of step 0 on hard", ["chain-1"])
@@ -162,7 +162,7 @@ def test_a_run_without_what_is_asked_for_says_why(here: ExperimentContext) -> No
     with pytest.raises(ValueError, match="Step 0 of demo is its start"):
         read(store, reference("demo@0"), "", False)
     with opened(here, "other") as run:
-        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_data(Pointer("", "da7a"), "none")
     with pytest.raises(ValueError, match="no demonstrations: it has no warm start"):
         read(store, reference("other"), "", True)
     with pytest.raises(ValueError, match="It has evaluated none yet"):

@@ -13,10 +13,10 @@ from functools import partial
 from agentfly_core.experiment.context import policy_of
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.runs.run import Run
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Artifact, Pointer
 
 Played = tuple[list[Artifact], Artifact]
-Play = Callable[[Artifact, int, int], Played]
+Play = Callable[[Pointer, int, int], Played]
 
 
 @contextmanager
@@ -51,7 +51,7 @@ class _Ahead:
         }
         self._begun: dict[int, Future[Played]] = {}
 
-    def __call__(self, step: int, policy: Artifact) -> Played:
+    def __call__(self, step: int, policy: Pointer) -> Played:
         self._policies[step - 1] = policy
         steps = self._run.science.own_steps
         last = min(step + self._staleness, steps[-1])

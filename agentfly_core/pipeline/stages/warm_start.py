@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
@@ -11,41 +13,34 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import rejection_sampling, retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
 from agentfly_core.pipeline.playing import rehearsed
+from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.rejection_sampling import choose as choose_demonstrations
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.dataset import split
-from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Artifact
-from tasks.stage import Made, reused, stage
 
 
-@stage("play demonstrations")
 def demonstrate(
     context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
-) -> Made:
+) -> Artifact:
     """Publish episodes that a script played on training problems, after the rewards scored some."""
     target = StageKeys(context.science).demonstrations(model, data, context.frozen)
-    if found := context.store.find(target):
-        return reused(found)
+    if episodes := find(context.store, target):
+        return episodes
+    resolved, tokenizer = context.resolved, services.tokenizer
     problems = split(context.store.open(data), "train")
     place = (services.environments, services.frozen)
-    check_rewards(
-        context.resolved, rehearsed(context.resolved, services.tokenizer, problems, *place)
-    )
-    with context.store.publish(target) as folder, measuring(folder):
-        play_demonstrations(
-            context.resolved,
-            services.tokenizer,
-            problems,
-            folder,
-            *place,
-        )
-    return context.store.artifact(target.uri)
+    check_rewards(resolved, rehearsed(resolved, tokenizer, problems, *place))
+
+    def make(folder: Path) -> Mapping[str, float]:
+        play_demonstrations(resolved, tokenizer, problems, folder, *place)
+        return {}
+
+    return publish(context.store, target, make)
 
 
-@stage("choose demonstrations")
-def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
+def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Artifact:
     """Publish the successes among the episodes that another run has stored, of this experiment's
     training problems.
 
@@ -54,8 +49,8 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
     """
     target = StageKeys(context.science).demonstrations(model, data, context.frozen)
     settings = context.science.warm_start
-    if found := context.store.find(target):
-        return reused(found)
+    if chosen := find(context.store, target):
+        return chosen
     last = run_step(settings.demonstrations) if settings else None
     assert settings is not None and last is not None
     require_same_tokens(
@@ -65,27 +60,28 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
     target = replace(
         target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}}
     )
-    with context.store.publish(target) as folder, measuring(folder) as metrics:
+
+    def make(folder: Path) -> Mapping[str, float]:
         training = {problem.id for problem in split(context.store.open(data), "train")}
         played = rejection_sampling.stored(context.store, episodes, training)
-        metrics |= choose_demonstrations(context.science, played, folder)
-    return context.store.artifact(target.uri)
+        return choose_demonstrations(context.science, played, folder)
+
+    return publish(context.store, target, make)
 
 
-@stage("warm start round {number}", retries=2)
 def warm_start(
     context: ExperimentContext,
     services: TrainingServices,
     model: Artifact,
     demonstrations: Artifact,
     number: int,
-) -> Made:
+) -> Artifact:
     """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the
     next one needs.
     """
     target = StageKeys(context.science).warm_start(model, demonstrations, number)
-    if (found := context.store.find(target)) and context.store.find(keys.learner(target)):
-        return reused(found)
+    if (policy := find(context.store, target)) and context.store.find(keys.learner(target)):
+        return policy
     retention.require_space(context, model, services.learner)
     services.rest()
     job = update.warm_start_job(context, model, demonstrations, number)

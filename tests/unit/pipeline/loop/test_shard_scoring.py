@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
+from agentfly_core.pipeline.loop.stages import Stages
+from agentfly_core.pipeline.loop.training import episodes
 from agentfly_core.pipeline.scoring import ScoredShard
+from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.testing.trajectories import trajectory, turn
-from flows import train
-from flows.shard_scoring import scoring_shards
-from tasks.rollout import RoundEpisodes
 from tests.support.experiments import context
 
-POLICY, DATA = Artifact("p", "9f2c"), Artifact("d", "77b0")
+POLICY, DATA = Pointer("p", "9f2c"), Pointer("d", "77b0")
 SETTINGS = {
     "rewards": {"tests.support.evenness:evenness": 1.0},
     "rollout": {"problems": 2, "group_size": 2, "shard": 2},
@@ -56,24 +57,24 @@ def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> Non
 
 
 def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     scored = list[str]()
 
     def rollout(*given: Any) -> Artifact:
-        *_, episodes, shard = given
-        uri = episodes.run.layout.step(1).rollout(shard)
-        return played(episodes.run.store, uri, f"t{shard}")
+        *_, drawn, shard = given
+        uri = drawn.run.layout.step(1).rollout(shard)
+        return played(drawn.run.store, uri, f"t{shard}")
 
-    def score(*_: object, shards: Mapping[Artifact, ScoredShard]) -> Artifact:
+    def score(*given: Any) -> Any:
+        shards: Mapping[Artifact, ScoredShard] = given[-1]
         scored.extend(one.trajectory_id for shard in shards.values() for one in shard.scores)
         return DATA
 
-    monkeypatch.setattr(train, "rollout", rollout)
-    monkeypatch.setattr(train, "score", score)
+    stages = Stages(rollout=rollout, score=score)
     with opened(context(tmp_path, **SETTINGS), "demo") as run:
         rollout(RoundEpisodes(run, DATA, first_round(run.science, 1, False)), 0)
         services: Any = None
-        shards, _ = train.episodes(run, services, DATA, POLICY, 0, 1)
+        shards, _ = episodes(stages, run, services, DATA, POLICY, 0, 1)
     assert [shard.uri[-3:] for shard in shards] == ["000", "001"]
     assert scored == ["t1"]

@@ -1,6 +1,6 @@
 """How long work may begin."""
 
-from flows.deadline import Deadline
+from agentfly_core.pipeline.loop.deadline import Deadline
 
 
 def test_without_hours_time_is_never_over() -> None:

@@ -13,13 +13,14 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.loop import training
+from agentfly_core.pipeline.loop.deadline import Deadline
+from agentfly_core.pipeline.loop.stages import Silent, Stages
+from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.retention import made
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Artifact, ArtifactKey
-from flows import train
-from flows.deadline import Deadline
-from flows.session import Session
 from tests.support.experiments import context
 
 NOW = Deadline.after(-1)
@@ -27,6 +28,8 @@ NOW = Deadline.after(-1)
 
 class Scripted:
     """A learner that only knows which state it has; `updates` are the steps it ran again."""
+
+    stages: Stages
 
     def __init__(self) -> None:
         self.state = ""
@@ -59,7 +62,8 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     """Steps that play nothing, and a learner for them; no state is kept on the way."""
     learner = Scripted()
 
-    def played(run: Run, _: object, __: object, ___: object, ____: int, step: int) -> Any:
+    def played(_: Stages, run: Run, *given: Any) -> Any:
+        step = given[-1]
         return [], publish(run, ArtifactKey(run.layout.step(step).scored, "score", str(step), {}))
 
     def update(run: Run, _: object, policy: Artifact, scored: Artifact, step: int) -> Artifact:
@@ -72,20 +76,30 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     def keep_state(run: Run, services: Any, step: int) -> None:
         policy_updates.keep_state(run, services.learner, step)
 
-    monkeypatch.setattr(train, "episodes", played)
-    monkeypatch.setattr(train, "update", update)
-    monkeypatch.setattr(train, "keep_state", keep_state)
-    for name in ("log_step", "look_at_health"):
-        monkeypatch.setattr(train, name, lambda *_: None)
+    monkeypatch.setattr(training, "episodes", played)
+    nothing: Any = lambda *_: None  # noqa: E731
+    learner.stages = Stages(
+        update=update, keep_state=keep_state, log_step=nothing, look_at_health=nothing
+    )
     return learner
 
 
-def sitting(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Session]:
-    reporter: Any = SimpleNamespace(step=lambda step: None)
+class Followed(Silent):
+    """A reporter that knows the run as it is now."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def follow(self, run: Run) -> None:
+        self.run = run
+
+
+def sitting(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run, Followed]:
+    reporter = Followed(run)
     services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
-    here = Session(run, reporter, Path("logs"))
-    return train.improved(here, services, start, start, until)
+    training = Training(run, Path("logs"), learner.stages, reporter, until)
+    return *training.improved(services, start, start), reporter
 
 
 def settings(steps: int) -> dict[str, Any]:
@@ -96,9 +110,9 @@ def test_the_step_during_which_time_is_over_is_the_last_one_and_the_record_says_
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(context(tmp_path, **settings(3)), "demo") as run:
-        policy, here = sitting(run, learner, NOW)
+        policy, ended, reporter = sitting(run, learner, NOW)
         assert policy.uri == run.layout.step(1).policy
-        assert here.run.science.steps == here.reporter.run.science.steps == 1
+        assert ended.science.steps == reporter.run.science.steps == 1
         record = run.record
         assert (record["science"]["steps"], record["planned_steps"]) == (1, 3)
 
@@ -107,11 +121,11 @@ def test_the_last_step_of_a_run_that_time_cut_has_its_learner_state_and_is_not_m
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(context(tmp_path, **settings(3)), "demo") as run:
-        policy, here = sitting(run, learner, NOW)
+        policy, ended, _ = sitting(run, learner, NOW)
         scored = run.store.artifact(run.layout.step(1).scored)
         target = step_target(run, run.start, scored, 1)
         assert run.store.find(keys.learner(target))
-        assert made(here.run, target, 1) == policy
+        assert made(ended, target, 1) == policy
     learner.state = "another run's"
     with opened(context(tmp_path, **settings(1)), "demo") as run:
         assert sitting(run, learner, Deadline.after(None))[0] == policy
@@ -135,8 +149,8 @@ def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_ti
         run.store.remove(run.layout.step(step).learner)
     learner.state = ""
     with opened(context(tmp_path, **settings(3)), "demo") as run:
-        policy, _ = sitting(run, learner, NOW)
-        key = run.store.key_of(policy.uri)
+        policy, *_ = sitting(run, learner, NOW)
+        key = run.store.artifact(policy.uri).key
         assert learner.updates == [key.key]
         assert run.store.find(keys.learner(key))
 
@@ -145,6 +159,6 @@ def test_a_run_that_time_did_not_cut_keeps_the_steps_it_was_asked_for(
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(context(tmp_path, **settings(2)), "demo") as run:
-        policy, here = sitting(run, learner, Deadline.after(None))
-        assert (policy.uri, here.run) == (run.layout.step(2).policy, run)
+        policy, ended, _ = sitting(run, learner, Deadline.after(None))
+        assert (policy.uri, ended) == (run.layout.step(2).policy, run)
         assert "planned_steps" not in run.record

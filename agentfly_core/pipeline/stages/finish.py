@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import final_policy
 from agentfly_core.pipeline import retention
+from agentfly_core.pipeline.produce import produce
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, StagesBefore, run_ledger, summarise
 from agentfly_core.system.formats.json_value import as_json
-from tasks.stage import stage
 
 
-@stage("finish")
 def finish(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
 ) -> Summary:
@@ -21,8 +23,12 @@ def finish(
     flow_runs = run.links("prefect_flow_run_ids")
     summary = summarise(run.context, run.name, made, before, after, mlflow_run_id, flow_runs)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
-    with run.store.publish(target) as folder:
+
+    def make(folder: Path) -> Mapping[str, float]:
         run_ledger(run.context, run.name).to_parquet(folder / ledger.FILE)
+        return {}
+
+    produce(run.store, target, make)
     retention.retain(run, run.science.steps)
     run.store.write_json(run.layout.summary, as_json(summary))
     return summary

@@ -13,7 +13,6 @@ from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from agentfly_core.store.stage_metrics import measured, worst
 from agentfly_core.store.store import Artifact
-from tasks.stage import stage
 
 logger = logging.getLogger(__name__)
 NOTHING = (
@@ -27,7 +26,6 @@ SPREAD = (
 )
 
 
-@stage("log step {step}")
 def log_step(
     run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
 ) -> None:
@@ -55,7 +53,6 @@ def log_step(
         logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
 
 
-@stage("look at the health of step {step}")
 def look_at_health(run: Run, step: int) -> None:
     """Warn of the signs in a step's metrics.json; raises GateClosed where one stops the run."""
     metrics = _metrics(run, step)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.store.store import Artifact
-from flows.lookahead import Played, ahead
+from agentfly_core.pipeline.loop.lookahead import Played, ahead
+from agentfly_core.store.store import Artifact, Pointer
 from tests.support.waiting import LIMIT
 
-POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]
+POLICIES = [Pointer(f"policy {k}", str(k)) for k in range(5)]
 
 
 def run(staleness: int) -> Any:

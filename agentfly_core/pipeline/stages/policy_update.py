@@ -7,24 +7,23 @@ from functools import partial
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
+from agentfly_core.pipeline.produce import reused
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Artifact
-from tasks.stage import Made, reused, stage
 
 
-@stage("update step {step}", retries=2)
 def update(
     run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int
-) -> Made:
+) -> Artifact:
     """Publish policy number `step`; updates whose learner state was not kept are run again first.
 
     The learner state of a step is written while the next one is played; the next policy waits for
     it.
     """
     target = StageKeys(run.science).policy(run.name, policy, scored, step, run.reference)
-    if found := retention.made(run, target, step):
-        return reused(found)
+    if policy_made := retention.made(run, target, step):
+        return reused(policy_made)
     learner = services.learner
     retention.require_space(run.context, policy, learner)
     services.rest()
@@ -37,7 +36,6 @@ def update(
     )
 
 
-@stage("keep the learner state of step {step}", retries=2)
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state of a step that becomes the run's last one before its time, unless it
     is there.

@@ -1,0 +1,1 @@
+"""Stages in their order: warm start, training, evaluation; functions for scripts."""

@@ -1,0 +1,67 @@
+"""Held-out evaluation of a policy: on a split, and on the further datasets of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.pipeline.loop.stages import Stages
+from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.records.dataset import shards_of_split
+from agentfly_core.runs.summary import Evaluation, evaluation
+from agentfly_core.store.store import Pointer
+
+Dataset = tuple[ExperimentContext, Pointer]
+"""An experiment whose data is one of evaluate.datasets, and that dataset."""
+
+
+def further_datasets(
+    stages: Stages, context: ExperimentContext, policy: Pointer
+) -> dict[str, Dataset]:
+    """The datasets of evaluate.datasets, prepared; raises ValueError for one that cannot be
+    played.
+    """
+    datasets = dict[str, Dataset]()
+    for name, dataset in context.science.evaluate.datasets.items():
+        there = context.on(context.science.on(dataset))
+        data = stages.prepare(there)
+        stages.require_room(there, policy, data, ["test"])
+        datasets[name] = there, data
+    return datasets
+
+
+def evaluated_everywhere(
+    stages: Stages,
+    context: ExperimentContext,
+    services: RolloutServices,
+    policy: Pointer,
+    data: Pointer,
+    others: Mapping[str, Dataset],
+    step: int,
+) -> Evaluation:
+    """How the policy of a step does on the test split, and on each of `further_datasets`."""
+    own = evaluated(stages, context, services, policy, data, "test", step)
+    datasets = {}
+    for name, (there, problems) in others.items():
+        other = evaluated(stages, there, services, policy, problems, "test", step)
+        datasets[name] = replace(other, split=name)
+    return replace(own, datasets=datasets)
+
+
+def evaluated(
+    stages: Stages,
+    context: ExperimentContext,
+    services: RolloutServices,
+    policy: Pointer,
+    data: Pointer,
+    split: str,
+    step: int,
+) -> Evaluation:
+    """How the policy of a step does on a held-out split."""
+    shards = range(shards_of_split(context.science, context.store.open(data), split))
+    played = [
+        stages.held_out(context, services, policy, data, split, shard, step) for shard in shards
+    ]
+    scored = stages.score(context, played, step, f"{split} after step {step}", None, 0, {})
+    return evaluation(context, policy, split, played, scored)

@@ -1,0 +1,122 @@
+"""The stage functions that loops call, and those who hear what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentfly_core.experiment.context import ExperimentContext, Parent
+from agentfly_core.pipeline import score
+from agentfly_core.pipeline.scoring import ScoredShard
+from agentfly_core.pipeline.services import RolloutServices, TrainingServices
+from agentfly_core.pipeline.stages import (
+    base_model,
+    finish,
+    held_out,
+    policy_update,
+    prepare,
+    rollout,
+    room,
+    step_metrics,
+    warm_start,
+)
+from agentfly_core.pipeline.stages.rollout import RoundEpisodes
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.run import Run
+from agentfly_core.runs.summary import Evaluation, StagesBefore
+from agentfly_core.store.store import Artifact, Pointer
+
+Scores = Callable[
+    [
+        ExperimentContext,
+        Sequence[Artifact],
+        int,
+        str,
+        Artifact | None,
+        int,
+        Mapping[Artifact, ScoredShard],
+    ],
+    Artifact,
+]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The functions of all stages: plain by default; flows replace each by a Prefect task of it."""
+
+    version: Callable[[ExperimentContext], str] = prepare.version
+    prepare: Callable[[ExperimentContext], Artifact] = prepare.prepare
+    base_model: Callable[[ExperimentContext, Parent | None], Artifact] = base_model.base_model
+    require_room: Callable[[ExperimentContext, Pointer, Pointer, Sequence[str]], None] = (
+        room.require_room
+    )
+    demonstrate: Callable[[ExperimentContext, TrainingServices, Artifact, Artifact], Artifact] = (
+        warm_start.demonstrate
+    )
+    choose: Callable[[ExperimentContext, Artifact, Artifact], Artifact] = warm_start.choose
+    warm_start: Callable[
+        [ExperimentContext, TrainingServices, Artifact, Artifact, int], Artifact
+    ] = warm_start.warm_start
+    rollout: Callable[[RolloutServices, Pointer, int, RoundEpisodes, int], Artifact] = (
+        rollout.rollout
+    )
+    held_out: Callable[
+        [ExperimentContext, RolloutServices, Pointer, Pointer, str, int, int], Artifact
+    ] = held_out.held_out
+    score: Scores = score.score
+    update: Callable[[Run, TrainingServices, Artifact, Artifact, int], Artifact] = (
+        policy_update.update
+    )
+    keep_state: Callable[[Run, TrainingServices, int], None] = policy_update.keep_state
+    log_step: Callable[[Run, Sequence[Artifact], Artifact, Artifact, int], None] = (
+        step_metrics.log_step
+    )
+    look_at_health: Callable[[Run, int], None] = step_metrics.look_at_health
+    finish: Callable[[Run, StagesBefore, Evaluation, Evaluation, str | None], Summary] = (
+        finish.finish
+    )
+
+
+class Reporter(Protocol):
+    """Hears what a run does; its methods return at once and do not raise."""
+
+    def data(self, data: Pointer) -> None:
+        """The dataset that the run reads."""
+
+    def made(self, stages: StagesBefore) -> None:
+        """What was made before the first step, by stage."""
+
+    def step(self, step: int) -> None:
+        """A step whose metrics.json is written."""
+
+    def evaluation(self, evaluation: Evaluation, step: int) -> None:
+        """How the policy of a step did on held-out problems."""
+
+    def follow(self, run: Run) -> None:
+        """The run as it is from now on, with an earlier last step."""
+
+    def mlflow_run_id(self) -> str | None:
+        """The run in MLflow, if there is one."""
+
+
+class Silent:
+    """A reporter to nobody."""
+
+    def data(self, data: Pointer) -> None:
+        pass
+
+    def made(self, stages: StagesBefore) -> None:
+        pass
+
+    def step(self, step: int) -> None:
+        pass
+
+    def evaluation(self, evaluation: Evaluation, step: int) -> None:
+        pass
+
+    def follow(self, run: Run) -> None:
+        pass
+
+    def mlflow_run_id(self) -> str | None:
+        return None

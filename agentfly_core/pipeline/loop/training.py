@@ -1,0 +1,148 @@
+"""Training: data, warm start, then step after step of rollout, score and update, with held-out
+evaluation around it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from agentfly_core.pipeline.loop.deadline import Deadline
+from agentfly_core.pipeline.loop.evaluation import evaluated, evaluated_everywhere, further_datasets
+from agentfly_core.pipeline.loop.lookahead import ahead
+from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
+from agentfly_core.pipeline.loop.stages import Reporter, Stages
+from agentfly_core.pipeline.loop.warm_start import warm_started
+from agentfly_core.pipeline.services import TrainingServices, training_services
+from agentfly_core.pipeline.stages.rollout import RoundEpisodes
+from agentfly_core.records.dataset import splits_played
+from agentfly_core.records.ledger import used
+from agentfly_core.records.problem_schedule import SamplingRound, first_round, missing, next_round
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.run import Run
+from agentfly_core.runs.summary import Evaluation, stages_before
+from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.system.hardware import imports_frozen
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: its last policy, how that does, and its summary.json."""
+
+    policy: Artifact
+    after: Evaluation
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training of a run: `Training(run, Path("logs"), Stages(), Silent(), Deadline.after(6))`.
+
+    Services write below `logs`. The step during which time is over is the run's last one, as if no
+    more had been asked for.
+    """
+
+    run: Run
+    logs: Path
+    stages: Stages
+    reporter: Reporter
+    until: Deadline
+
+    def complete(self) -> Trained:
+        """Do what is left of the run: stages whose output is in the store are not run again."""
+        run, stages, context = self.run, self.stages, self.run.context
+        data = stages.prepare(context)
+        model = stages.base_model(context, run.parent)
+        with training_services(context, model, run.uid, self.logs) as services:
+            run.remember_data(data, stages.version(context))
+            self.reporter.data(data)
+            stages.require_room(context, model, data, splits_played(run.science))
+            others = further_datasets(stages, context, model)
+            warm = warm_started(stages, context, services, model, data)
+            start = warm[-1] if warm else model
+            made = stages_before(data, model, warm, run.parent)
+            self.reporter.made(made)
+            evaluate = partial(
+                evaluated_everywhere, stages, services=services, data=data, others=others
+            )
+            first = run.science.start_step
+            before = evaluate(context, policy=start, step=first)
+            self.reporter.evaluation(before, first)
+            policy, run = self.improved(services, start, data)
+            last = run.science.steps
+            after = evaluate(run.context, policy=policy, step=last)
+            self.reporter.evaluation(after, last)
+        summary = stages.finish(run, made, before, after, self.reporter.mlflow_run_id())
+        return Trained(policy, after, summary)
+
+    def improved(
+        self, services: TrainingServices, policy: Artifact, data: Artifact
+    ) -> tuple[Artifact, Run]:
+        """The policy after all steps, and the run with those that there were time for; one step is
+        rollout, score, update.
+        """
+        run, stages = self.run, self.stages
+        run.remember_start(policy)
+        play = partial(episodes, stages, run, services, data)
+        with imports_frozen(), ahead(run, play) as played_by:
+            for step in run.science.own_steps:
+                played, scored = played_by(step, policy)
+                policy = stages.update(run.at(step), services, policy, scored, step)
+                stages.log_step(run, played, scored, policy, step)
+                self.reporter.step(step)
+                stages.look_at_health(run, step)
+                if run.evaluates(step):
+                    validated = evaluated(
+                        stages, run.context, services, policy, data, "validation", step
+                    )
+                    self.reporter.evaluation(validated, step)
+                if self.until.passed and step < run.science.steps:
+                    logger.warning("The time is over: step %s is the last one.", step)
+                    stages.keep_state(run, services, step)
+                    run = run.ending_at(step)
+                    self.reporter.follow(run)
+                    return policy, run
+        return policy, run
+
+
+def episodes(
+    stages: Stages,
+    run: Run,
+    services: TrainingServices,
+    data: Pointer,
+    policy: Pointer,
+    version: int,
+    step: int,
+) -> tuple[list[Artifact], Artifact]:
+    """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
+    are replaced. A shard is scored while the next one is played.
+    """
+    run = run.at(step)
+    before = run.problems_before(step) if run.science.night else {}
+    rates = run.pass_rates(step) if run.science.rollout.curriculum else {}
+    sampling_round = first_round(run.science, step, run.resolved.greedy, before, rates)
+    context, played, scored, what = run.context, list[Artifact](), None, f"step {step}"
+    with scoring_shards(context) as scoring:
+
+        def play(sampling_round: SamplingRound) -> None:
+            drawn = RoundEpisodes(run, data, sampling_round)
+            for shard in sampling_round.shards:
+                was_there = run.store.holds(run.layout.step(step).rollout(shard))
+                played.append(stages.rollout(services, policy, version, drawn, shard))
+                if not was_there:  # what was may have its scores, and a reward may ask a model
+                    scoring.begin(played[-1])
+
+        play(sampling_round)
+        for number in range(1, run.science.rollout.refills + 1):
+            name = f"{what} round {number}"
+            scored = stages.score(context, played, step, name, scored, number, scoring.shards())
+            lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
+            if not any(lacking.values()):
+                break
+            sampling_round = next_round(run.science, sampling_round, lacking)
+            play(sampling_round)
+        return played, stages.score(context, played, step, what, scored, 0, scoring.shards())

@@ -1,0 +1,32 @@
+"""The warm start: demonstrations, then supervised fine-tuning in rounds."""
+
+from __future__ import annotations
+
+from agentfly_core.config.reference import run_step
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.pipeline.loop.stages import Stages
+from agentfly_core.pipeline.services import TrainingServices
+from agentfly_core.store.store import Artifact
+
+
+def warm_started(
+    stages: Stages,
+    context: ExperimentContext,
+    services: TrainingServices,
+    model: Artifact,
+    data: Artifact,
+) -> list[Artifact]:
+    """The demonstrations and then the policy of each round; empty for an experiment without a warm
+    start of its own.
+    """
+    if (settings := context.science.own_warm_start) is None:
+        return []
+    if run_step(settings.demonstrations):
+        demonstrations = stages.choose(context, model, data)
+    else:
+        demonstrations = stages.demonstrate(context, services, model, data)
+    rounds = range(1, settings.rounds + 1)
+    return [
+        demonstrations,
+        *(stages.warm_start(context, services, model, demonstrations, n) for n in rounds),
+    ]

@@ -1,0 +1,44 @@
+"""One stage's output: found in the store, or made, measured and published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+
+Make = Callable[[Path], Mapping[str, float]]
+"""Fills an empty folder and returns its metrics: `{"time/swap": 0.4}`."""
+
+
+class Reused(Artifact):
+    """An artifact that was published before its stage ran."""
+
+    __slots__ = ()
+
+
+def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
+    """The artifact of a key: `Reused` if it is in the store, else what `make` leaves in a folder.
+
+    Raises what `make` raises; nothing is published then.
+    """
+    return find(store, target) or publish(store, target, make)
+
+
+def find(store: Store, target: ArtifactKey) -> Reused | None:
+    """The artifact of a key if it is in the store and verifies."""
+    artifact = store.find(target)
+    return reused(artifact) if artifact else None
+
+
+def reused(artifact: Artifact) -> Reused:
+    """The same artifact as one that was there before."""
+    return Reused(artifact.uri, artifact.digest, artifact.manifest)
+
+
+def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:
+    """Publish what `make` leaves in a folder, with its metrics and seconds in `metrics.json`."""
+    with store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= make(folder)
+    return store.artifact(target.uri)

@@ -1,0 +1,35 @@
+"""Held-out evaluation: the episodes that a policy plays on a split, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.pipeline.playing import of_test
+from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.pipeline.stages.shard import Shard
+from agentfly_core.records.dataset import split
+from agentfly_core.store.store import Artifact, Pointer
+
+
+def held_out(
+    context: ExperimentContext,
+    services: RolloutServices,
+    policy: Pointer,
+    data: Pointer,
+    name: str,
+    shard: int,
+    step: int,
+) -> Artifact:
+    """One shard of the episodes that the policy of a step plays on the split `name`."""
+    target = StageKeys(context.science).evaluation(policy, data, name, shard, context.frozen)
+
+    def make(folder: Path) -> Mapping[str, float]:
+        assigned = of_test(context.science, split(context.store.open(data), name), name)
+        mine = Shard("evaluate", step, assigned, shard)
+        return mine.play(context, services, policy, step, folder)
+
+    return produce(context.store, target, make)

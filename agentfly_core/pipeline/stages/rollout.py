@@ -1,0 +1,55 @@
+"""Rollouts: the episodes of a training step, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.pipeline.playing import of_step
+from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.pipeline.stages.shard import Shard
+from agentfly_core.records.dataset import sizes_by_task, split
+from agentfly_core.records.problem_schedule import SamplingRound, chosen, rows_of_tasks
+from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.runs.run import Run
+from agentfly_core.store.store import Artifact, Pointer
+
+
+@dataclass(frozen=True)
+class RoundEpisodes:
+    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(science, 7,
+    False)).specs`. They are drawn for the first shard that is played, and kept for the others.
+    """
+
+    run: Run
+    data: Pointer
+    sampling_round: SamplingRound
+
+    @cached_property
+    def specs(self) -> list[EpisodeSpec]:
+        """Those of all shards, in their order."""
+        science, drawn = self.run.science, self.sampling_round
+        dataset = self.run.store.open(self.data)
+        rows = rows_of_tasks(science, drawn, sizes_by_task(dataset, science.tasks))
+        problems = chosen(science, drawn, split(dataset, "train", rows))
+        return of_step(science, problems, drawn.step, drawn.greedy)
+
+
+def rollout(
+    services: RolloutServices, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
+) -> Artifact:
+    """One shard of a step's episodes, played with an earlier step's policy."""
+    run, drawn = episodes.run, episodes.sampling_round
+    step, data, frozen = drawn.step, episodes.data, run.context.frozen
+    problems = drawn.drawn(run.science)
+    target = StageKeys(run.science).rollout(run.name, policy, data, step, shard, problems, frozen)
+
+    def make(folder: Path) -> Mapping[str, float]:
+        mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
+        return mine.play(run.context, services, policy, version, folder)
+
+    return produce(run.store, target, make)

@@ -1,0 +1,33 @@
+"""Checks of a model and a dataset against the limits of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.models.adapter_artifact import config_of
+from agentfly_core.models.model_config import require_positions
+from agentfly_core.pipeline import playing
+from agentfly_core.pipeline.services import tokenizer_of
+from agentfly_core.records.dataset import split
+from agentfly_core.records.problem_schedule import kind_of
+from agentfly_core.store.store import Pointer
+
+
+def require_room(
+    context: ExperimentContext, model: Pointer, data: Pointer, names: Sequence[str]
+) -> None:
+    """Raise ValueError for a model with fewer positions than `agent.max_model_len`, and for a
+    problem of these splits whose prompt leaves no room for a reply, or which lacks the fact that an
+    evaluation or a curriculum groups problems by.
+    """
+    if config := config_of(context.store, model):
+        limit = context.science.agent.max_model_len
+        require_positions(config, limit, context.science.model)
+    problems = {name: split(context.store.open(data), name) for name in names}
+    everything = [problem for some in problems.values() for problem in some]
+    playing.require_room(context.resolved, tokenizer_of(context, model), everything)
+    for problem in problems.get("train", ()):
+        kind_of(context.science, problem)
+    for name in problems.keys() - {"train"}:
+        playing.require_tags(context.science, problems[name])
