@@ -49,7 +49,7 @@ FAULTS = (
     Fault(
         "a checksum is not compared",
         "system/formats/checksummed_json.py",
-        'if found.get("checksum") != digest(said):',
+        'if fields.get("checksum") != digest(unsealed):',
         "if False:",
         "unit/system/formats",
     ),

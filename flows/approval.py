@@ -61,26 +61,26 @@ def promote(
     """
     context = context_of_flow(experiment, [], site, store)
     ledger = NightLedger(context.store, context.experiment)
-    asked = open_question(ledger.read(), run)
-    if asked is None:
+    question = open_question(ledger.read(), run)
+    if question is None:
         return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
-    decision = _answer(context.experiment, asked, days)
+    decision = _answer(context.experiment, question, days)
     if open_question(ledger.read(), run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
-    ended = _carried_out(context, ledger, asked, decision)
+    ended = _carried_out(context, ledger, question, decision)
     report_night(context, run)
     return ended
 
 
-def _answer(experiment: str, asked: NightEntry, days: float) -> Decision:
+def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     """The person's decision; after this many days this flow run answers itself, with no."""
     this, seconds, answered = UUID(flow_run.id), days * SECONDS_OF_A_DAY, Event()
     silence = Decision(approve=False, reason=f"Nobody answered within {days:g} days.")
     refusing = Thread(target=_refuse, args=(this, silence, seconds, answered), daemon=True)
     refusing.start()
     text = (
-        f"### {asked.night}\n{asked.why}\n\nIf you approve it, the next night starts from it. "
-        f"[The report](/artifacts/key/{artifact_key('night', experiment)}) has ten episodes."
+        f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
+        f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has ten episodes."
     )
     form = Decision.with_initial_data(description=text)
     try:
@@ -105,13 +105,13 @@ def _refuse(this: UUID, silence: Decision, seconds: float, answered: Event) -> N
 
 
 def _carried_out(
-    context: ExperimentContext, ledger: NightLedger, asked: NightEntry, decision: Decision
+    context: ExperimentContext, ledger: NightLedger, question: NightEntry, decision: Decision
 ) -> State[None]:
     """Write down, report and tell what was decided; a policy that was compared with an earlier
     champion is not promoted.
     """
-    details: Mapping[str, Any] = asked.details
-    run, champion = asked.night, ledger.champion()
+    details: Mapping[str, Any] = question.details
+    run, champion = question.night, ledger.champion()
     outdated = champion is not None and champion.to_json() != details["champion"]
     if decision.approve and not outdated:
         why = decision.reason or "A person approved it."

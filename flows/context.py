@@ -24,6 +24,6 @@ def context_of(
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     there = store_at(place.store)
     science = with_data_of_origin(there, with_code(resolved, code_of(resolved)).science)
-    found = experiments.flat({"code": science.code})
-    origin = {**read.origin, **dict.fromkeys(found, "modules")}
+    modules = experiments.flat({"code": science.code})
+    origin = {**read.origin, **dict.fromkeys(modules, "modules")}
     return ExperimentContext(read.name, resolved, origin, place, there).on(science)

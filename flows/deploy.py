@@ -65,8 +65,10 @@ def deploy(output: IO[str] | None = None) -> None:
             )
     notice_the_dead(SILENCE)
     for name, blocks in tell_people().items():
-        told = f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
-        print(f"{name}: {told}", file=output)
+        alarms = (
+            f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
+        )
+        print(f"{name}: {alarms}", file=output)
 
 
 def notice_the_dead(silence: timedelta) -> None:

@@ -46,9 +46,9 @@ def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     params.yaml that are in it.
     """
     code: JSON = {stage: context.science.code.get(stage, {}) for stage in COUNTED}
-    said: JSON = [*overrides]
-    found = {"code": code, "stages": dict(keys.VERSIONS), "overrides": said}
-    values = context.science.model_dump(mode="json") | found
+    listed: JSON = [*overrides]
+    extra = {"code": code, "stages": dict(keys.VERSIONS), "overrides": listed}
+    values = context.science.model_dump(mode="json") | extra
     write_text(folder(context.experiment) / "config.yaml", strict_yaml.dump(values))
 
 
@@ -78,6 +78,6 @@ def write_run(context: ExperimentContext, run: str, summary: Summary) -> None:
     write_text(folder(context.experiment) / "steps.csv", text)
 
 
-def write_evaluation(context: ExperimentContext, found: Evaluation) -> None:
+def write_evaluation(context: ExperimentContext, evaluation: Evaluation) -> None:
     """How a policy does on held-out problems."""
-    write_json(folder(context.experiment) / "evaluation.json", found.to_json())
+    write_json(folder(context.experiment) / "evaluation.json", evaluation.to_json())

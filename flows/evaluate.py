@@ -41,12 +41,12 @@ def evaluate(
         TASKS.require_room(context, chosen, data, ["test"])
         others = further_datasets(TASKS, context, chosen)
         with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as services:
-            found = evaluated_everywhere(TASKS, context, services, chosen, data, others, 0)
+            rates = evaluated_everywhere(TASKS, context, services, chosen, data, others, 0)
         reporter.data(data)
-        reporter.evaluation(found, 0)
+        reporter.evaluation(rates, 0)
     if dvc_outputs.wanted():
-        dvc_outputs.write_evaluation(context, found)
-    return found.to_json()
+        dvc_outputs.write_evaluation(context, rates)
+    return rates.to_json()
 
 
 def policy_named(context: ExperimentContext, reference: str) -> Pointer:

@@ -74,8 +74,8 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
 
     Raises Locked while a process writes the run.
     """
-    told = str(context.science.steps) in links_of(context.store, name).get(TOLD, [])
-    if told and tags_of(context.store, name).told:
+    reported = str(context.science.steps) in links_of(context.store, name).get(TOLD, [])
+    if reported and tags_of(context.store, name).in_mlflow:
         return summary
     with opened(context, name) as run, reporting(run) as reporter:
         reporter.everything()

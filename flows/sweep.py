@@ -35,8 +35,8 @@ def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member
     with prefect_api(settle(Path.cwd())) as api:
         api.wait()
         for number, member in enumerate(left, count - len(left) + 1):
-            said = f", {len(failed)} failed" if failed else ""
-            print(f"\nRun {number} of {count}{said}: {sweep.differing(member)}", flush=True)
+            failures = f", {len(failed)} failed" if failed else ""
+            print(f"\nRun {number} of {count}{failures}: {sweep.differing(member)}", flush=True)
             words = ["train", sweep.experiment, *member.overrides, "--run", member.run, *where]
             code = _command(words)
             if code == INTERRUPTED:

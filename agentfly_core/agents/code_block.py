@@ -40,10 +40,10 @@ async def code_block(episode: Episode) -> Ending:
     read: Sequence[Message | Observation] = episode.opening
     while True:
         reply = await episode.reply(*read, stop=[STOP])
-        said = without_thoughts(reply.content)
-        block = _BLOCK.search(said)
+        text = without_thoughts(reply.content)
+        block = _BLOCK.search(text)
         if block is None:
             if not reply.cut:
-                episode.answer(said.strip().rpartition("\n")[2].strip())
+                episode.answer(text.strip().rpartition("\n")[2].strip())
             return Ending.NO_TOOL_CALLS
         read = await episode.call(ToolCall("python", {"code": block[1]}))

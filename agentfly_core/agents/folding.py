@@ -47,9 +47,9 @@ class Folding:
                 return Ending.NO_TOOL_CALLS
             read = await episode.call(*reply.calls)
             if context.tokens > self.budget:
-                known = await self.summary(context, *read)
+                summary = await self.summary(context, *read)
                 context = episode.context()
-                read = (*before, Message("user", f"{question.content}\n{known}"))
+                read = (*before, Message("user", f"{question.content}\n{summary}"))
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
         """What the fresh context begins with, beside the question."""

@@ -37,13 +37,13 @@ class PlannerExecutor:
         read: Sequence[Message | Observation] = episode.opening[bool(episode.rules.system) :]
         while True:
             reply = await planner.reply(*read)
-            said = without_thoughts(reply.content).strip()
-            _, found, answer = said.partition(ANSWER)
-            if found:
+            text = without_thoughts(reply.content).strip()
+            _, marker, answer = text.partition(ANSWER)
+            if marker:
                 if not reply.cut:
                     planner.answer(answer.strip())
                 return Ending.NO_TOOL_CALLS
-            read = (Message("user", await self.carried_out(executor, said)),)
+            read = (Message("user", await self.carried_out(executor, text)),)
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
         """What the executor says to a step, when it has called the tools that it wants."""

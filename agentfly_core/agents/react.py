@@ -58,38 +58,40 @@ class React:
         read: Sequence[Message | Observation] = episode.opening
         schemas = episode.rules.schemas
         if self.instructions:
-            told = "\n\n".join(filter(None, [episode.rules.system, instructions(schemas)]))
-            read = (Message("system", told), *episode.opening[bool(episode.rules.system) :])
+            system = "\n\n".join(filter(None, [episode.rules.system, instructions(schemas)]))
+            read = (Message("system", system), *episode.opening[bool(episode.rules.system) :])
         while True:
             reply = await episode.reply(*read, stop=[STOP])
-            said = without_thoughts(reply.content)
-            _, found, answer = said.partition(ANSWER)
-            if found:
+            text = without_thoughts(reply.content)
+            _, marker, answer = text.partition(ANSWER)
+            if marker:
                 if not reply.cut:
                     episode.answer(answer.strip())
                 return Ending.NO_TOOL_CALLS
-            read = await episode.call(action(said, schemas))
+            read = await episode.call(action(text, schemas))
 
 
 def instructions(tools: Sequence[ToolSchema]) -> str:
     """What a model has to know of the form and of the tools."""
-    told = (
+    lines = (
         f"{tool.name}: {tool.description} Arguments: "
         f"{json.dumps(tool.parameters.get('properties', {}), ensure_ascii=False)}"
         for tool in tools
     )
-    return _INSTRUCTIONS.format(tools="\n".join(told), names=", ".join(tool.name for tool in tools))
+    return _INSTRUCTIONS.format(
+        tools="\n".join(lines), names=", ".join(tool.name for tool in tools)
+    )
 
 
-def action(said: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
+def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
     """The call that a reply asks for; its input is a JSON object of the tool's arguments, or the
     argument itself where the tool has one, a text.
     """
-    found = _ACTION.search(said)
-    if found is None:
+    match = _ACTION.search(text)
+    if match is None:
         fault = f"expected lines with 'Action:' and 'Action Input:', or with '{ANSWER}'"
-        return BadCall(said.strip(), fault)
-    name, written = found[1].strip(), found[2].strip()
+        return BadCall(text.strip(), fault)
+    name, written = match[1].strip(), match[2].strip()
     tool = next((one for one in tools if one.name == name), None)
     if tool is None:
         return ToolCall(name, {})

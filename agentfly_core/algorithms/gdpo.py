@@ -32,7 +32,7 @@ class GDPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        found = torch.zeros_like(outcomes.rewards)
+        total = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
-            found += weight * outcomes.compare(standardised, outcomes.parts[name])
-        return Advantages.of(whitened_by_task(outcomes.tasks, spread(found, batch), batch))
+            total += weight * outcomes.compare(standardised, outcomes.parts[name])
+        return Advantages.of(whitened_by_task(outcomes.tasks, spread(total, batch), batch))

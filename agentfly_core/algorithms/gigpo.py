@@ -57,9 +57,9 @@ class GiGPO(PolicyGradient):
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
     """The turns of each group in each state, as (trajectory, turn)."""
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for number, group in enumerate(outcomes.groups):
         for i in group:
             for turn, state in enumerate(outcomes.states[i]):
-                found[number, state].append((i, turn))
-    return list(found.values())
+                groups[number, state].append((i, turn))
+    return list(groups.values())

@@ -34,7 +34,7 @@ class MaxRL(PolicyGradient):
             raise ValueError(
                 f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}."
             )
-        found = outcomes.compare(
+        advantages = outcomes.compare(
             lambda own, rewards: centred(own, rewards) / (rewards.mean() + 1e-6), outcomes.rewards
         )
-        return Advantages.of(spread(found, batch))
+        return Advantages.of(spread(advantages, batch))

@@ -28,9 +28,9 @@ class OPO(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
-        found = outcomes.compare(
+        advantages = outcomes.compare(
             lambda own, rewards, lengths: own - lengths @ rewards / lengths.sum(),
             outcomes.rewards,
             lengths,
         )
-        return Advantages.of(spread(found, batch))
+        return Advantages.of(spread(advantages, batch))

@@ -22,5 +22,5 @@ class ReinforcePPBaseline(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory, whitened."""
-        found = outcomes.compare(centred, outcomes.rewards)
-        return Advantages.of(whitened(spread(found, batch), batch))
+        advantages = outcomes.compare(centred, outcomes.rewards)
+        return Advantages.of(whitened(spread(advantages, batch), batch))

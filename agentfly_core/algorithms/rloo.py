@@ -25,8 +25,8 @@ class RLOO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        found = outcomes.compare(
+        advantages = outcomes.compare(
             lambda own, rewards: centred(own, rewards) * len(rewards) / (len(rewards) - 1),
             outcomes.rewards,
         )
-        return Advantages.of(spread(found, batch))
+        return Advantages.of(spread(advantages, batch))

@@ -93,10 +93,10 @@ class Part(ABC):
     @functools.cached_property
     def signature(self) -> Signature:
         """What it takes; raises ValueError for what it cannot be given."""
-        found = read(self.function)
-        self.check(found)
+        signature = read(self.function)
+        self.check(signature)
         if not self.process:
-            return found
+            return signature
         module, _, name = self._path.partition(":")
         importable = name.isidentifier() and module != "__main__"
         if not importable or load(self._path) is not (self.declared or self):
@@ -105,15 +105,15 @@ class Part(ABC):
                 "import it: got one that is not found by its name at the top of its module, "
                 "expected a `def` or `class` there, decorated where it stands."
             )
-        if kinds := [kind.__name__ for kind in found.environments.values()]:
+        if kinds := [kind.__name__ for kind in signature.environments.values()]:
             raise ValueError(
                 f"{self.what} asks for {', '.join(kinds)} and is to run in a process of its own "
                 "(process=True), where no environment can be: drop one of the two."
             )
-        return found
+        return signature
 
     @abstractmethod
-    def check(self, found: Signature) -> None:
+    def check(self, signature: Signature) -> None:
         """Raise ValueError for what a part of this kind cannot take or return."""
 
     async def call(

@@ -27,8 +27,8 @@ class ToolSchema:
     @property
     def listed(self) -> dict[str, JSON]:
         """As chat services and templates list it: `{"type": "function", "function": {...}}`."""
-        told = {"name": self.name, "description": self.description}
-        return {"type": "function", "function": {**told, "parameters": self.parameters}}
+        fields = {"name": self.name, "description": self.description}
+        return {"type": "function", "function": {**fields, "parameters": self.parameters}}
 
 
 @dataclass(frozen=True, slots=True)

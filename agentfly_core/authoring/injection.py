@@ -34,7 +34,7 @@ class Signature:
     """
 
     lent: Mapping[str, type[Lent]]
-    asked: Mapping[str, inspect.Parameter]
+    arguments: Mapping[str, inspect.Parameter]
 
     @property
     def environments(self) -> dict[str, type[Environment]]:
@@ -71,7 +71,7 @@ def read(function: AuthorFunction) -> Signature:
             "TYPE_CHECKING`."
         ) from None
     lent: dict[str, type[Lent]] = {}
-    asked: dict[str, inspect.Parameter] = {}
+    arguments: dict[str, inspect.Parameter] = {}
     bound = function.keywords if isinstance(function, functools.partial) else {}
     for key, parameter in parameters.items():
         if key in bound:
@@ -92,8 +92,8 @@ def read(function: AuthorFunction) -> Signature:
         if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory, Group)):
             lent[key] = kind
         else:
-            asked[key] = parameter
-    return Signature(lent, asked)
+            arguments[key] = parameter
+    return Signature(lent, arguments)
 
 
 def name(function: AuthorFunction) -> str:

@@ -66,11 +66,11 @@ def _serve(line: socket.socket) -> None:
 
     @functools.cache
     def part(text: str) -> Any:
-        known = json.loads(text)
-        found, settings = load(known["use"]), known["settings"]
-        found = found.with_settings(**settings) if settings else found
-        _ = found.function  # of a class: its object is made, which does not count as a call's time
-        return found
+        setup = json.loads(text)
+        loaded, settings = load(setup["use"]), setup["settings"]
+        loaded = loaded.with_settings(**settings) if settings else loaded
+        _ = loaded.function  # of a class: its object is made, which does not count as a call's time
+        return loaded
 
     with asyncio.Runner() as runner, line.makefile("rb") as questions:
         for question in map(json.loads, questions):
@@ -80,8 +80,8 @@ def _serve(line: socket.socket) -> None:
                     sys.path[:] = question["from"]
                     part(json.dumps(question["know"]))
                 else:
-                    asked = part(json.dumps(question["ask"]))
-                    answer["answer"] = _done(asked.answer_apart(question["question"], call))
+                    target = part(json.dumps(question["ask"]))
+                    answer["answer"] = _done(target.answer_apart(question["question"], call))
             except (ServiceFailure, ValueError) as error:
                 answer["lost"] = words_of(error)
             line.sendall(json.dumps(answer).encode() + b"\n")

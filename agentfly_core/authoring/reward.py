@@ -71,8 +71,8 @@ class Reward(calling.Part):
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Found:
         """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
-        (found,) = await self._scores([trajectory], lent)
-        return found
+        (result,) = await self._scores([trajectory], lent)
+        return result
 
     async def of_record(self, trajectory: Trajectory) -> Found:
         """What it found of a stored trajectory, or why nothing."""
@@ -82,8 +82,8 @@ class Reward(calling.Part):
             return Unscored(
                 f"{self.name}: it needs an environment and was not observed during the episode"
             )
-        (found,) = await self.of_records([trajectory])
-        return found
+        (result,) = await self.of_records([trajectory])
+        return result
 
     async def of_records(self, trajectories: Sequence[Trajectory]) -> list[Found]:
         """What it found of stored trajectories, or why nothing: of one, or of a whole group where
@@ -122,22 +122,22 @@ class Reward(calling.Part):
         async with self._seats or nullcontext():
             if self.process:
                 try:
-                    found = _FOUND.validate_python(await self.asked(asdict(group)))["found"]
+                    results = _FOUND.validate_python(await self.asked(asdict(group)))["found"]
                 except (Overdue, process_calls.Died) as error:
-                    found = _all_unscored(words_of(error), group)
+                    results = _all_unscored(words_of(error), group)
             else:
-                found = await self._found(group, lent, self.call)
+                results = await self._found(group, lent, self.call)
         return [
             Unscored(f"{self.name}: {one.reason}") if isinstance(one, Unscored) else one
-            for one in found
+            for one in results
         ]
 
     async def _found(
         self, group: Group, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
     ) -> list[Found]:
         first = group.trajectories[0]
-        known = {**lent, Trajectory: first, Group: group, Problem: first.problem}
-        arguments = {name: known[kind] for name, kind in self.signature.lent.items()}
+        available = {**lent, Trajectory: first, Group: group, Problem: first.problem}
+        arguments = {name: available[kind] for name, kind in self.signature.lent.items()}
         used = [thing for thing in arguments.values() if isinstance(thing, Environment)]
         try:
             bound = functools.partial(self.function, **arguments)
@@ -165,28 +165,28 @@ class Reward(calling.Part):
     def _checked(self, result: Score | float, trajectory: Trajectory) -> Found:
         score = result if isinstance(result, Score) else Score(result)
         own = score.by_speaker.values()
-        for found in (score.value, *score.parts.values(), *score.per_turn, *own):
-            if not is_usable(found):
-                return Unscored(f"got {shown(found)} ({type(found).__name__}), expected {USABLE}")
+        for number in (score.value, *score.parts.values(), *score.per_turn, *own):
+            if not is_usable(number):
+                return Unscored(f"got {shown(number)} ({type(number).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
             return Unscored(f"{len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
         parts = {name: float(part) for name, part in score.parts.items()}
         by_speaker = {speaker: float(value) for speaker, value in score.by_speaker.items()}
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)), by_speaker)
 
-    def check(self, found: Signature) -> None:
+    def check(self, signature: Signature) -> None:
         """Raise ValueError for a reward that asks for anything but what is lent to it, or for a
         single episode beside a group, and as `injection.refuse_no_score`.
         """
-        injection.refuse_no_score(self.what, self.function, Group in found.lent.values())
-        if found.asked:
+        injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
+        if signature.arguments:
             raise ValueError(
-                f"{self.what} asks for {', '.join(found.asked)}; a reward is lent "
+                f"{self.what} asks for {', '.join(signature.arguments)}; a reward is lent "
                 "its Trajectory, Problem and environments only, by annotation: read other values "
                 "from trajectory.problem.facts."
             )
-        single = [kind.__name__ for kind in found.lent.values() if kind not in (Group, Problem)]
-        if Group in found.lent.values() and single:
+        single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
+        if Group in signature.lent.values() and single:
             raise ValueError(
                 f"{self.what} asks for a Group and {', '.join(single)}: a reward that compares "
                 "episodes is lent their Group and the Problem; make two rewards of it."
@@ -278,9 +278,9 @@ async def score(
         _scored(one, episode, rewards, speakers, seats)
         for one, episode in zip(answered, episodes, strict=True)
     )
-    found = await asyncio.gather(*scored)
+    gathered = await asyncio.gather(*scored)
     numbers = episode_numbers(trajectories)
-    scores = [iter(of_episode) for of_episode in found]
+    scores = [iter(of_episode) for of_episode in gathered]
     return [next(scores[number]) for number in numbers]
 
 
@@ -299,10 +299,10 @@ async def _compared(
             return await reward.of_records([answered[number] for number in numbers])
 
     compared = list(answered)
-    for numbers, found in zip(
+    for numbers, scores in zip(
         groups.values(), await asyncio.gather(*map(compare, groups.values())), strict=True
     ):
-        for number, score in zip(numbers, found, strict=True):
+        for number, score in zip(numbers, scores, strict=True):
             observed = {**answered[number].observed, reward.name: score}
             compared[number] = replace(answered[number], observed=observed)
     return compared
@@ -319,7 +319,7 @@ async def _scored(
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
-    found: dict[str, tuple[float, Found]] = {}
+    scores: dict[str, tuple[float, Found]] = {}
     async with seats:
         for reward, weight in rewards.items():
             score = await reward.of_record(answered)
@@ -328,35 +328,37 @@ async def _scored(
                     f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "
                     f"episodes are {', '.join(speakers)}"
                 )
-            found[reward.name] = weight, score
-    return [_held(found, trajectory, trajectory.agent == answered.agent) for trajectory in episode]
+            scores[reward.name] = weight, score
+    return [_held(scores, trajectory, trajectory.agent == answered.agent) for trajectory in episode]
 
 
 def _held(
-    found: Mapping[str, tuple[float, Found]], trajectory: Trajectory, answered: bool
+    scores: Mapping[str, tuple[float, Found]], trajectory: Trajectory, answered: bool
 ) -> Scored:
     """An episode's scores as they hold for one of its trajectories; those of turns are of the one
     that answered.
     """
-    own = dict(found)
-    for name, (weight, score) in found.items():
+    own = dict(scores)
+    for name, (weight, score) in scores.items():
         if isinstance(score, Score):
             value = score.by_speaker.get(trajectory.speaker, score.value)
             per_turn = score.per_turn if answered else ()
             own[name] = weight, replace(score, value=value, per_turn=per_turn)
-    return replace(combined(trajectory.id, own), rewards=_by_name(found))
+    return replace(combined(trajectory.id, own), rewards=_by_name(scores))
 
 
-def combined(trajectory_id: str, found: Mapping[str, tuple[float, Found]]) -> Scored:
+def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Found]]) -> Scored:
     """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
     Unscored where one is missing, and where the sum is of no usable size.
     """
     scores = {
-        name: (weight, score) for name, (weight, score) in found.items() if isinstance(score, Score)
+        name: (weight, score)
+        for name, (weight, score) in by_name.items()
+        if isinstance(score, Score)
     }
-    rewards = _by_name(found)
-    if missing := [score.reason for _, score in found.values() if isinstance(score, Unscored)]:
+    rewards = _by_name(by_name)
+    if missing := [score.reason for _, score in by_name.values() if isinstance(score, Unscored)]:
         return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
     turns = [
         [weight * value for value in score.per_turn]
@@ -378,10 +380,10 @@ def _all_unscored(reason: str, group: Group) -> list[Found]:
     return [Unscored(reason)] * len(group.trajectories)
 
 
-def _by_name(found: Mapping[str, tuple[float, Found]]) -> dict[str, float]:
+def _by_name(scores: Mapping[str, tuple[float, Found]]) -> dict[str, float]:
     """Each reward, its parts and what it gave speakers apart, by the names in `Scored.rewards`."""
     rewards: dict[str, float] = {}
-    for name, (_, score) in found.items():
+    for name, (_, score) in scores.items():
         if isinstance(score, Score):
             parts = {f"{name}/{part}": value for part, value in score.parts.items()}
             apart = {apart_name(name, who): value for who, value in score.by_speaker.items()}

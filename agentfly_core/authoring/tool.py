@@ -134,18 +134,18 @@ class Tool(calling.Part):
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
         """What `answer` asks another process, in that process."""
-        asked = process_calls.adapter(_Question).validate_python(question)
-        lent: dict[type[Lent], Lent] = {Problem: asked.problem} if asked.problem else {}
-        return asdict(await self._answer(asked.call, lent, caller))
+        request = process_calls.adapter(_Question).validate_python(question)
+        lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}
+        return asdict(await self._answer(request.call, lent, caller))
 
     async def _answer(
         self, call: ToolCall, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
     ) -> Observation:
-        known = {name: lent[kind] for name, kind in self.needs.items()}
-        used = [thing for thing in known.values() if isinstance(thing, Environment)]
+        borrowed = {name: lent[kind] for name, kind in self.needs.items()}
+        used = [thing for thing in borrowed.values() if isinstance(thing, Environment)]
         try:
             bound = functools.partial(
-                self.function, **known, **self._arguments.read(call.arguments)
+                self.function, **borrowed, **self._arguments.read(call.arguments)
             )
             for _ in range(self.retries):
                 with suppress(ServiceFailure):
@@ -224,12 +224,12 @@ class Tool(calling.Part):
 
     @functools.cached_property
     def _arguments(self) -> Arguments:
-        return Arguments(self.function, self.signature.asked)
+        return Arguments(self.function, self.signature.arguments)
 
-    def check(self, found: Signature) -> None:
+    def check(self, signature: Signature) -> None:
         """Raise ValueError for a tool that takes a Trajectory or a Group, or returns a picture."""
         for kind in (Trajectory, Group):
-            if kind in found.lent.values():
+            if kind in signature.lent.values():
                 raise ValueError(
                     f"{self.what} asks for a {kind.__name__}, which is lent to rewards only."
                 )

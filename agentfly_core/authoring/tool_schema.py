@@ -54,10 +54,12 @@ class Arguments:
     has none.
     """
 
-    def __init__(self, function: AuthorFunction, asked: Mapping[str, inspect.Parameter]) -> None:
+    def __init__(
+        self, function: AuthorFunction, parameters: Mapping[str, inspect.Parameter]
+    ) -> None:
         described = documentation(function).parameters
         try:
-            self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
+            self._check = TypeAdapter[dict[str, Any]](_shape(parameters, described))
             self.schema = without_references(self._check.json_schema(schema_generator=_Untitled))
             self.schema.pop("title", None)
         except Exception as error:  # an annotation may be anything, also what is no type
@@ -110,34 +112,34 @@ def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, 
 
     `["its parameter 'key' has no description: ..."]`
     """
-    found = [
+    faults = [
         f"its parameter {key!r} has no description: say what it is in `Args` of the docstring, or "
         f"as `Annotated[..., Field(description=...)]`."
-        for key, told in schema["properties"].items()
-        if not told.get("description")
+        for key, entry in schema["properties"].items()
+        if not entry.get("description")
     ]
-    known = [*inspect.signature(unbound(function)).parameters]
-    return found + [
-        f"its docstring describes {key!r}, which is no parameter.{did_you_mean(key, known)}"
+    parameters = [*inspect.signature(unbound(function)).parameters]
+    return faults + [
+        f"its docstring describes {key!r}, which is no parameter.{did_you_mean(key, parameters)}"
         for key in documentation(function).parameters
-        if key not in known
+        if key not in parameters
     ]
 
 
-def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
+def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
     """A TypedDict of the parameters, with their defaults."""
     fields = {}
-    for key, parameter in asked.items():
-        told: dict[str, Any] = {"description": described[key]} if key in described else {}
+    for key, parameter in parameters.items():
+        metadata: dict[str, Any] = {"description": described[key]} if key in described else {}
         kind, default = known_to_pydantic(parameter.annotation), parameter.default
         if default is inspect.Parameter.empty:
-            fields[key] = Required[Annotated[kind, Field(**told)]]
+            fields[key] = Required[Annotated[kind, Field(**metadata)]]
             continue
         field = default if isinstance(default, FieldInfo) else _optional(default)
         if field.default is None:
             kind = nullable(kind)
         needed = Required if field.is_required() else NotRequired
-        fields[key] = needed[Annotated[kind, Field(**told), field]]
+        fields[key] = needed[Annotated[kind, Field(**metadata), field]]
 
     shape = TypedDict("Arguments", fields)  # type: ignore[misc]
     shape.__pydantic_config__ = _LENIENT  # type: ignore[attr-defined]

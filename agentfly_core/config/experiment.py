@@ -220,8 +220,8 @@ class Science(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_tasks(cls, said: T) -> T | dict[str, Any]:
-        return mixed(said) if isinstance(said, dict) and said.get("tasks") else said
+    def _of_tasks(cls, settings: T) -> T | dict[str, Any]:
+        return mixed(settings) if isinstance(settings, dict) and settings.get("tasks") else settings
 
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Science:
@@ -273,7 +273,7 @@ class Science(Section):
         if not self.tasks:
             return {"": self}
         problems = self.quotas(self.rollout.problems)
-        found = {}
+        sciences = {}
         for name, task in self.tasks.items():
             goal = task.goal if task.goal or task.rewards else self.evaluate.goal
             sections = {
@@ -285,8 +285,8 @@ class Science(Section):
                 "night": self.night and self.night.of(name),
                 "tasks": {},
             }
-            found[name] = self.model_copy(update=sections)
-        return found
+            sciences[name] = self.model_copy(update=sections)
+        return sciences
 
     def quotas(self, count: int) -> dict[str, int]:
         """How many of `count` each task has, by the weights; `{"": count}` without tasks."""

@@ -62,20 +62,20 @@ def load(path: str) -> Any:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # an author's module may raise anything
         line = own_line(error)
-        told = sentence(fault(error) + (f" (at {line})" if line else ""))
+        message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
             refuse_hidden(error.name or module, here)
-            told += (
+            message += (
                 f" What is not installed is looked for in {here}, where the command was given: "
                 "give it in the folder of your project."
             )
-        raise ValueError(f"Cannot import {module!r} of {path!r}: {told}") from error
+        raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
         raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}")
-    if not callable(found := getattr(imported, name)):
-        raise ValueError(f"{path} is a {type(found).__name__}, expected a function or a class.")
-    return found
+    if not callable(target := getattr(imported, name)):
+        raise ValueError(f"{path} is a {type(target).__name__}, expected a function or a class.")
+    return target
 
 
 def algorithm_path(short: str) -> str:
@@ -86,13 +86,13 @@ def algorithm_path(short: str) -> str:
     """
     if ":" in short:
         return short
-    known: Mapping[str, str] = importlib.import_module(ALGORITHMS).NAMES
-    if short not in known:
+    paths: Mapping[str, str] = importlib.import_module(ALGORITHMS).NAMES
+    if short not in paths:
         raise ValueError(
             f"Got {short!r}, expected an import path or a name in "
-            f"{ALGORITHMS}.{did_you_mean(short, sorted(known))}"
+            f"{ALGORITHMS}.{did_you_mean(short, sorted(paths))}"
         )
-    return known[short]
+    return paths[short]
 
 
 def construct(
@@ -155,14 +155,18 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
     null.
     """
     parameters = {key: p for key, p in _parameters(maker).items() if key in names}
-    told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
+    annotations = {
+        key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()
+    }
     called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
-    known = getattr(inspect.unwrap(called), "__globals__", {})
+    namespace = getattr(inspect.unwrap(called), "__globals__", {})
     try:
         types = (
             get_type_hints(maker, include_extras=True)
             if is_dataclass(maker)
-            else get_type_hints(SimpleNamespace(__annotations__=told), known, include_extras=True)
+            else get_type_hints(
+                SimpleNamespace(__annotations__=annotations), namespace, include_extras=True
+            )
         )
     except NameError as error:
         raise ValueError(
@@ -211,13 +215,13 @@ def with_defaults(
     `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}`
     there; see `check_settings`.
     """
-    known = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
+    defaults = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
     typed = check_settings(maker, settings, given)
     sections = {
-        key: value for key, value in {**known, **typed}.items() if isinstance(value, BaseModel)
+        key: value for key, value in {**defaults, **typed}.items() if isinstance(value, BaseModel)
     }
     return {
-        **known,
+        **defaults,
         **settings,
         **{key: value.model_dump(mode="json") for key, value in sections.items()},
     }

@@ -153,13 +153,13 @@ def defaults() -> dict[str, JSON]:
 
 def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
     """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
-    found: dict[str, JSON] = {}
+    flattened: dict[str, JSON] = {}
     for key, item in value.items():
         if isinstance(item, Mapping) and item:
-            found |= flat(item, f"{prefix}{key}.")
+            flattened |= flat(item, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = item
-    return found
+            flattened[f"{prefix}{key}"] = item
+    return flattened
 
 
 def _completed(science: Science) -> Science:
@@ -168,7 +168,7 @@ def _completed(science: Science) -> Science:
     """
     with at("algorithm.use"):
         refills = getattr(load(science.algorithm.use), "refills", None)
-    said = science.rollout.model_fields_set
+    explicit = science.rollout.model_fields_set
     if science.tasks:
         science = _with_tasks_completed(science)
     changed: dict[str, Section] = {}
@@ -179,7 +179,7 @@ def _completed(science: Science) -> Science:
         with at(name):
             settings = with_defaults(load(part.use), part.settings, given)
         changed[name] = type(part)(**{**part.model_dump(), **settings})
-    if "refills" not in said:
+    if "refills" not in explicit:
         changed["rollout"] = science.rollout.model_copy(update={"refills": refills or 0})
     science = science.model_copy(update=changed)
     if not (having := [own for own in science.own_settings() if own.settings]):
@@ -194,12 +194,12 @@ def _completed(science: Science) -> Science:
 
 def _with_tasks_completed(science: Science) -> Science:
     """The same with the defaults of each task's dataset."""
-    said = science.model_dump(mode="json")
+    raw = science.model_dump(mode="json")
     for name, task in science.tasks.items():
         with at(f"tasks.{name}.data"):
             settings = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
-        said["tasks"][name]["data"] |= settings
-    return Science.model_validate(said)
+        raw["tasks"][name]["data"] |= settings
+    return Science.model_validate(raw)
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
@@ -211,13 +211,13 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
         hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
         raise ValueError(f"There is no site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
-    known = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
+    fields = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
     ours = [name for name in os.environ if name.startswith("AGENTFLY_")]
     given = [name for name in ours if name not in (RUN, OWNER, SANDBOX)]
-    if unknown := [name for name in given if name not in known]:
-        hint = did_you_mean(unknown[0], list(known))
+    if unknown := [name for name in given if name not in fields]:
+        hint = did_you_mean(unknown[0], list(fields))
         raise ValueError(f"There is no setting {unknown[0]} for the environment.{hint}")
-    variables = {name: {known[name]: os.environ[name]} for name in given}
+    variables = {name: {fields[name]: os.environ[name]} for name in given}
     options = {"--site": {"name": name}, "--store": {"store": store} if store else {}}
     return {str(path): written, **variables, **options}
 
@@ -331,8 +331,8 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
         elif not where:
             yield said(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
-            told, got = said(fault), repr(fault.get("input"))
-            yield f"{where}: {told}" + ("" if got in told else f" (got {got})")
+            message, got = said(fault), repr(fault.get("input"))
+            yield f"{where}: {message}" + ("" if got in message else f" (got {got})")
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:

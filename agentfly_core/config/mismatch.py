@@ -21,9 +21,9 @@ _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
 def said(fault: ErrorDetails) -> str:
     """The message of one of pydantic's faults: "Input should be a list", not "a valid tuple"."""
-    told = SAID.get(fault["type"], str(fault["msg"])).removeprefix("Value error, ")
+    message = SAID.get(fault["type"], str(fault["msg"])).removeprefix("Value error, ")
     return re.sub(
-        r"^(Tuple|Set|Frozenset|Dictionary) should have", "Input should have", told
+        r"^(Tuple|Set|Frozenset|Dictionary) should have", "Input should have", message
     ).replace(" after validation", "")
 
 

@@ -243,8 +243,8 @@ class OwnSettings:
             return with_defaults(maker, self.settings) if isinstance(maker, type) else {}
 
     def _maker(self) -> Maker:
-        found = load(self.path)
-        maker: Maker = getattr(found, "made_of", found)  # a decorated class is a Tool or a Reward
+        loaded = load(self.path)
+        maker: Maker = getattr(loaded, "made_of", loaded)  # a decorated class is a Tool or a Reward
         return maker
 
 

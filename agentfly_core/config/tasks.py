@@ -72,8 +72,8 @@ class Task(Section):
     @property
     def own(self) -> dict[str, Any]:
         """The sections that stand for the experiment's."""
-        said = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
-        return {name: section for name, section in said.items() if section is not None}
+        sections = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
+        return {name: section for name, section in sections.items() if section is not None}
 
 
 _TASKS = TypeAdapter(dict[Name, Task])
@@ -84,11 +84,11 @@ def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
     the first counts: `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
     """
     exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}
-    found = {name: int(share) for name, share in exact.items()}
-    missing = count - sum(found.values())
-    for name in sorted(exact, key=lambda name: found[name] - exact[name])[:missing]:
-        found[name] += 1
-    return found
+    counts = {name: int(share) for name, share in exact.items()}
+    missing = count - sum(counts.values())
+    for name in sorted(exact, key=lambda name: counts[name] - exact[name])[:missing]:
+        counts[name] += 1
+    return counts
 
 
 def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,16 +104,16 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(shown := settings.get("warm_start"), Mapping):
             whole["warm_start"] = {"demonstrations": DEMONSTRATIONS, **shown}
         return whole
-    said = settings.get("data") or {}
-    if said.get("use") != DATA and (beside := said.keys() - {"seed"}):
+    data = settings.get("data") or {}
+    if data.get("use") != DATA and (beside := data.keys() - {"seed"}):
         raise ValueError(
             f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has data of its own; set "
             f"tasks.{next(iter(tasks))}.data.{min(beside)}. Only data.seed is the experiment's."
         )
-    found = {"rewards": {}, **settings, "data": data_of(tasks, said.get("seed"))}
+    mixture = {"rewards": {}, **settings, "data": data_of(tasks, data.get("seed"))}
     if warm_start := settings.get("warm_start"):
-        found["warm_start"] = _warm_start(warm_start, tasks)
-    return found
+        mixture["warm_start"] = _warm_start(warm_start, tasks)
+    return mixture
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
@@ -132,20 +132,20 @@ def data_of(tasks: Mapping[str, Task], seed: JSON) -> dict[str, JSON]:
     return {"use": DATA, **totals, "seed": seed, "tasks": parts}
 
 
-def _warm_start(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> Mapping[str, JSON]:
+def _warm_start(section: Mapping[str, JSON], tasks: Mapping[str, Task]) -> Mapping[str, JSON]:
     shown = {name: task.warm_start for name, task in tasks.items() if task.warm_start}
     if not shown:
-        return said
+        return section
     if lacking := [name for name in tasks if name not in shown]:
         raise ValueError(
             f"tasks.{lacking[0]}.warm_start: it must be given, as those of {', '.join(shown)} are: "
             "the warm start shows all tasks. `{demonstrations: my_file:policy}` names a policy."
         )
-    if said.get("demonstrations") != DEMONSTRATIONS:
-        for key in said.keys() & {"demonstrations", "settings"}:
+    if section.get("demonstrations") != DEMONSTRATIONS:
+        for key in section.keys() & {"demonstrations", "settings"}:
             raise ValueError(
-                f"warm_start.{key}: got {said[key]}, and each task has its own, such as "
+                f"warm_start.{key}: got {section[key]}, and each task has its own, such as "
                 f"tasks.{next(iter(shown))}.warm_start.{key}: leave one out."
             )
     parts: JSON = {name: one.model_dump(mode="json") for name, one in shown.items()}
-    return {**said, "demonstrations": DEMONSTRATIONS, "settings": {"tasks": parts}}
+    return {**section, "demonstrations": DEMONSTRATIONS, "settings": {"tasks": parts}}

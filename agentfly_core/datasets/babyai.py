@@ -34,11 +34,11 @@ def babyai(
     sizes = {"train": train, "validation": validation, "test": test}
     mine = things()
     draw = random.Random(seed)
-    found: dict[str, list[Problem]] = {}
+    splits: dict[str, list[Problem]] = {}
     for split, size in sizes.items():
         made = [_problems(name, mine[split], draw) for name in levels]
-        found[split] = [next(made[number % len(made)]) for number in range(size)]
-    return found
+        splits[split] = [next(made[number % len(made)]) for number in range(size)]
+    return splits
 
 
 def things() -> Mapping[str, Sequence[str]]:
@@ -64,16 +64,16 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
     while True:
         for _ in range(_MOST_SEEDS):
             seed = draw.randrange(2**31)
-            asked = mission(grid, seed)
-            is_mine = seed not in taken and named(asked) and set(named(asked)) <= set(mine)
-            if is_mine and solvable(grid, asked, seen := told(grid)):
+            goal = mission(grid, seed)
+            is_mine = seed not in taken and named(goal) and set(named(goal)) <= set(mine)
+            if is_mine and solvable(grid, goal, seen := told(grid)):
                 break
         else:
             raise ValueError(
-                f"{name}: of {_MOST_SEEDS} missions, such as {asked!r}, none is about only "
+                f"{name}: of {_MOST_SEEDS} missions, such as {goal!r}, none is about only "
                 f"{', '.join(mine)} and can be carried out. Name other levels."
             )
         taken.add(seed)
         kind = name.removeprefix("BabyAI-").removesuffix("-v0")
-        facts = {"level": name, "seed": seed, "mission": asked, "kind": kind}
-        yield Problem(f"{kind}-{seed}", f"{asked}\n{seen}", facts)
+        facts = {"level": name, "seed": seed, "mission": goal, "kind": kind}
+        yield Problem(f"{kind}-{seed}", f"{goal}\n{seen}", facts)

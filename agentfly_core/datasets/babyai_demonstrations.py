@@ -26,11 +26,11 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     """
 
     async def policy(conversation: Conversation) -> str:
-        asked, first = conversation.problem.prompt.splitlines()
-        told = [first, *observed(conversation)]
-        if told[-1] in (DONE, OVER):
-            return told[-1]
-        goal = Goal.of(asked)
+        mission, first = conversation.problem.prompt.splitlines()
+        views = [first, *observed(conversation)]
+        if views[-1] in (DONE, OVER):
+            return views[-1]
+        goal = Goal.of(mission)
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
         if wrong == "wander":
             draw = random.Random(conversation.seed)
@@ -41,7 +41,7 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
             others = [thing for thing in room.things.values() if not fits(thing, goal.thing)]
             unseen = "grey box" if fits("red key", goal.thing) else "red key"
             goal = replace(goal, thing=others[0] if others else unseen)
-        for call, view in zip(called(conversation), told[1:], strict=True):
+        for call, view in zip(called(conversation), views[1:], strict=True):
             pose = pose.after(str(call.arguments["action"]), int(str(call.arguments["times"])))
             room.see(view, pose)
         action, times = goal.next_call(room, pose)

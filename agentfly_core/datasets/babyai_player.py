@@ -68,9 +68,9 @@ class Room:
     walls: set[Cell] = field(default_factory=set)
     carried: str = ""
 
-    def see(self, told: str, pose: Pose) -> None:
+    def see(self, view: str, pose: Pose) -> None:
         """Update the room by the view from a pose, in the words of `environments.babyai.told`."""
-        listed, *others = told.split("; ")
+        listed, *others = view.split("; ")
         far = {"ahead": 7, "left": 4, "right": 4}
         self.carried = ""
         for part in others:
@@ -149,12 +149,12 @@ class Goal:
         )
 
 
-def solvable(grid: RoomGridLevel, asked: str, seen: str) -> bool:
+def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
     """Whether the player carries out the mission of a new grid, with this first view, in at most
     MOST_CALLS calls of `act`; true for missions with places, and in several rooms, which it does
     not understand. It changes the grid.
     """
-    if (goal := _understood(grid, asked)) is None:
+    if (goal := _understood(grid, mission)) is None:
         return True
     room, pose = Room(), Pose((0, 0), (1, 0))
     room.see(seen, pose)
@@ -169,12 +169,12 @@ def solvable(grid: RoomGridLevel, asked: str, seen: str) -> bool:
     return False
 
 
-def _understood(grid: RoomGridLevel, asked: str) -> Goal | None:
+def _understood(grid: RoomGridLevel, mission: str) -> Goal | None:
     """The goal of a mission in one room that ends with a thing: no `on your left` follows it."""
-    if grid.num_rows * grid.num_cols > 1 or not asked.endswith(named(asked)[-1]):
+    if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return None
     try:
-        return Goal.of(asked)
+        return Goal.of(mission)
     except ValueError:
         return None
 
@@ -184,6 +184,6 @@ def fits(thing: str, wanted: str) -> bool:
     return bool(thing) and {*wanted.split()} <= {*thing.split(), "object"}
 
 
-def named(asked: str) -> list[str]:
+def named(mission: str) -> list[str]:
     """The things that a mission names: `put the red ball next to a box` names red ball and box."""
-    return _THING.findall(asked)
+    return _THING.findall(mission)

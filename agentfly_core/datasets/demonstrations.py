@@ -135,23 +135,23 @@ def _replying(seed: int, spoilt: float, reply: Reply, *mistakes: str) -> Script:
 def _called(
     work: Work, tool: str, key: str, draw: random.Random, problem: Problem, mistake: str
 ) -> list[str]:
-    asked, answer = work(draw, problem, mistake)
-    calls = [call_text(tool, **{key: asked})] if asked else []
+    argument, answer = work(draw, problem, mistake)
+    calls = [call_text(tool, **{key: argument})] if argument else []
     return [*calls, call_text("answer", answer=answer)]
 
 
 def _said(
     work: Work, asks: str, answers: str, draw: random.Random, problem: Problem, mistake: str
 ) -> list[str]:
-    asked, answer = work(draw, problem, mistake)
-    calls = [asks.format(asked)] if asked else []
+    argument, answer = work(draw, problem, mistake)
+    calls = [asks.format(argument)] if argument else []
     return [*calls, answers.format(answer)]
 
 
 def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
     """What the calculator is asked, which is nothing for a guess, and what is answered."""
-    asked = problem.prompt.removeprefix("What is ").removesuffix("?")
-    expression = str(problem.facts.get("expression", asked))
+    question = problem.prompt.removeprefix("What is ").removesuffix("?")
+    expression = str(problem.facts.get("expression", question))
     if mistake == "guess":
         return "", _slip(draw, number(evaluate(expression)))
     if mistake == "mistype":
@@ -205,11 +205,13 @@ def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str
     question, pages = conversation.problem.prompt, conversation.problem.facts["pages"]
     later, _ = draw.choice(pages[1:])
     read = [message.content for message in conversation.messages]
-    known = [*_BALANCE.finditer("\n".join(read))]
-    balance, page = known[-1].groups() if known else ("0", str(pages[0][0]))
+    balances = [*_BALANCE.finditer("\n".join(read))]
+    balance, page = balances[-1].groups() if balances else ("0", str(pages[0][0]))
     if isinstance(conversation.messages[-1], Message) and not read[-1].startswith(question):
         wrong = mistake == "misremember" and question in read
-        return known[-1][0].replace(balance, _slip(draw, balance), 1) if wrong else known[-1][0]
+        return (
+            balances[-1][0].replace(balance, _slip(draw, balance), 1) if wrong else balances[-1][0]
+        )
     if not page:
         return _slip(draw, balance) if mistake == "misread" else balance
     if mistake == "stop early" and page == str(later):
@@ -221,8 +223,10 @@ def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str
 
 def _cooperate(draw: random.Random, conversation: Conversation, mistake: str) -> str:
     speak = _plan if conversation.speaker == "planner" else _carry_out
-    said = (one for one in conversation.messages if isinstance(one, Message))
-    return speak(draw, conversation, mistake, [one.content for one in said if one.role == "user"])
+    messages = (one for one in conversation.messages if isinstance(one, Message))
+    return speak(
+        draw, conversation, mistake, [one.content for one in messages if one.role == "user"]
+    )
 
 
 def _plan(

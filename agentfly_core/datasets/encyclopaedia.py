@@ -69,11 +69,11 @@ def encyclopaedia(
     corpus that cannot be read.
     """
     sizes = {"train": train, "validation": validation, "test": test}
-    draw, known = random.Random(seed), people()
+    draw, by_split = random.Random(seed), people()
     pages = rows(corpus)
     persons = {page["title"]: page for page in pages if "country" in page}
     made: dict[str, list[Problem]] = {split: [] for split in sizes}
-    for (split, names), page, role in product(known.items(), pages, ROLES):
+    for (split, names), page, role in product(by_split.items(), pages, ROLES):
         if page.get(role) in names:
             made[split] += [problem(kind, role, page, persons[page[role]]) for kind in QUESTIONS]
     return {split: sample(draw, made[split], sizes[split], split) for split in sizes}

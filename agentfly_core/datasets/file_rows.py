@@ -43,8 +43,8 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
         case ".json":
             values = _value(_text(path))
             if not isinstance(values, list):
-                found = values if isinstance(values, ValueError) else type(values).__name__
-                raise ValueError(f"{path} is no JSON array: {found}")
+                got = values if isinstance(values, ValueError) else type(values).__name__
+                raise ValueError(f"{path} is no JSON array: {got}")
             return enumerate(values, 1)
     raise ValueError(
         f"Got the data file {path}, expected one that ends in .json, .jsonl, .parquet or .csv."
@@ -59,10 +59,10 @@ def first_fields(path: Path) -> set[str]:
             return {*pq.read_schema(path).names}
     if path.suffix == ".jsonl":
         with path.open(encoding="utf-8-sig", errors="replace") as lines:
-            found = [_value(line) for line in islice(lines, FIRST)]
+            records = [_value(line) for line in islice(lines, FIRST)]
     else:
-        found = [row for _, row in islice(rows(path), FIRST)]
-    return {field for row in found if isinstance(row, Mapping) for field in row}
+        records = [row for _, row in islice(rows(path), FIRST)]
+    return {field for row in records if isinstance(row, Mapping) for field in row}
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:

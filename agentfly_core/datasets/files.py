@@ -71,10 +71,10 @@ class _Source:
     def __init__(
         self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random
     ) -> None:
-        found = list(read(path, needs, columns))
-        self.path, self.size = path, len(found)
-        self.bad = [row for _, row in found if isinstance(row, BadRow)]
-        self._left = [(number, row) for number, row in found if isinstance(row, Problem)]
+        read_rows = list(read(path, needs, columns))
+        self.path, self.size = path, len(read_rows)
+        self.bad = [row for _, row in read_rows if isinstance(row, BadRow)]
+        self._left = [(number, row) for number, row in read_rows if isinstance(row, Problem)]
         self.contents = {problem.id: _content(problem) for _, problem in self._left}
         draw.shuffle(self._left)
 
@@ -87,16 +87,16 @@ class _Source:
         self._left = left[size:]
         return [problem for _, problem in left[:size]]
 
-    def require(self, asked: Mapping[str, int], built: Mapping[str, Rows]) -> None:
+    def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
         """Raise ValueError for fewer problems than asked for, but for those that are bad rows."""
         repeated = sum(isinstance(row, Repeated) for row in self.bad)
-        missing = sum(size - len(built[split]) for split, size in asked.items())
+        missing = sum(size - len(built[split]) for split, size in wanted.items())
         if missing > len(self.bad) - repeated:
-            sizes = ", ".join(f"data.{split}={size}" for split, size in asked.items())
+            sizes = ", ".join(f"data.{split}={size}" for split, size in wanted.items())
             less = f", {repeated} of which repeat question and facts of another" if repeated else ""
             raise ValueError(
-                f"{self.path} has {self.size} rows{less}, {sum(asked.values())} problems are asked "
-                f"for ({sizes})."
+                f"{self.path} has {self.size} rows{less}, {sum(wanted.values())} problems are "
+                f"asked for ({sizes})."
             )
 
 
@@ -132,13 +132,13 @@ def require_fields(
     fact that tools and rewards `needs`, or a column that `columns` names.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
-        found = first_fields(Path(source))
-        named = renamed(found, columns)
-        for key, wanted, known in (("columns", columns or (), found), ("needs", needs, named)):
-            if missing := [name for name in wanted if name not in known]:
+        fields = first_fields(Path(source))
+        named = renamed(fields, columns)
+        for key, wanted, available in (("columns", columns or (), fields), ("needs", needs, named)):
+            if missing := [name for name in wanted if name not in available]:
                 raise ValueError(
                     f"{key}: {source} has no field {missing[0]!r} in its first {FIRST} rows."
-                    f"{did_you_mean(missing[0], sorted(known))}"
+                    f"{did_you_mean(missing[0], sorted(available))}"
                 )
         if named.isdisjoint(QUESTIONS):
             raise ValueError(
@@ -211,11 +211,11 @@ def _said(messages: Any) -> str | None:
     None for what is no such conversation. What an assistant says after them is no part of it.
     """
     try:
-        said = [(message["role"], message["content"]) for message in messages]
+        turns = [(message["role"], message["content"]) for message in messages]
     except (TypeError, KeyError, IndexError):
         return None
-    roles = [role for role, _ in said]
-    texts = [text for role, text in said if role != "assistant"]
+    roles = [role for role, _ in turns]
+    texts = [text for role, text in turns if role != "assistant"]
     expected = (
         ["user"],
         ["system", "user"],

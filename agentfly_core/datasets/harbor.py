@@ -95,8 +95,8 @@ def harbor(
         except Refused as refused:
             bad.append(BadRow(str(refused.path.relative_to(folder)), refused.line, str(refused)))
             continue
-        told = {key: str(task.says[key]) for key in TOLD if key in task.says}
-        facts = {"files": files, "check": task.check, **told}
+        labels = {key: str(task.says[key]) for key in TOLD if key in task.says}
+        facts = {"files": files, "check": task.check, **labels}
         problems.append(Problem(path.name, task.instruction, facts))
     random.Random(seed).shuffle(problems)
     built: dict[str, list[Problem | BadRow]] = {}
@@ -109,10 +109,10 @@ def harbor(
 def _harbor(folder: Path) -> Task:
     settings = folder / "task.toml"
     try:
-        told = tomllib.loads(_text(settings))
+        document = tomllib.loads(_text(settings))
     except tomllib.TOMLDecodeError as error:
         raise Refused(settings, 1, f"it is no TOML: {error}") from None
-    image = _section(settings, told, "environment").get("docker_image")
+    image = _section(settings, document, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
         raise Refused(settings, 1, f"it needs the image {image}, expected a bare one")
     if (several := folder / "environment/docker-compose.yaml").exists():
@@ -120,39 +120,39 @@ def _harbor(folder: Path) -> Task:
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
         raise Refused(script, 1, "it writes no /logs/verifier/reward.txt")
-    seconds = _section(settings, told, "verifier").get("timeout_sec", SECONDS)
+    seconds = _section(settings, document, "verifier").get("timeout_sec", SECONDS)
     check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
-    says = _section(settings, told, "metadata")
+    says = _section(settings, document, "metadata")
     return Task(instruction, says, folder / "environment", check)
 
 
-def _section(settings: Path, told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The section of a name, empty where it is left out."""
-    found = told.get(name) or {}
-    if not isinstance(found, Mapping):
-        raise Refused(settings, 1, f"{name} is {found!r}, expected a section")
-    return found
+    section = document.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise Refused(settings, 1, f"{name} is {section!r}, expected a section")
+    return section
 
 
 def _terminal_bench(folder: Path) -> Task:
     settings, containers = folder / "task.yaml", folder / "docker-compose.yaml"
-    told = _yaml(settings)
+    document = _yaml(settings)
     if containers.exists() and len(_section(containers, _yaml(containers), "services")) > 1:
         raise Refused(containers, 1, "it needs several containers")
-    seconds = _seconds(settings, told.get("max_test_timeout_sec", SECONDS))
-    if not isinstance(instruction := told.get("instruction"), str):
+    seconds = _seconds(settings, document.get("max_test_timeout_sec", SECONDS))
+    if not isinstance(instruction := document.get("instruction"), str):
         raise Refused(settings, 1, "it has no instruction")
     check = _check(folder, folder / "run-tests.sh", seconds)
-    return Task(instruction.strip(), told, folder, check)
+    return Task(instruction.strip(), document, folder, check)
 
 
 def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
     tests = folder / "tests"
     for path in dict.fromkeys([script, *_files(tests)]):
         for number, text in _called(path):
-            if found := _REFUSED.search(text):
-                raise Refused(path, number, f"it calls {found[1]}: {WHY_NOT}")
+            if match := _REFUSED.search(text):
+                raise Refused(path, number, f"it calls {match[1]}: {WHY_NOT}")
     _require_modules([path for path in _files(tests) if path.suffix == ".py"])
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
@@ -186,22 +186,22 @@ def _parsed(program: Path) -> ast.Module:
 def _require_modules(programs: list[Path]) -> None:
     """Refuse what imports neither Python's own modules nor one of these."""
     own = {name for path in programs for name in (path.stem, path.parent.name)}
-    known = sys.stdlib_module_names | own
+    available = sys.stdlib_module_names | own
     for path in programs:
         nodes = ast.walk(_parsed(path))
         imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         for node in imports:
             named = [alias.name for alias in node.names]
             for name in named if isinstance(node, ast.Import) else [node.module or path.stem]:
-                if name.partition(".")[0] not in known:
+                if name.partition(".")[0] not in available:
                     raise Refused(path, node.lineno, f"it imports {name}: {WHY_NOT}")
 
 
-def _seconds(settings: Path, told: object) -> float:
+def _seconds(settings: Path, limit: object) -> float:
     """How long a check may take: the task's own limit, but at most MOST_SECONDS."""
-    if not isinstance(told, int | float) or not told > 0:
-        raise Refused(settings, 1, f"its check may take {told!r} seconds, expected more than 0")
-    return min(float(told), MOST_SECONDS)
+    if not isinstance(limit, int | float) or not limit > 0:
+        raise Refused(settings, 1, f"its check may take {limit!r} seconds, expected more than 0")
+    return min(float(limit), MOST_SECONDS)
 
 
 def _copied(context: Path) -> dict[str, str]:
@@ -241,11 +241,11 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
         path = context / source.lstrip("/")
         if source.startswith("-") or ".." in path.parts or path.is_symlink() or not path.exists():
             raise ValueError(f"{source} is no file or folder beside it")
-        for found in _files(path):
-            if found.relative_to(context).parts[0] in _HIDDEN:
+        for file in _files(path):
+            if file.relative_to(context).parts[0] in _HIDDEN:
                 raise ValueError("it would show the check or the solution")
-            name = found.relative_to(path) if path.is_dir() else path.name if into else ""
-            files[str((place / name).relative_to(APP))] = _text(found)
+            name = file.relative_to(path) if path.is_dir() else path.name if into else ""
+            files[str((place / name).relative_to(APP))] = _text(file)
     return files
 
 
@@ -266,17 +266,17 @@ def _files(path: Path) -> list[Path]:
     """The file, or all files and links of a folder."""
     if path.is_file():
         return [path]
-    return sorted(found for found in path.rglob("*") if found.is_symlink() or not found.is_dir())
+    return sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())
 
 
 def _yaml(path: Path) -> dict[str, Any]:
     try:
-        found = strict_yaml.parse(_text(path), path.name)
+        document = strict_yaml.parse(_text(path), path.name)
     except ValueError as error:
         raise Refused(path, 1, str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Refused(path, 1, "it is no mapping")
-    return found
+    return document
 
 
 def _text(path: Path) -> str:

@@ -67,11 +67,11 @@ def _problems(
         for others in combinations([other for other in words if other != kind], 2)
         for trio in product(words[kind], *(words[other] for other in others))
     ]
-    found = []
+    problems = []
     for kind, (right, *wrong) in sample(draw, chances, size, split):
         options = draw.sample([right, *wrong], 3)
         prompt = f"Which of these is {kind}: {options[0]}, {options[1]} or {options[2]}?"
         name = "-".join([*kind.split()[1:], *options])
         facts = {"answer": right, "options": options, "kind": kind}
-        found.append(Problem(name, prompt, facts))
-    return found
+        problems.append(Problem(name, prompt, facts))
+    return problems

@@ -28,8 +28,8 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
 
 def called(conversation: Conversation) -> list[ToolCall]:
     """What was called so far."""
-    said = [message for message in conversation.messages if isinstance(message, Message)]
-    return [call for message in said for call in message.calls if isinstance(call, ToolCall)]
+    messages = [message for message in conversation.messages if isinstance(message, Message)]
+    return [call for message in messages for call in message.calls if isinstance(call, ToolCall)]
 
 
 def observed(conversation: Conversation) -> list[str]:

@@ -48,10 +48,13 @@ def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
         for problem in rows:
             if not isinstance(problem, Problem):
                 continue
-            here, asked = task_of(problem.id), digest([spaced_alike(problem.prompt), problem.facts])
+            here, content = (
+                task_of(problem.id),
+                digest([spaced_alike(problem.prompt), problem.facts]),
+            )
             if split == "train":
-                trained[asked][here] = problem.id
-            elif others := [of for task, of in trained[asked].items() if task != here]:
+                trained[content][here] = problem.id
+            elif others := [of for task, of in trained[content].items() if task != here]:
                 raise ValueError(
                     f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
                     "too: tasks of the same dataset need the same sizes of splits and the same "

@@ -143,6 +143,6 @@ def books() -> Names:
 
 
 def _split(first: Sequence[str], second: Sequence[str]) -> Names:
-    found = [f"{one} {other}" for one, other in product(first, second)]
-    random.Random(0).shuffle(found)
-    return shares(found, SHARES)
+    names = [f"{one} {other}" for one, other in product(first, second)]
+    random.Random(0).shuffle(names)
+    return shares(names, SHARES)

@@ -177,22 +177,22 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
-    known, firms = people(), companies()
+    names, firms = people(), companies()
     return {
         split: [
-            problem(list(KINDS)[number % len(KINDS)], asked(draw, known[split], firms[split]))
+            problem(list(KINDS)[number % len(KINDS)], asked(draw, names[split], firms[split]))
             for number in range(size)
         ]
         for split, size in sizes.items()
     }
 
 
-def problem(kind: str, asked: Asked) -> Problem:
+def problem(kind: str, question: Asked) -> Problem:
     """The question of a kind; its id is made of it and of the database."""
-    chosen, script = KINDS[kind], asked.records.script()
-    prompt = chosen.text.format(order=asked.order.number, person=asked.person.name)
+    chosen, script = KINDS[kind], question.records.script()
+    prompt = chosen.text.format(order=question.order.number, person=question.person.name)
     facts: dict[str, Any] = {
-        "answer": str(chosen.answer(asked)),
+        "answer": str(chosen.answer(question)),
         "kind": kind,
         "steps": chosen.steps,
         "database": script,

@@ -97,11 +97,11 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
         kind, value = understood(conversation.problem.prompt)
         plan = {"guess": (), "stop early": PLANS[kind][:-1]}.get(wrong, PLANS[kind])
-        found = observed(conversation)
-        for lookup, observation in zip(plan, found, strict=False):
+        observations = observed(conversation)
+        for lookup, observation in zip(plan, observations, strict=False):
             value = lookup.taken(observation)
-        if value and len(found) < len(plan):
-            return plan[len(found)].call(value)
+        if value and len(observations) < len(plan):
+            return plan[len(observations)].call(value)
         return call_text("answer", answer=_said(conversation, kind, value or UNKNOWN, wrong))
 
     return policy
@@ -116,10 +116,10 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     async def policy(conversation: Conversation) -> str:
         kind, value = understood(conversation.problem.prompt)
         wrong = mistake(conversation, seed, spoilt, ("guess", "misread"))
-        found = observed(conversation)
-        if not found and wrong != "guess":
+        observations = observed(conversation)
+        if not observations and wrong != "guess":
             return call_text("sql", statement=QUERIES[kind].format(value))
-        last = found[-1].splitlines()[-1] if found else ""
+        last = observations[-1].splitlines()[-1] if observations else ""
         return call_text("answer", answer=_said(conversation, kind, last, wrong))
 
     return policy
@@ -129,11 +129,11 @@ def understood(prompt: str) -> tuple[str, str]:
     """The kind of a question, and the order or the person that it names; raises ValueError for one
     of no kind.
     """
-    for kind, asked in KINDS.items():
-        pattern = re.escape(asked.text.format(order="ORDER", person="PERSON"))
+    for kind, entry in KINDS.items():
+        pattern = re.escape(entry.text.format(order="ORDER", person="PERSON"))
         pattern = pattern.replace("ORDER", r"(\d+)").replace("PERSON", r"(\w+ \w+)")
-        if found := re.fullmatch(pattern, prompt):
-            return kind, found[1]
+        if match := re.fullmatch(pattern, prompt):
+            return kind, match[1]
     raise ValueError(f"Got {prompt!r}, expected a question of datasets.office.")
 
 

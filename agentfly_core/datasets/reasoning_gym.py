@@ -83,10 +83,10 @@ def stored(entry: Entry) -> str:
     Metadata that is none is left out: objects that only the generator uses.
     """
     metadata = {}
-    for key, told in entry["metadata"].items():
+    for key, value in entry["metadata"].items():
         with suppress(ValueError, SyntaxError):
-            if ast.literal_eval(repr(told)) == told:
-                metadata[key] = told
+            if ast.literal_eval(repr(value)) == value:
+                metadata[key] = value
     return repr({**entry, "metadata": metadata})
 
 
@@ -95,15 +95,15 @@ def _require_judgement(gym: Any, dataset: str) -> None:
     right answers are others, or judges stored entries otherwise.
     """
     entries = [*gym]
-    known = [entry for entry in entries if isinstance(entry["answer"], str)]
-    for answer in {"?", *(entry["answer"] for entry in known[:1])}:
+    answered = [entry for entry in entries if isinstance(entry["answer"], str)]
+    for answer in {"?", *(entry["answer"] for entry in answered[:1])}:
         others = [entry for entry in entries if entry["answer"] != answer]
         if others and all(_is_right(gym, answer, entry) for entry in others):
             raise ValueError(
                 f"The scorer of {dataset!r} gives 1 to the answer {answer!r} whatever is asked: "
                 "there is nothing to be learned from it. Choose another dataset."
             )
-    for entry in known:
+    for entry in answered:
         if not _is_right(gym, entry["answer"], ast.literal_eval(stored(entry))):
             raise ValueError(
                 f"The scorer of {dataset!r} does not give 1 to the right answer "

@@ -42,10 +42,10 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
         kind, role, value = understood(conversation.problem.prompt)
         wanted = [role, MISREAD[kind] if wrong == "misread" else kind]
         plan = {"guess": [], "stop early": wanted[:1]}.get(wrong, wanted)
-        found = observed(conversation)
-        for what, observation in zip(plan, found, strict=False):
+        observations = observed(conversation)
+        for what, observation in zip(plan, observations, strict=False):
             value = read(observation, value, what)
-        if value and len(found) < len(plan):
+        if value and len(observations) < len(plan):
             return call_text("search", query=value)
         if wrong == "guess":
             right = str(conversation.problem.facts["answer"])
@@ -62,13 +62,13 @@ def understood(prompt: str) -> tuple[str, str, str]:
     for kind, text in QUESTIONS.items():
         pattern = re.escape(text.format(role="ROLE", title="TITLE"))
         pattern = pattern.replace("ROLE", f"({'|'.join(ROLES)})").replace("TITLE", r"(\w+ \w+)")
-        if found := re.fullmatch(pattern, prompt):
-            return kind, found[1], found[2]
+        if match := re.fullmatch(pattern, prompt):
+            return kind, match[1], match[2]
     raise ValueError(f"Got {prompt!r}, expected a question of datasets.encyclopaedia.")
 
 
 def read(observation: str, title: str, what: str) -> str:
     """What the page of this title states, "" where no result does."""
     page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
-    found = page and re.search(STATED[what], page[1])
-    return found[1] if found else ""
+    match = page and re.search(STATED[what], page[1])
+    return match[1] if match else ""

@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
     """Consecutive items for each split, in proportion to its size: `{"train": items[:80], ...}`."""
-    found: dict[str, Sequence[T]] = {}
+    parts: dict[str, Sequence[T]] = {}
     start = problems = 0
     for split, size in sizes.items():
         problems += size
         end = len(items) * problems // sum(sizes.values())
-        found[split] = items[start:end]
+        parts[split] = items[start:end]
         start = end
-    return found
+    return parts
 
 
 def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:

@@ -48,7 +48,7 @@ class Folder:
     """
 
     files: Mapping[str, str]
-    asked: Mapping[str, str]
+    fields: Mapping[str, str]
     changes: Mapping[str, str | None]
 
     @property
@@ -103,10 +103,10 @@ def _total(words: Words) -> Folder:
     columns = words.draw.sample(COLUMNS, 3)
     rows = words.table(len(columns))
     table = _text([",".join(["name", *columns]), *_csv(rows)])
-    asked = words.draw.randrange(len(columns))
-    total = sum(numbers[asked] for numbers in rows.values())
+    chosen = words.draw.randrange(len(columns))
+    total = sum(numbers[chosen] for numbers in rows.values())
     files = {f"{next(words.stems)}.csv": table, **words.others("csv")}
-    return Folder(files, {"column": columns[asked]}, {"total.txt": f"{total}\n"})
+    return Folder(files, {"column": columns[chosen]}, {"total.txt": f"{total}\n"})
 
 
 def _largest(words: Words) -> Folder:
@@ -120,13 +120,13 @@ def _largest(words: Words) -> Folder:
 
 
 def _extract(words: Words) -> Folder:
-    said = [*LEVELS, *words.draw.choices(LEVELS, k=4)]
-    words.draw.shuffle(said)
-    lines = [f"{level} {name}" for level, name in zip(said, words.lines(8), strict=True)]
+    levels = [*LEVELS, *words.draw.choices(LEVELS, k=4)]
+    words.draw.shuffle(levels)
+    lines = [f"{level} {name}" for level, name in zip(levels, words.lines(8), strict=True)]
     level = words.draw.choice(LEVELS)
     files = {f"{next(words.stems)}.log": _text(lines), **words.others("log")}
-    found = _text([line for line in lines if line.startswith(level)])
-    return Folder(files, {"level": level}, {"found.txt": found})
+    matching = _text([line for line in lines if line.startswith(level)])
+    return Folder(files, {"level": level}, {"found.txt": matching})
 
 
 def _config(words: Words) -> Folder:
@@ -229,7 +229,7 @@ def terminal(
 def problem(family: str, words: Words) -> Problem:
     """The problem of a family; its id is made of all that it gives and asks for."""
     folder = FAMILIES[family](words)
-    prompt = PROMPTS[family].format(**folder.asked)
+    prompt = PROMPTS[family].format(**folder.fields)
     facts: dict[str, Any] = {
         "family": family,
         "files": dict(folder.files),
@@ -248,5 +248,5 @@ def _csv(rows: Mapping[str, Sequence[int]]) -> list[str]:
 
 def _hyphenated(names: Names) -> Names:
     return {
-        split: [name.lower().replace(" ", "-") for name in known] for split, known in names.items()
+        split: [name.lower().replace(" ", "-") for name in words] for split, words in names.items()
     }

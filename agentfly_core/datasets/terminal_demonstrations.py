@@ -32,44 +32,44 @@ _COPIED: Sequence[Sequence[str]] = (
 """What a command takes from the prompt or a listing, by kind."""
 
 
-def _first(look: str, ending: str, command: str, asked: Mapping[str, str]) -> Plan:
+def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
     """Look, and do something with the first name that is printed, `{file}`; where an ending is
     given, with the first that has it.
     """
-    listed = yield look.format(**asked)
-    found = _ending_in(ending.format(**asked), listed) if ending else listed.split()
-    return command.format(file=found[0], **asked)
+    listed = yield look.format(**fields)
+    files = _ending_in(ending.format(**fields), listed) if ending else listed.split()
+    return command.format(file=files[0], **fields)
 
 
-def _rename(asked: Mapping[str, str]) -> Plan:
+def _rename(fields: Mapping[str, str]) -> Plan:
     listed = yield "ls"
-    old, new = asked["old"], asked["new"]
+    old, new = fields["old"], fields["new"]
     moved = [name for name in listed.split() if name.startswith(f"{old}.")]
     return "; ".join(f"mv {name} {new}.{_ending(name)}" for name in moved)
 
 
-def _total(asked: Mapping[str, str]) -> Plan:
+def _total(fields: Mapping[str, str]) -> Plan:
     listed = yield "ls"
     table = _ending_in("csv", listed)[0]
     header = yield f"head -1 {table}"
-    column = header.split(",").index(asked["column"]) + 1
+    column = header.split(",").index(fields["column"]) + 1
     return f"awk -F, '{{s += ${column}}} END {{print s}}' {table} > total.txt"
 
 
-def _move(asked: Mapping[str, str]) -> Plan:
+def _move(fields: Mapping[str, str]) -> Plan:
     listed = yield "ls"
-    stem, folder = asked["stem"], asked["folder"]
+    stem, folder = fields["stem"], fields["folder"]
     [name] = [name for name in listed.split() if name.startswith(f"{stem}.")]
     return f"mkdir {folder}; mv *.{_ending(name)} {folder}"
 
 
-def _join(asked: Mapping[str, str]) -> Plan:
+def _join(fields: Mapping[str, str]) -> Plan:
     listed = yield "ls"
     one, other = _ending_in("csv", listed)
     return f"join -t, {one} {other} > joined.txt"
 
 
-def _tree(asked: Mapping[str, str]) -> Plan:
+def _tree(fields: Mapping[str, str]) -> Plan:
     paths = (yield "cat plan.txt").split()
     folders = [path.partition("/")[0] for path in paths]
     return f"mkdir {' '.join(folders)}; touch {' '.join(paths)}"
@@ -98,8 +98,8 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scr
 
     async def policy(conversation: Conversation) -> str:
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
-        family, asked = understood(conversation.problem.prompt)
-        plan, printed = PLANS[family](asked), iter(observed(conversation))
+        family, fields = understood(conversation.problem.prompt)
+        plan, printed = PLANS[family](fields), iter(observed(conversation))
         try:
             command = next(plan)
             for text in printed:
@@ -123,18 +123,18 @@ def understood(prompt: str) -> tuple[str, dict[str, str]]:
     """
     for family, text in PROMPTS.items():
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w-]+)", re.escape(text))
-        if found := re.fullmatch(pattern, prompt):
-            return family, found.groupdict()
+        if match := re.fullmatch(pattern, prompt):
+            return family, match.groupdict()
     raise ValueError(f"Got {prompt!r}, expected a prompt of datasets.terminal.")
 
 
 def _miscopied(draw: random.Random, command: str) -> str:
     """The command with another word in the place of one that it takes from elsewhere."""
     parts = re.split(r"(\$?\w+)", command)
-    place, known = draw.choice(
+    place, words = draw.choice(
         [(n, kind) for n, part in enumerate(parts) for kind in _COPIED if part in kind]
     )
-    parts[place] = draw.choice([word for word in known if word != parts[place]])
+    parts[place] = draw.choice([word for word in words if word != parts[place]])
     return "".join(parts)
 
 

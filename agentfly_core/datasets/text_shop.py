@@ -56,18 +56,18 @@ def text_shop(
     ValueError for more problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
-    draw, found = random.Random(seed), dict[str, list[Problem]]()
+    draw, problems = random.Random(seed), dict[str, list[Problem]]()
     for split, kinds in kinds_of(attributes).items():
-        found[split] = []
+        problems[split] = []
         for number in range(catalogues):
             shop = {"seed": seed * catalogues + number, "products": products}
             size = len(range(number, sizes[split], catalogues))
-            known = catalogue(shop["seed"], products).products.values() if size else ()
-            fitting = [one for one in known if _kind(one, attributes) in kinds]
+            goods = catalogue(shop["seed"], products).products.values() if size else ()
+            fitting = [one for one in goods if _kind(one, attributes) in kinds]
             wishes = dict.fromkeys(_wishes(fitting, attributes, options))
-            asked = sample(draw, list(wishes), size, split)
-            found[split] += [problem({"catalogue": shop}, wish) for wish in asked]
-    return found
+            sampled = sample(draw, list(wishes), size, split)
+            problems[split] += [problem({"catalogue": shop}, wish) for wish in sampled]
+    return problems
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[Kind]]:
@@ -87,13 +87,13 @@ def problem(shop: Mapping[str, Any], wish: Wish) -> Problem:
     chosen = f" ({', '.join(wish.options)})" if wish.options else ""
     prompt = f"Buy {with_article(title)}{chosen} for at most ${wish.limit}."
     words = (str(shop["catalogue"]["seed"]), *title.split(), *wish.options, str(wish.limit))
-    asked = {
+    fields = {
         "category": wish.category,
         "attributes": list(wish.attributes),
         "options": list(wish.options),
         "limit": wish.limit,
     }
-    facts = {**shop, "wish": asked, "department": CATEGORIES[wish.category]}
+    facts = {**shop, "wish": fields, "department": CATEGORIES[wish.category]}
     return Problem("-".join(words), prompt, facts)
 
 
@@ -104,7 +104,7 @@ def _kind(one: Product, attributes: int) -> Kind:
 def _wishes(products: Sequence[Product], attributes: int, options: int) -> Iterator[Wish]:
     """All that these products fulfil."""
     for one in products:
-        category, *asked = _kind(one, attributes)
+        category, *required = _kind(one, attributes)
         offered = (one.options[kind] for kind in islice(OPTIONS, options))
         for chosen, room in product(product(*offered), ROOM):
-            yield Wish(category, tuple(asked), chosen, one.price // 10 * 10 + room)
+            yield Wish(category, tuple(required), chosen, one.price // 10 * 10 + room)

@@ -65,7 +65,7 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
                 return call_text("view", product=line.product)
         if not pages:
             return call_text("browse", words=wanted.words)
-        for page, last in reversed([found for text in pages for found in _PAGE.findall(text)]):
+        for page, last in reversed([entry for text in pages for entry in _PAGE.findall(text)]):
             if int(page) < int(last):
                 return call_text("browse", words=wanted.words, page=int(page) + 1)
         return GIVES_UP
@@ -93,11 +93,11 @@ async def random_shopper(conversation: Conversation) -> str:
 
 def understood(prompt: str) -> Wanted:
     """What a prompt asks for; raises ValueError for one that is no wish."""
-    found = _WISH.fullmatch(prompt)
-    if found is None:
+    match = _WISH.fullmatch(prompt)
+    if match is None:
         raise ValueError(f"Got {prompt!r}, expected a wish of datasets.text_shop.")
-    options = tuple(found[2].split(", ")) if found[2] else ()
-    return Wanted(found[1], options, int(found[3]))
+    options = tuple(match[2].split(", ")) if match[2] else ()
+    return Wanted(match[1], options, int(match[3]))
 
 
 def listed(page: str) -> list[Line]:

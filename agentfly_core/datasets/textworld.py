@@ -79,20 +79,20 @@ def textworld(
     for split, size in {"train": train, "validation": validation, "test": test}.items():
         count = worlds if split == "train" else worlds // HELD_OUT
         among = [World(number, rooms, things) for number in itertools.islice(seeds, count)]
-        found = [
+        candidates = [
             hunt
             for world in among
             for hunt in hunts(world, moves)
             if SPLITS[hashing.seed("textworld", hunt.thing) % len(SPLITS)] == split
         ]
-        if len(found) < size:
+        if len(candidates) < size:
             raise ValueError(
-                f"{count} worlds hold {len(found)} hunts for {split}, {size} are asked for: "
+                f"{count} worlds hold {len(candidates)} hunts for {split}, {size} are asked for: "
                 "ask for fewer, or for more worlds, rooms or things, or fewer moves."
             )
-        chosen[split] = draw.sample(found, size)
+        chosen[split] = draw.sample(candidates, size)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return {split: list(pool.map(Hunt.problem, found)) for split, found in chosen.items()}
+        return {split: list(pool.map(Hunt.problem, drawn)) for split, drawn in chosen.items()}
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
@@ -111,7 +111,7 @@ def hunted(prompt: str) -> tuple[str, str]:
     """The thing that is hunted for and the room where it lies: `("old key", "Dim Sauna")`; raises
     ValueError for a prompt that says no such thing.
     """
-    found = _OBJECTIVE.search(prompt)
-    if found is None:
+    match = _OBJECTIVE.search(prompt)
+    if match is None:
         raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of datasets.textworld.")
-    return found[1], found[2]
+    return match[1], match[2]

@@ -32,14 +32,14 @@ class Map:
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
     here: str = ""
 
-    def see(self, told: str, went: str = "") -> None:
+    def see(self, view: str, went: str = "") -> None:
         """Learn what is told after going somewhere; without a room in it one is where one was."""
-        if not (found := _ROOM.search(told)):
+        if not (match := _ROOM.search(view)):
             return
-        before, self.here = self.here, found[1]
+        before, self.here = self.here, match[1]
         exits = self.rooms.setdefault(self.here, {})
         for direction in BACK:
-            if re.search(rf"\b{direction}\b", found[2]):
+            if re.search(rf"\b{direction}\b", match[2]):
                 exits.setdefault(direction, "")
         if went:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
@@ -75,9 +75,9 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Sc
             return "Done."
         seen = Map()
         seen.see(conversation.problem.prompt)
-        for call, told in zip(called(conversation), observed(conversation), strict=True):
+        for call, view in zip(called(conversation), observed(conversation), strict=True):
             verb, _, direction = str(call.arguments["command"]).partition(" ")
-            seen.see(told, direction if verb == "go" else "")
+            seen.see(view, direction if verb == "go" else "")
         read = [conversation.problem.prompt, *observed(conversation)][-1]
         name = short(thing, read)
         thought = f"I am in the {seen.here}, and the {name} is in the {room}.\n"
@@ -99,22 +99,22 @@ async def random_hunter(conversation: Conversation) -> str:
         return "Done."
     thing, _ = hunted(conversation.problem.prompt)
     seen = [conversation.problem.prompt, *observed(conversation)]
-    things = {thing, *(one for told in seen for one in lying(told))}
+    things = {thing, *(one for view in seen for one in lying(view))}
     commands = [*(f"go {direction}" for direction in BACK), "look", "inventory"]
     commands += [f"{verb} {one}" for verb in HANDLING for one in sorted(things)]
     return call_text("do", command=random.Random(conversation.seed).choice(commands))
 
 
-def lying(told: str) -> list[str]:
+def lying(view: str) -> list[str]:
     """The things that a game says lie about: `["old key", "iron bar"]`."""
-    found = (one for said in _LIES.findall(told) for one in re.split(", | and ", said))
-    return [one.partition(" ")[2] for one in found]
+    items = (one for listing in _LIES.findall(view) for one in re.split(", | and ", listing))
+    return [one.partition(" ")[2] for one in items]
 
 
-def short(thing: str, told: str) -> str:
+def short(thing: str, view: str) -> str:
     """The last word of its name, or all of it where that is a word of something else's there."""
     last = thing.split()[-1]
-    return thing if sum(last in one.split() for one in lying(told)) > 1 else last
+    return thing if sum(last in one.split() for one in lying(view)) > 1 else last
 
 
 def took(conversation: Conversation) -> bool:

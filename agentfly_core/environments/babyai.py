@@ -38,10 +38,10 @@ class BabyAI(Environment):
         """
         facts = problem.facts
         self._grid = level(facts["level"])
-        found = mission(self._grid, facts["seed"])
-        if found != facts["mission"]:
+        drawn = mission(self._grid, facts["seed"])
+        if drawn != facts["mission"]:
             raise ValueError(
-                f"{facts['level']} has at seed {facts['seed']} the mission {found!r}, expected "
+                f"{facts['level']} has at seed {facts['seed']} the mission {drawn!r}, expected "
                 f"{facts['mission']!r}: prepare the problems again, with this version of minigrid."
             )
         self.solved = self.over = False
@@ -85,7 +85,7 @@ class BabyAI(Environment):
 
 def level(name: str) -> RoomGridLevel:
     """A grid of this level, without a mission yet; raises ValueError where there is none."""
-    levels = sorted(known for known in _gymnasium().registry if known.startswith("BabyAI-"))
+    levels = sorted(env for env in _gymnasium().registry if env.startswith("BabyAI-"))
     if name not in levels:
         raise ValueError(f"Got the level {name!r}, expected one of {', '.join(levels)}.")
     return cast("RoomGridLevel", _gymnasium().make(name, disable_env_checker=True).unwrapped)

@@ -115,10 +115,10 @@ class Database(Environment):
         Raises ToolError with what is wrong; one that must be stopped by force takes all changes
         with it.
         """
-        found = await self._do(f"run({statement!r}, {most}, {SECONDS})")
-        if isinstance(found, str):
-            raise ToolError(found)
-        columns, rows, more = found
+        answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
+        if isinstance(answer, str):
+            raise ToolError(answer)
+        columns, rows, more = answer
         return Table(tuple(columns), tuple(map(tuple, rows)), more)
 
     async def snapshot(self) -> bytes:
@@ -142,5 +142,5 @@ class Database(Environment):
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)
             feedback(result, LIMITS, STOPPED)
-        self._state, found = json.loads(feedback(result, LIMITS).splitlines()[-1])
-        return found
+        self._state, answer = json.loads(feedback(result, LIMITS).splitlines()[-1])
+        return answer

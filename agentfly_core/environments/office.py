@@ -52,14 +52,14 @@ class Office(Environment):
 
     def count(self, table: str, column: str, value: str | int) -> int:
         """How many rows of a table have this value in a column."""
-        [(found,)] = self._ask(f"count(*) FROM {_known(table, column)}", column, value)
-        return int(found)
+        [(number,)] = self._ask(f"count(*) FROM {_known(table, column)}", column, value)
+        return int(number)
 
     def total(self, column: str, value: str | int) -> int:
         """The sum of the amounts of the orders that have this value in a column."""
         what = f"coalesce(sum(amount), 0) FROM {_known('orders', column)}"
-        [(found,)] = self._ask(what, column, value)
-        return int(found)
+        [(number,)] = self._ask(what, column, value)
+        return int(number)
 
     async def snapshot(self) -> bytes:
         """Nothing: it can only be read."""

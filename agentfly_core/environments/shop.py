@@ -34,7 +34,9 @@ class Shop(Environment):
         """Fill the shelves, empty the cart; raises KeyError or TypeError for facts that are not as
         above.
         """
-        self.products = {key: Product(**told) for key, told in problem.facts["products"].items()}
+        self.products = {
+            key: Product(**fields) for key, fields in problem.facts["products"].items()
+        }
         self.page: Sequence[str] = ()
         self.cart: dict[str, int] = {}
         self.order: dict[str, int] | None = None
@@ -42,11 +44,11 @@ class Shop(Environment):
     def search(self, words: str) -> dict[str, str]:
         """The names, by key, of the products whose name has all these words."""
         wanted = set(words.lower().split())
-        found = {
+        matches = {
             key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())
         }
-        self.page = sorted(found)
-        return found
+        self.page = sorted(matches)
+        return matches
 
     def lookup(self, key: str) -> Product:
         """The product of this key."""

@@ -51,13 +51,13 @@ class TextShop(Environment):
         """A page of the search for these words, a line a product: `4172 plain slim cotton shirt
         $23`.
         """
-        found = self.catalogue.search(words)
-        pages = math.ceil(len(found) / self.results)
-        if found and page > pages:
+        products = self.catalogue.search(words)
+        pages = math.ceil(len(products) / self.results)
+        if products and page > pages:
             raise ToolError(f"There is no page {page}, the last one is {pages}.")
-        shown = found[(page - 1) * self.results : page * self.results]
+        shown = products[(page - 1) * self.results : page * self.results]
         lines = [*map(_line, shown), f"page {page} of {pages}"]
-        self.page = "\n".join(lines) if found else NOTHING
+        self.page = "\n".join(lines) if products else NOTHING
         return self.page
 
     def view(self, product: str) -> str:

@@ -106,10 +106,10 @@ class Catalogue:
         """The products whose title has one of the words or more: those with the most of them first,
         equally good ones by id.
         """
-        found = Counter[str]()
+        scores = Counter[str]()
         for word in set(re.findall(r"\w+", words.casefold())):
-            found.update(product.id for product in self._with_word.get(word, ()))
-        best = sorted(found, key=lambda product: (-found[product], product))
+            scores.update(product.id for product in self._with_word.get(word, ()))
+        best = sorted(scores, key=lambda product: (-scores[product], product))
         return [self.products[product] for product in best]
 
 

@@ -50,15 +50,15 @@ class Place:
 
     def ways(self, start: str) -> dict[str, list[str]]:
         """The shortest way to each room from one, in directions: `{"dim sauna": ["north"]}`."""
-        found: dict[str, list[str]] = {start: []}
+        paths: dict[str, list[str]] = {start: []}
         waiting = deque([start])
         while waiting:
             room = waiting.popleft()
             for direction, leads in self.exits[room].items():
-                if leads not in found:
-                    found[leads] = [*found[room], direction]
+                if leads not in paths:
+                    paths[leads] = [*paths[room], direction]
                     waiting.append(leads)
-        return found
+        return paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +168,13 @@ class TextWorld(Environment):
         """Do something, `take red key`, and return what is told then; raises ToolError for what is
         no command.
         """
-        asked = " ".join(command.split()).lower()
-        if not _COMMAND.fullmatch(asked):
+        typed = " ".join(command.split()).lower()
+        if not _COMMAND.fullmatch(typed):
             raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
-        self._done.append(asked)
-        text = told(self._machine.step(asked)[0])
-        self.over = asked.startswith("take")
-        named = {*asked.split()} & {*self._thing.lower().split()}
+        self._done.append(typed)
+        text = told(self._machine.step(typed)[0])
+        self.over = typed.startswith("take")
+        named = {*typed.split()} & {*self._thing.lower().split()}
         self.won = bool(named) and _TAKEN.findall(text) == [self._thing]
         return text
 

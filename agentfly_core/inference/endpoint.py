@@ -55,12 +55,16 @@ class _Session:
         """The service's reply; raises SamplerLost where it gives none, and NoReply where it refuses
         or may not be asked any more.
         """
-        asked, params = request.conversation, request.params
+        conversation, params = request.conversation, request.params
         question = ChatRequest(
-            asked.messages, asked.tools, params.temperature, params.max_tokens, params.stop
+            conversation.messages,
+            conversation.tools,
+            params.temperature,
+            params.max_tokens,
+            params.stop,
         )
         try:
-            reply = await self.chat.ask(question, asked.seed)
+            reply = await self.chat.ask(question, conversation.seed)
         except EndpointLost as lost:
             raise SamplerLost(str(lost)) from lost
         except (BudgetSpent, EndpointRefused) as refused:

@@ -78,19 +78,19 @@ class Draw:
         return None
 
     def _object(self, schema: Schema, depth: int) -> JSON:
-        required, found = schema.get("required", ()), dict[str, JSON]()
+        required, built = schema.get("required", ()), dict[str, JSON]()
         for key, inner in schema.get("properties", {}).items():
             if key in required or (depth < DEEPEST and self._draw.random() < 0.5):
                 try:
-                    found[key] = self.value(inner, depth + 1)
+                    built[key] = self.value(inner, depth + 1)
                 except Undrawable as fault:
                     raise Undrawable(f"{key!r}: {fault}") from None
         more = schema.get("additionalProperties", False)
         if isinstance(more, Mapping):
             for _ in range(self._count(schema, "Properties", depth)):
                 key = str(self.value(schema.get("propertyNames", {}), depth + 1))
-                found[key] = self.value(more, depth + 1)
-        return found
+                built[key] = self.value(more, depth + 1)
+        return built
 
     def _array(self, schema: Schema, depth: int) -> JSON:
         first = [self.value(inner, depth + 1) for inner in schema.get("prefixItems", ())]
@@ -98,16 +98,16 @@ class Draw:
         if items is False or ("prefixItems" in schema and "items" not in schema):
             return first
         count = max(0, self._count(schema, "Items", depth) - len(first))
-        found = first
+        built = first
         for _ in range(TRIES):
-            if len(found) >= len(first) + count:
+            if len(built) >= len(first) + count:
                 break
             value = self.value(items, depth + 1)
-            if not schema.get("uniqueItems") or value not in found:
-                found = [*found, value]
-        if len(found) < schema.get("minItems", 0):
+            if not schema.get("uniqueItems") or value not in built:
+                built = [*built, value]
+        if len(built) < schema.get("minItems", 0):
             raise Undrawable(f"{schema['minItems']} different items were not found")
-        return found
+        return built
 
     def _count(self, schema: Schema, what: str, depth: int) -> int:
         least = schema.get(f"min{what}", 0)
@@ -130,8 +130,8 @@ class Draw:
             chosen = self._draw.choice([few, self._draw.choice(LITERALS)])
             tried.append(chosen.ljust(least, "a"))
         shown: list[str] = [text for text in schema.get("examples", ()) if isinstance(text, str)]
-        known = [*shown, *self._words, *LITERALS, "a" * least]
-        for text in (*tried, *self._draw.sample(known, len(known))):
+        candidates = [*shown, *self._words, *LITERALS, "a" * least]
+        for text in (*tried, *self._draw.sample(candidates, len(candidates))):
             if least <= len(text) <= most and (pattern is None or re.search(pattern, text)):
                 return text
         limits = {key: schema[key] for key in ("pattern", *LENGTHS) if key in schema}

@@ -75,8 +75,8 @@ class Scripted:
 
     async def sample(self, request: Request) -> Sampled:
         """The function's reply; raises NoReply where it is neither text nor a Message."""
-        said = await self._said(request.conversation)
-        text = self._write(said) if isinstance(said, Message) else said
+        reply = await self._said(request.conversation)
+        text = self._write(reply) if isinstance(reply, Message) else reply
         stop = first_stop(text, request.params.stop)
         tokens = tuple(self._encode(text[: stop[1]] if stop else text))
         tokens += () if stop else (self._stop_token,)
@@ -97,7 +97,7 @@ class Scripted:
     async def _said(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)
         try:
-            said = await calling.on_loop("agents", call, math.inf, self._called)
+            reply = await calling.on_loop("agents", call, math.inf, self._called)
         except Overdue as overdue:
             raise ServiceFailure(str(overdue)) from None
         except (NoReply, ServiceFailure, SamplerLost):
@@ -109,9 +109,9 @@ class Scripted:
                 f"problem {conversation.problem.id!r} (chain {conversation.chain}):\n"
                 f"{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
             ) from error
-        if not isinstance(said, str | Message):
+        if not isinstance(reply, str | Message):
             raise NoReply(
-                f"{self._called} returned {said!r:.80}, expected text or a Message. Look at "
+                f"{self._called} returned {reply!r:.80}, expected text or a Message. Look at "
                 f"{tracebacks.defined(self._policy)}."
             )
-        return said
+        return reply

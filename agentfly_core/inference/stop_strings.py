@@ -47,10 +47,10 @@ class ReplyText:
 
 def fast_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a model's directory; raises ValueError for one that is written in Python."""
-    found = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    if not isinstance(found, PreTrainedTokenizerFast):
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(
             f"agent.stop needs a tokenizer of the tokenizers library, {folder} has a "
-            f"{type(found).__name__}: choose a model with a tokenizer.json, or no stop strings."
+            f"{type(tokenizer).__name__}: choose a model with a tokenizer.json, or no stop strings."
         )
-    return found.backend_tokenizer
+    return tokenizer.backend_tokenizer

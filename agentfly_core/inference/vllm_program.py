@@ -59,8 +59,8 @@ def bgmv_shrink(
     """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is 0 where a token has it, -1
     where not.
     """
-    found = _product(inputs, weights, output.dtype, adapter)
-    output[:, : found.shape[1]] = scaling * found
+    product = _product(inputs, weights, output.dtype, adapter)
+    output[:, : product.shape[1]] = scaling * product
 
 
 def bgmv_expand(
@@ -82,9 +82,9 @@ def bgmv_expand_slice(
     add_inputs: bool = True,
 ) -> None:
     """Add `inputs B^T` to `size` columns of the output from `start` on, or write it there."""
-    found = _product(inputs, weights, output.dtype, adapter)[:, :size]
+    product = _product(inputs, weights, output.dtype, adapter)[:, :size]
     columns = output[:, start : start + size]
-    columns.copy_(columns + found if add_inputs else found)
+    columns.copy_(columns + product if add_inputs else product)
 
 
 def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Tensor:
@@ -92,8 +92,8 @@ def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tenso
     not have it.
     """
     assert weights.shape[0] == 1, "one adapter at a time"
-    found = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T
-    return found * (adapter == 0).unsqueeze(1).to(dtype)
+    product = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T
+    return product * (adapter == 0).unsqueeze(1).to(dtype)
 
 
 if __name__ == "__main__":

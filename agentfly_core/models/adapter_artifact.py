@@ -71,14 +71,14 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
     return model_config.of_folder(whole) if (whole / "config.json").is_file() else None
 
 
-def require_same_shape(store: Store, policy: Pointer, asked: Adapter | None) -> None:
+def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
     """Raise ValueError when training would continue an adapter of another shape than asked for."""
-    found = shape_of(store, policy)
-    if found and found != asked:
+    own = shape_of(store, policy)
+    if own and own != adapter:
         raise ValueError(
             f"The policy {policy.uri} is an adapter, and training continues with it as it is: got "
-            f"adapter: {asked.model_dump(mode='json') if asked else None}, expected "
-            f"{found.model_dump(mode='json')}."
+            f"adapter: {adapter.model_dump(mode='json') if adapter else None}, expected "
+            f"{own.model_dump(mode='json')}."
         )
 
 

@@ -47,13 +47,15 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     from peft import LoraConfig
 
     modules = model.base_model.named_modules()
-    known = sorted({n.rpartition(".")[2] for n, module in modules if isinstance(module, nn.Linear)})
-    targets = known if adapter.targets == "all-linear" else sorted(adapter.targets)
+    linear = sorted(
+        {n.rpartition(".")[2] for n, module in modules if isinstance(module, nn.Linear)}
+    )
+    targets = linear if adapter.targets == "all-linear" else sorted(adapter.targets)
     # peft would pass over a layer that is not there.
-    if strange := [name for name in targets if name not in known]:
+    if strange := [name for name in targets if name not in linear]:
         raise ValueError(
             f"adapter.targets: the model has no linear layers called {strange[0]!r}."
-            f"{did_you_mean(strange[0], known)}"
+            f"{did_you_mean(strange[0], linear)}"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

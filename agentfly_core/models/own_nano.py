@@ -37,8 +37,8 @@ def make(
     """
     from agentfly_core.models.untrained import write_untrained  # loads torch, which takes seconds
 
-    found = tokenizer(conversations, atoms)
-    write_untrained(found, folder, dtype, max(POSITIONS, longest))
+    nano_tokenizer = tokenizer(conversations, atoms)
+    write_untrained(nano_tokenizer, folder, dtype, max(POSITIONS, longest))
 
 
 def tokenizer(
@@ -54,9 +54,9 @@ def tokenizer(
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
     # the form: words of nearly every conversation, the longest tried first
-    said = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
+    counts = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
     needed = math.ceil(EVERYWHERE * len(conversations))
-    words = sorted(word for word, count in said.items() if count >= needed)
+    words = sorted(word for word, count in counts.items() if count >= needed)
     form = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     others = f"(?!(?:{form}){ends})" if form else ""
     alone = [*(f"(?:{atom})" for atom in atoms), r"\d", f"{starts}{others}{_WORD}"]

@@ -87,10 +87,10 @@ def page(
     """The page of a policy: of a whole model, or of an adapter of this `rank`; `templated`: its
     chat template is that of its training; `stop`: the tokens that end its replies.
     """
-    most = next(known for known in VLLM_RANKS if known >= (rank or 0))
+    most = next(limit for limit in VLLM_RANKS if limit >= (rank or 0))
     parts = _WHOLE if rank is None else _ADAPTER
     sizes = {"dtype": science.dtype, "rank": rank, "most": most}
-    said = {name: text.format(**sizes) for name, text in parts.items()}
+    sections = {name: text.format(**sizes) for name, text in parts.items()}
     system = [{"role": "system", "content": science.agent.system}] if science.agent.system else []
     tools = ""
     named = dict.fromkeys(tool.use for task in science.each.values() for tool in task.tools)
@@ -100,7 +100,7 @@ def page(
         tools = "It was shown no list of tools, and needs none."
     template = _TRAINED.format(tools=tools)
     return _PAGE.format(
-        **said,
+        **sections,
         reference=reference,
         uri=policy.uri,
         digest=policy.digest[:12],

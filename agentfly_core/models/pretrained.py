@@ -97,12 +97,12 @@ def tokenizer(model: HubModel | LocalModel) -> PreTrainedTokenizerBase:
     """The tokenizer of the same, without the weights; raises ValueError when there is none."""
     refuse_adapter(Path(str(model)))
     try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             **model_config.source(model), trust_remote_code=False
         )
     except (OSError, ValueError) as error:
         raise ValueError(_not_there(str(model), error)) from error
-    return found
+    return loaded
 
 
 def packaged_tokenizer(name: str) -> PreTrainedTokenizerBase:

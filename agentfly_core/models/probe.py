@@ -66,10 +66,10 @@ class Probe:
     def of(cls, policy: Path, base: Path | None = None) -> Probe:
         """The probe of a policy directory; an adapter has the dtype of its `base`."""
         content = (policy / "probe.json").read_bytes()
-        found, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
+        stored, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
         config = json.loads(((base or policy) / "config.json").read_bytes())
         dtype = config.get("dtype", "float32")
-        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), dtype, digest)
+        return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
         """Raise WrongWeights where a sampler that loaded the policy computes other

@@ -144,16 +144,19 @@ def problems_of(
                 )
             seen[problem.id] = name
     for name in SPLITS:
-        found, asked = len(splits[name]), getattr(data, name)
-        said = (
-            f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} says"
+        returned, expected = len(splits[name]), getattr(data, name)
+        message = (
+            f"{data.use} returned {returned} problems as {name}, expected {expected}, as "
+            f"data.{name} says"
         )
-        if found > asked:
-            raise ValueError(f"{said}: return the first {asked} only, or set data.{name}={found}.")
-        if len(built[name]) < asked:
+        if returned > expected:
             raise ValueError(
-                f"{said}: set data.{name}={found}, or return a BadRow for each row that is no "
-                "problem."
+                f"{message}: return the first {expected} only, or set data.{name}={returned}."
+            )
+        if len(built[name]) < expected:
+            raise ValueError(
+                f"{message}: set data.{name}={returned}, or return a BadRow for each row that is "
+                "no problem."
             )
     return splits
 
@@ -163,15 +166,15 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[Leak]:
     same. One prompt with other facts is another problem: tools and environments read these.
     """
     prompts = {name: {spaced_alike(p.prompt) for p in splits[name]} for name in SPLITS}
-    found = []
+    leaked = []
     for other, split in combinations(SPLITS, 2):
         both = prompts[other] & prompts[split]
-        known = {content: name for name, content in _contents(splits[other], both)}
+        names = {content: name for name, content in _contents(splits[other], both)}
         here = _contents(splits[split], both)
-        shared = [(name, known[content]) for name, content in here if content in known]
+        shared = [(name, names[content]) for name, content in here if content in names]
         if shared:
-            found.append(Leak(split, other, len(shared), shared[0]))
-    return found
+            leaked.append(Leak(split, other, len(shared), shared[0]))
+    return leaked
 
 
 def spaced_alike(prompt: str) -> str:
@@ -181,9 +184,11 @@ def spaced_alike(prompt: str) -> str:
 
 def _contents(problems: Sequence[Problem], prompts: set[str]) -> list[tuple[str, str]]:
     """The id, and all else, of the problems with one of these prompts."""
-    asked = [(problem, spaced_alike(problem.prompt)) for problem in problems]
+    normalised = [(problem, spaced_alike(problem.prompt)) for problem in problems]
     return [
-        (p.id, said + json.dumps(p.facts, sort_keys=True)) for p, said in asked if said in prompts
+        (p.id, prompt + json.dumps(p.facts, sort_keys=True))
+        for p, prompt in normalised
+        if prompt in prompts
     ]
 
 

@@ -149,10 +149,10 @@ def read_trajectories(path: Path) -> list[Trajectory]:
             ending=Ending(row["ending"]),
             error=row["error"],
             observed={
-                name: Unscored(**found)
-                if "reason" in found
-                else Score(**{**found, "per_turn": tuple(found["per_turn"])})
-                for name, found in json.loads(row["observed"]).items()
+                name: Unscored(**fields)
+                if "reason" in fields
+                else Score(**{**fields, "per_turn": tuple(fields["per_turn"])})
+                for name, fields in json.loads(row["observed"]).items()
             },
             seed=row["seed"],
             branch=Branch(parent, row["branch_turns"])
@@ -215,8 +215,8 @@ def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem
 
 def read_ids(path: Path) -> list[str]:
     """The ids of the problems in a file, in their order."""
-    found: list[str] = pq.read_table(path, columns=["id"])["id"].to_pylist()
-    return found
+    ids: list[str] = pq.read_table(path, columns=["id"])["id"].to_pylist()
+    return ids
 
 
 def count_rows(path: Path) -> int:
@@ -240,8 +240,8 @@ def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> l
         )
     if rows is not None:
         table = table.take(rows)
-    found: list[dict[str, Any]] = table.to_pylist()
-    return found
+    records: list[dict[str, Any]] = table.to_pylist()
+    return records
 
 
 # Written out, here and below: `asdict` copies each value and token by itself.

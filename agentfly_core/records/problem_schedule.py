@@ -17,10 +17,10 @@ SELDOM = 0.01
 
 def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
     """The problems of each of these tasks, in their order; all as `{"": [...]}` without tasks."""
-    found: dict[str, list[Problem]] = {name: [] for name in tasks or [""]}
+    grouped: dict[str, list[Problem]] = {name: [] for name in tasks or [""]}
     for problem in problems:
-        found[task_of(problem.id) if tasks else ""].append(problem)
-    return found
+        grouped[task_of(problem.id) if tasks else ""].append(problem)
+    return grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class SamplingRound:
     rounds. With `greedy` each problem has one more episode, at temperature 0. `before` counts the
     problems of each task that the run's earlier steps played, `{"": 384}` without tasks; only a
     night's order depends on it. In a mixture `tasks` are the `first` and `count` of each task:
-    `{"sums": (0, 43), "shop": (0, 21)}`. A curriculum goes by `known`, the solved and scored
-    episodes of each kind of problem.
+    `{"sums": (0, 43), "shop": (0, 21)}`. `by_kind` has the solved and scored episodes of
+    each kind of problem, for a curriculum.
     """
 
     step: int
@@ -44,18 +44,18 @@ class SamplingRound:
     shards: range
     before: Mapping[str, int] = field(default_factory=dict)
     tasks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    known: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def drawn(self, science: Science) -> list[int | str]:
         """Which of the step's problems they are, and how often each is played, as keys have it."""
-        found: list[int | str] = [self.first, self.count, self.greedy]
+        key: list[int | str] = [self.first, self.count, self.greedy]
         if science.night:
-            found += [self.before.get(name, 0) for name in science.each]
+            key += [self.before.get(name, 0) for name in science.each]
         if science.rollout.curriculum:
-            found.append(hashing.digest({kind: [*counts] for kind, counts in self.known.items()}))
+            key.append(hashing.digest({kind: [*counts] for kind, counts in self.by_kind.items()}))
         for name, counts in self.tasks.items():
-            found += [name, *counts]
-        return found
+            key += [name, *counts]
+        return key
 
     def of(self, task: str) -> SamplingRound:
         """The part of it that is of one task, which without tasks is all."""
@@ -68,13 +68,13 @@ def first_round(
     step: int,
     greedy: bool,
     before: Mapping[str, int] = {},
-    known: Mapping[str, tuple[int, int]] = {},
+    by_kind: Mapping[str, tuple[int, int]] = {},
 ) -> SamplingRound:
     """The first round of step 1, 2, ..., which is always played."""
     count = science.rollout.problems
     tasks = {name: (0, task.rollout.problems) for name, task in science.each.items() if name}
     return SamplingRound(
-        step, 0, count, greedy, _shards(science, count, greedy, 0), before, tasks, known
+        step, 0, count, greedy, _shards(science, count, greedy, 0), before, tasks, by_kind
     )
 
 
@@ -89,7 +89,7 @@ def next_round(
     tasks = {name: (sum(before.tasks[name]), missing[name]) for name in before.tasks}
     first = before.first + before.count
     return SamplingRound(
-        before.step, first, count, before.greedy, shards, before.before, tasks, before.known
+        before.step, first, count, before.greedy, shards, before.before, tasks, before.by_kind
     )
 
 
@@ -210,17 +210,17 @@ def chosen(
         return [*problems]
 
     def drawn(problem: Problem) -> float:
-        solved, scored = sampling_round.known.get(kind_of(science, problem), (0, 0))
+        solved, scored = sampling_round.by_kind.get(kind_of(science, problem), (0, 0))
         rate = (solved + 1) / (scored + 2)  # one half of what nobody has tried
         seed = hashing.seed(science.seed, "curriculum", sampling_round.step, problem.id)
         # the first to arrive in a race of exponential clocks (Efraimidis and Spirakis, 2006)
         return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)
 
-    found = []
+    picked = []
     for name, some in by_task(problems, science.tasks).items():
         part = sampling_round.of(name)
-        found += sorted(some, key=drawn)[part.first : part.first + part.count]
-    return found
+        picked += sorted(some, key=drawn)[part.first : part.first + part.count]
+    return picked
 
 
 def kind_of(science: Science, problem: Problem) -> str:

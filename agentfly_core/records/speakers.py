@@ -22,12 +22,12 @@ def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
     """
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
-    found = []
+    result = []
     for trajectory in trajectories:
         speaker = trajectory.episode, trajectory.agent
-        found.append(numbers.setdefault((trajectory.episode, seen[speaker]), len(numbers)))
+        result.append(numbers.setdefault((trajectory.episode, seen[speaker]), len(numbers)))
         seen[speaker] += 1
-    return found
+    return result
 
 
 def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
@@ -63,10 +63,10 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
     """The trajectory that an episode is scored by: its speaker said the answer, or else is `main`,
     which goes by the agent's own name, or else spoke first.
     """
-    said = [one for one in episode if one.answered is not None]
-    found = said or [one for one in episode if one.agent == main]
+    answers = [one for one in episode if one.answered is not None]
+    candidates = answers or [one for one in episode if one.agent == main]
     calls = [min((turn.call for turn in one.turns), default=math.inf) for one in episode]
-    return found[0] if found else episode[calls.index(min(calls))]
+    return candidates[0] if candidates else episode[calls.index(min(calls))]
 
 
 def apart_name(reward: str, speaker: str) -> str:

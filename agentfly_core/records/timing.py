@@ -71,7 +71,7 @@ def read_timings(folder: Path) -> list[Timing]:
         columns = file.read(_SPAN.names, use_threads=False).to_pydict()
     for name, *span in zip(*columns.values(), strict=True):
         spans.setdefault(name, []).append(Span(*span))
-    return [Timing(name, tuple(found)) for name, found in spans.items()]
+    return [Timing(name, tuple(intervals)) for name, intervals in spans.items()]
 
 
 def union(intervals: Iterable[tuple[float, float]]) -> float:

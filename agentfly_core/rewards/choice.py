@@ -59,8 +59,8 @@ def _named(answer: str, options: Sequence[str]) -> list[str]:
         return [option for option in options if option.casefold() == letter]
     by_key = {_key(option): option for option in options}
     pattern = "|".join(map(_pattern, sorted(by_key, key=len, reverse=True)))
-    found = re.finditer(pattern, answer.replace("\u2212", "-"), re.IGNORECASE)
-    named = [by_key.get(_key(match[0])) for match in found]
+    matches = re.finditer(pattern, answer.replace("\u2212", "-"), re.IGNORECASE)
+    named = [by_key.get(_key(match[0])) for match in matches]
     return list(dict.fromkeys(option for option in named if option is not None))
 
 

@@ -89,8 +89,8 @@ async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     files |= {"check.json": order}
     limits = Limits(wall=seconds, cpu=math.ceil(seconds))
     done = await run(_CHECK, files, limits=limits, collect=["verdict.txt"])
-    signed, _, found = done.files.get("verdict.txt", b"").decode(errors="replace").partition(" ")
-    if done.status is Status.UNAVAILABLE or (signed == nonce and found.startswith(_NO_CHECK)):
-        raise RuntimeError(f"the sandbox failed: {found or done.stderr}")
-    value = float(found) if signed == nonce else 0.0
+    signed, _, verdict = done.files.get("verdict.txt", b"").decode(errors="replace").partition(" ")
+    if done.status is Status.UNAVAILABLE or (signed == nonce and verdict.startswith(_NO_CHECK)):
+        raise RuntimeError(f"the sandbox failed: {verdict or done.stderr}")
+    value = float(verdict) if signed == nonce else 0.0
     return value if 0 <= value <= 1 else 0.0

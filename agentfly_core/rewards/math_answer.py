@@ -96,8 +96,8 @@ def stated(text: str) -> str:
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
         return _bare(text[start : _closing(text, start)])
-    if said := [*_SAID.finditer(text)]:
-        return _bare(text[said[-1].end() :].lstrip().partition("\n")[0])
+    if matches := [*_SAID.finditer(text)]:
+        return _bare(text[matches[-1].end() :].lstrip().partition("\n")[0])
     return _bare(text)
 
 
@@ -153,8 +153,8 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
     return bool(limited(partial(_equal, expected, decimal(answer))))
 
 
-def _in_words(found: re.Match[str]) -> str:
-    return " ".join(found[1].casefold().split())
+def _in_words(match: re.Match[str]) -> str:
+    return " ".join(match[1].casefold().split())
 
 
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
@@ -175,17 +175,17 @@ def _equal(expected: list[Any], answer: str) -> float:
     """
     from math_verify import verify
 
-    found = _read(answer)
+    parsed = _read(answer)
     for form in (_INTEGER, _NUMBER):
         if form.fullmatch(_text(expected)):
-            if not form.fullmatch(_text(found)):
+            if not form.fullmatch(_text(parsed)):
                 return 0.0
             break
     number, places = expected[0], PLACES
     if getattr(number, "is_Number", False) and number.is_finite:
         size = abs(float(number))
         places += max(0, int(-mathematics.log10(size))) if size else PLACES
-    return float(verify(expected, found, float_rounding=places, timeout_seconds=None))
+    return float(verify(expected, parsed, float_rounding=places, timeout_seconds=None))
 
 
 def _read(text: str) -> list[Any]:
@@ -194,12 +194,12 @@ def _read(text: str) -> list[Any]:
 
     escaped = re.sub(r"(?<!\\)%", r"\\%", text)
     latex = [LatexExtractionConfig(boxed_match_priority=0)]
-    found: list[Any] = parse(f"\\boxed{{{escaped}}}", latex, parsing_timeout=None)
-    return found
+    parsed: list[Any] = parse(f"\\boxed{{{escaped}}}", latex, parsing_timeout=None)
+    return parsed
 
 
-def _text(found: list[Any]) -> str:
-    return str(found[-1]).strip() if found else ""
+def _text(parsed: list[Any]) -> str:
+    return str(parsed[-1]).strip() if parsed else ""
 
 
 def _squeezed(text: str) -> str:

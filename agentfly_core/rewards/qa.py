@@ -23,8 +23,8 @@ async def qa_em(trajectory: Trajectory) -> float:
 
     See `gold.right_answers` for the shapes of `problem.facts["answer"]`.
     """
-    said = normalised(trajectory.answer or "")
-    return float(said != "" and said in map(normalised, right_answers(trajectory.problem)))
+    given = normalised(trajectory.answer or "")
+    return float(given != "" and given in map(normalised, right_answers(trajectory.problem)))
 
 
 @reward(examples=_EXAMPLES)
@@ -35,12 +35,12 @@ async def qa_f1(trajectory: Trajectory) -> float:
     "Lima in Peru" earns 0.5 where "Peru" is right: 2 * p * r / (p + r) with precision p = 1/3 and
     recall r = 1.
     """
-    said = normalised(trajectory.answer or "").split()
+    given = normalised(trajectory.answer or "").split()
     best = 0.0
     for right in right_answers(trajectory.problem):
         words = normalised(right).split()
-        if common := (Counter(said) & Counter(words)).total():
-            best = max(best, 2 * common / (len(said) + len(words)))
+        if common := (Counter(given) & Counter(words)).total():
+            best = max(best, 2 * common / (len(given) + len(words)))
     return best
 
 

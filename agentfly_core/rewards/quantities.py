@@ -68,7 +68,7 @@ _BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII
 
 def plain(text: str) -> str:
     """A text with ASCII or LaTeX for the minus, times and degree signs and for raised digits."""
-    raised = _RAISED_NUMBER.sub(lambda found: f"^{{{found[0].translate(_RAISED)}}}", text)
+    raised = _RAISED_NUMBER.sub(lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
     return raised.translate(_SIGNS)
 
 
@@ -84,12 +84,12 @@ def without_unit(text: str) -> str:
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
     if percent := re.fullmatch(rf"({_NUMBER})\s*percent", spelled, re.ASCII):
         return rf"{percent[1]}\%"
-    found = _QUANTITY.fullmatch(spelled)
-    if found is None or (found["sign"] and found["number"][:1] in "+-"):
+    match = _QUANTITY.fullmatch(spelled)
+    if match is None or (match["sign"] and match["number"][:1] in "+-"):
         return signs
-    if _NO_UNITS.search(found["words"] or ""):
+    if _NO_UNITS.search(match["words"] or ""):
         return spelled  # math-verify leaves out the words of \text{ million}
-    return found["sign"] + found["number"]
+    return match["sign"] + match["number"]
 
 
 def decimal(text: str) -> str:
@@ -110,7 +110,7 @@ def decimal(text: str) -> str:
 
 def in_base(text: str) -> tuple[str, int] | None:
     """The digits and the base of a number with one: `in_base("0101_2")` is `("101", 2)`."""
-    found = _BASE.fullmatch(re.sub(r"[\s$]", "", text))
-    if found is None or not 2 <= int(found[2]) <= 16:
+    match = _BASE.fullmatch(re.sub(r"[\s$]", "", text))
+    if match is None or not 2 <= int(match[2]) <= 16:
         return None
-    return found[1].lstrip("0").upper() or "0", int(found[2])
+    return match[1].lstrip("0").upper() or "0", int(match[2])

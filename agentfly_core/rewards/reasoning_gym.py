@@ -86,11 +86,11 @@ def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
         raise ValueError(
             f"reasoning-gym has no dataset {dataset!r}.{did_you_mean(dataset, sorted(DATASETS))}"
         )
-    known = sorted({*DATASETS[dataset][1].__dataclass_fields__} - {"seed", "size"})
-    if unknown := [key for key in config if key not in known]:
+    names = sorted({*DATASETS[dataset][1].__dataclass_fields__} - {"seed", "size"})
+    if unknown := [key for key in config if key not in names]:
         raise ValueError(
             f"The dataset {dataset!r} has no setting {unknown[0]!r}."
-            f"{did_you_mean(unknown[0], known)}"
+            f"{did_you_mean(unknown[0], names)}"
         )
     try:
         return create_dataset(dataset, **config, **sizes)
@@ -135,6 +135,6 @@ def _is_arithmetic(node: ast.AST) -> bool:
         case ast.Constant():
             return type(node.value) in (int, float)
         case ast.Call():
-            known = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
-            return known and not node.keywords
+            allowed = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+            return allowed and not node.keywords
     return isinstance(node, _ARITHMETIC)

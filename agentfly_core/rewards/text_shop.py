@@ -45,5 +45,5 @@ def fit(bought: Purchase, wish: Wish) -> Score:
         "options": float(len(set(wish.options) & set(bought.options))),
         "price": float(product.price <= wish.limit),
     }
-    asked = len(wish.attributes) + len(wish.options) + 1
-    return Score(kind * sum(met.values()) / asked, {"type": kind, **met})
+    wanted = len(wish.attributes) + len(wish.options) + 1
+    return Score(kind * sum(met.values()) / wanted, {"type": kind, **met})

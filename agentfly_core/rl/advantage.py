@@ -92,11 +92,11 @@ def whitened_by_task(
     tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
 ) -> Tensor:
     """`whitened` over the sampled tokens of each task; `tasks` are the indices of trajectories."""
-    found = torch.zeros(advantages.shape)
+    result = torch.zeros(advantages.shape)
     for members in tasks.values():
         own = torch.isin(batch.trajectory, torch.tensor(members)).unsqueeze(1) & batch.sampled
-        found = torch.where(own, whitened(advantages, replace(batch, sampled=own)), found)
-    return found
+        result = torch.where(own, whitened(advantages, replace(batch, sampled=own)), result)
+    return result
 
 
 def spread(values: Tensor, batch: RolloutBatch) -> Tensor:

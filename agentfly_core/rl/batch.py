@@ -185,8 +185,8 @@ def token_logprobs(
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
     # first: a checkpoint computes again up to here
     chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    known = logprobs.detach()
-    return chosen, -torch.einsum("nv,nv->n", known.exp(), known)
+    detached = logprobs.detach()
+    return chosen, -torch.einsum("nv,nv->n", detached.exp(), detached)
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:

@@ -99,7 +99,7 @@ def _backwards(
     apart: Tensor | None = None,
 ) -> Tensor:
     """GAE over the places `here`, 0 elsewhere; nothing is carried over a place that is `apart`."""
-    found = torch.zeros_like(rewards)
+    sums = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)
     advantage = torch.zeros_like(value)
     for t in reversed(range(rewards.shape[1])):
@@ -111,13 +111,13 @@ def _backwards(
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)
-        found[:, t] = torch.where(here[:, t], now, 0.0)
-    return found
+        sums[:, t] = torch.where(here[:, t], now, 0.0)
+    return sums
 
 
 def _held(values: Tensor, first: Tensor) -> Tensor:
     """Each turn's first value, broadcast over its tokens."""
-    found = values.clone()
+    held = values.clone()
     for t in range(1, values.shape[1]):
-        found[:, t] = torch.where(first[:, t], values[:, t], found[:, t - 1])
-    return found
+        held[:, t] = torch.where(first[:, t], values[:, t], held[:, t - 1])
+    return held

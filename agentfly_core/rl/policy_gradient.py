@@ -72,11 +72,11 @@ class PolicyGradient(ABC):
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The advantages of the rewards less a KL penalty; 0 for what was cut, with `skip_cut`."""
-        found = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
+        estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         if not self.skip_cut:
-            return found
+            return estimate
         cut = batch.cut.unsqueeze(1)
-        return replace(found, advantages=found.advantages.masked_fill(cut, 0.0))
+        return replace(estimate, advantages=estimate.advantages.masked_fill(cut, 0.0))
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Each sampled token's share in the optimizer step's loss.

@@ -80,12 +80,12 @@ class Child:
         await asyncio.to_thread(write_json, self.folder / "child.owner", owner)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         marks = {OWNER: json.dumps(owner), "TMPDIR": str(self.folder)}
-        with (self.folder / LOG).open("wb") as said:
+        with (self.folder / LOG).open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=said,
+                stderr=log,
                 env={**inherited, **self._env, **marks},
                 start_new_session=True,
                 limit=LONGEST_LINE,
@@ -158,9 +158,9 @@ class Child:
 
     def _fault(self, what: str) -> str:
         log = self.folder / LOG
-        said = clip(log.read_bytes()[-SAID:], SAID) if log.exists() else ""
+        tail = clip(log.read_bytes()[-SAID:], SAID) if log.exists() else ""
         return f"the process {self.pid} of {self._command[0]} {what}" + (
-            f"; it said: {said}" if said else ""
+            f"; it said: {tail}" if tail else ""
         )
 
 

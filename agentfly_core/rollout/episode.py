@@ -152,7 +152,7 @@ class Episode(Speaker):
                 results += await asyncio.gather(*tasks.values(), return_exceptions=True)
         if self.standstill:
             raise self.standstill
-        errors = [found for found in results if isinstance(found, BaseException)]
+        errors = [result for result in results if isinstance(result, BaseException)]
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
             # what ended the episode is the last that was done in it
@@ -160,7 +160,7 @@ class Episode(Speaker):
         branch.join(branches)
         if errors:
             raise errors[0]
-        return [found for found in results if not isinstance(found, BaseException)]
+        return [result for result in results if not isinstance(result, BaseException)]
 
     async def leave(self) -> None:
         """Cancel what the agent still waits for, and refuse what it asks from now on."""

@@ -128,7 +128,7 @@ class EndpointSpeaker(Speaker):
             before=before,
             read=read,
             given=(),
-            said=answer.message,
+            message=answer.message,
             sampled=(),
             temperature=temperature,
             state=state,

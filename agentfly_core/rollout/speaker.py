@@ -175,8 +175,8 @@ class Speaker:
         """
         mine = (one for one in self.branch.replies if one.speaker == self.name)
         before = timeline.longest_beginning(mine, messages)
-        known = len(timeline.messages_of(before))
-        return await self.reply_behind(before, tuple(messages[known:]), sampling)
+        shared = len(timeline.messages_of(before))
+        return await self.reply_behind(before, tuple(messages[shared:]), sampling)
 
     def context(self, *messages: Message | Observation) -> Context:
         """A new context that begins with the speaker's own instructions and these messages."""
@@ -216,7 +216,7 @@ class Speaker:
             reply = await self._stage.do(work, self._stage.session.waits_for_all(self.name))
         if context is not None:
             branch.last[context] = reply
-        return reply.said
+        return reply.message
 
     @property
     def branch(self) -> Branch:
@@ -260,7 +260,7 @@ class Speaker:
             before=before,
             read=read,
             given=given,
-            said=self.rules.parse(sampled, params.stop),
+            message=self.rules.parse(sampled, params.stop),
             sampled=(sampled,),
             temperature=temperature,
             state=state,
@@ -319,8 +319,8 @@ class Speaker:
         alone = not branch.number and branch.call == depth
         if alone and self.name == self._stage.main:
             return hashing.seed(spec.seed, depth)
-        asked = [(one.speaker, one.prompt) for one in branch.replies].count((self.name, prompt))
-        return hashing.seed(spec.seed, self.name, prompt, asked, *branch.number)
+        repeats = [(one.speaker, one.prompt) for one in branch.replies].count((self.name, prompt))
+        return hashing.seed(spec.seed, self.name, prompt, repeats, *branch.number)
 
     def _conversation(
         self, branch: Branch, messages: tuple[Message | Observation, ...], seed: int
@@ -336,17 +336,20 @@ class Speaker:
         )
 
     async def _call(self, branch: Branch, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        found: list[Observation] = []
+        observations: list[Observation] = []
         with self._stage.timed("tools"):
             for parallel, run in groupby(calls, self._is_parallel):
                 if parallel:
-                    found += await self._answers(branch, *run)
+                    observations += await self._answers(branch, *run)
                     continue
                 for call in run:
-                    found += await self._answers(branch, call)
-                    if not found[-1].error and self._tools[found[-1].tool].ends_episode:
-                        self._end(branch, found[-1])
-        return tuple(found)
+                    observations += await self._answers(branch, call)
+                    if (
+                        not observations[-1].error
+                        and self._tools[observations[-1].tool].ends_episode
+                    ):
+                        self._end(branch, observations[-1])
+        return tuple(observations)
 
     def _end(self, branch: Branch, last: Observation) -> None:
         if self.name != self._stage.main:
@@ -367,9 +370,9 @@ class Speaker:
         for failure in answers:
             if isinstance(failure, BaseException):
                 raise failure
-        found = [answer for answer in answers if isinstance(answer, Observation)]
-        branch.answered(self.name, found)
-        return found
+        observations = [answer for answer in answers if isinstance(answer, Observation)]
+        branch.answered(self.name, observations)
+        return observations
 
     async def _answer(self, call: ToolCall | BadCall) -> Observation:
         if isinstance(call, BadCall):

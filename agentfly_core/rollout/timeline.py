@@ -27,7 +27,7 @@ class Reply:
     before: Reply | None
     read: tuple[Message | Observation, ...]
     given: tuple[int, ...]
-    said: Message
+    message: Message
     sampled: tuple[Sampled, ...]
     temperature: float | None
     state: str
@@ -45,11 +45,11 @@ class Reply:
 
 def path(reply: Reply | None) -> list[Reply]:
     """The replies of a conversation up to this one, in order."""
-    found = []
+    replies = []
     while reply is not None:
-        found.append(reply)
+        replies.append(reply)
         reply = reply.before
-    return found[::-1]
+    return replies[::-1]
 
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ def tokens_of(reply: Reply | None) -> tuple[int, ...]:
 
 def messages_of(reply: Reply | None) -> tuple[Message | Observation, ...]:
     """All that was read and said in a conversation up to and with a reply."""
-    return tuple(chain.from_iterable((*one.read, one.said) for one in path(reply)))
+    return tuple(chain.from_iterable((*one.read, one.message) for one in path(reply)))
 
 
 def digest(tokens: Sequence[int]) -> str:
@@ -74,12 +74,12 @@ def longest_beginning(
     """The last reply of the longest conversation that these messages begin with, the earliest such
     one; None where no conversation is their beginning.
     """
-    found, most = None, 0
+    longest, most = None, 0
     for reply in replies:
-        known = messages_of(reply)
-        if most < len(known) <= len(messages) and known == tuple(messages[: len(known)]):
-            found, most = reply, len(known)
-    return found
+        history = messages_of(reply)
+        if most < len(history) <= len(messages) and history == tuple(messages[: len(history)]):
+            longest, most = reply, len(history)
+    return longest
 
 
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
@@ -102,7 +102,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
             Turn(
                 read=reply.read,
                 given=Given(given),
-                reply=reply.said,
+                reply=reply.message,
                 sampled=reply.sampled,
                 context=context,
                 call=reply.call,
@@ -160,8 +160,8 @@ class Branch:
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
         """Note what tools answered a speaker, whose last reply has their rewards."""
         self.unread += [(speaker, answer) for answer in answers]
-        if said := [reply for reply in self.replies if reply.speaker == speaker]:
-            said[-1].earned.extend(one.reward for one in answers if one.reward is not None)
+        if own := [reply for reply in self.replies if reply.speaker == speaker]:
+            own[-1].earned.extend(one.reward for one in answers if one.reward is not None)
 
     def unread_by(self, speaker: str) -> tuple[Observation, ...]:
         """What tools answered to a speaker since its last reply."""
@@ -178,9 +178,9 @@ class Branch:
         """Continue behind these branches of this one; where several continued in one context, the
         last of them counts.
         """
-        known, last = len(self.replies), dict(self.last)
+        shared, last = len(self.replies), dict(self.last)
         for branch in branches:
-            for reply in branch.replies[known:]:
+            for reply in branch.replies[shared:]:
                 self.add(reply)
             self.last |= {one: at for one, at in branch.last.items() if last.get(one) is not at}
             self.answers += branch.answers

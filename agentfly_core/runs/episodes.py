@@ -103,8 +103,8 @@ def published_rollouts(store: Store, folder: str) -> list[str]:
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
     """The episodes of these artifacts, each with its score where `scored` is published."""
     played = trajectories_in(store, map(store.artifact, rollouts))
-    found = store.manifest(scored)
-    scores = read_scores(store.open(store.artifact(scored)) / SCORES) if found else []
+    manifest = store.manifest(scored)
+    scores = read_scores(store.open(store.artifact(scored)) / SCORES) if manifest else []
     by_id = {score.trajectory_id: score for score in scores}
     return tuple((t, by_id.get(t.id)) for t in played)
 
@@ -117,13 +117,13 @@ def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajector
 
 def spans(numbers: Sequence[int]) -> str:
     """Sorted numbers for people: `spans([1, 2, 3, 7])` is "1 to 3, 7"."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1] = [found[-1][0], number]
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
         else:
-            found.append([number])
-    return ", ".join(" to ".join(map(str, span)) for span in found)
+            ranges.append([number])
+    return ", ".join(" to ".join(map(str, span)) for span in ranges)
 
 
 def decoder(store: Store, run: str) -> Decode:
@@ -151,19 +151,19 @@ def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
     """An episode token by token, in the order of time; as text where it has no tokens."""
-    found: list[Piece] = []
+    shown: list[Piece] = []
     context = 0
     for turn in trajectory.turns:
         if turn.context != context:
-            found.append(Piece("context", str(turn.context)))
+            shown.append(Piece("context", str(turn.context)))
         context = turn.context
         if turn.sampled:
-            found.append(Piece("read", decode(turn.given.tokens)))
-            found += (sampled_piece(span, decode) for span in turn.sampled)
+            shown.append(Piece("read", decode(turn.given.tokens)))
+            shown += (sampled_piece(span, decode) for span in turn.sampled)
         else:
-            found.append(Piece("read", "\n".join(map(read_text, turn.read))))
-            found.append(Piece("said", said_text(turn)))
-    return found + answered_last(trajectory)
+            shown.append(Piece("read", "\n".join(map(read_text, turn.read))))
+            shown.append(Piece("said", said_text(turn)))
+    return shown + answered_last(trajectory)
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
@@ -228,12 +228,12 @@ def _no_step(store: Store, run: str, number: int | None) -> str:
     played = [
         step for step in layout.steps(store) if published_rollouts(store, layout.step(step).uri)
     ]
-    known = store.names("runs")
+    runs = store.names("runs")
     if played:
         why = f"; it has steps {spans(played)}."
-    elif run in known:
+    elif run in runs:
         why = "; its first step has not begun."
     else:
-        why = f" in {store.uri}.{did_you_mean(run, known)}"
+        why = f" in {store.uri}.{did_you_mean(run, runs)}"
     what = "episodes" if number is None else f"episodes of step {number}"
     return f"The run {run!r} has no {what}{why}"

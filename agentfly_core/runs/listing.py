@@ -124,16 +124,16 @@ class Unreadable:
 
 def listed(store: Store) -> list[Listed | Unreadable]:
     """The runs of a store, by name."""
-    found: list[Listed | Unreadable] = []
+    runs: list[Listed | Unreadable] = []
     for name in store.names("runs"):
         try:
             if (record := record_of(store, name)) is not None:
-                found.append(Listed.of(store, name, record))
+                runs.append(Listed.of(store, name, record))
         except Damaged as damage:
-            found.append(Unreadable(name, str(damage)))
+            runs.append(Unreadable(name, str(damage)))
         except Exception as error:  # a stranger's record may hold anything
-            found.append(Unreadable(name, f"{name}/run.json cannot be read: {fault(error)}"))
-    return found
+            runs.append(Unreadable(name, f"{name}/run.json cannot be read: {fault(error)}"))
+    return runs
 
 
 def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:

@@ -92,10 +92,10 @@ def outcomes_by_problem(
     """Whether each problem's scored episodes were solved, in their order:
     `{"add-41-58": [True, False]}`.
     """
-    found = {s.trajectory_id: solved(s, goal) for s in scored}
+    by_id = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in by_episode([*trajectories]):
-        if (outcome := found[episode[0].id]) is not None:
+        if (outcome := by_id[episode[0].id]) is not None:
             outcomes[episode[0].problem.id].append(outcome)
     return dict(outcomes)
 
@@ -178,16 +178,16 @@ class _Played:
         problems: defaultdict[str, list[Earned]] = defaultdict(list)
         for episode, of_speakers in zip(self.episodes, rewards, strict=True):
             problems[episode[0].problem.id] += [of_speakers] if of_speakers else []
-        found = {
+        figures = {
             "unscored": fmean(of_speakers is None for of_speakers in rewards),
             "zero_spread_groups": fmean(not any_spread(problem) for problem in problems.values()),
         }
-        known = [fmean(of_speakers.values()) for of_speakers in rewards if of_speakers]
+        scored = [fmean(of_speakers.values()) for of_speakers in rewards if of_speakers]
         outcomes = [solved(score, goal) for score in self.scores]
-        if known:
+        if scored:
             reached = fmean(outcome for outcome in outcomes if outcome is not None)
-            found |= {"reward": fmean(known), "success": reached}
-        return found
+            figures |= {"reward": fmean(scored), "success": reached}
+        return figures
 
     def speakers(self) -> dict[str, float]:
         """Activity of each speaker in an episode, and its mean reward over the episodes in which it
@@ -196,11 +196,11 @@ class _Played:
         did = activity(self.trajectories)
         if len(did) < 2:
             return {}
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name, figures in did.items():
             own = [one.id for one in self.trajectories if one.turns and one.speaker == name]
             rewards = [self.scored[trajectory].reward for trajectory in own]
-            if known := [reward for reward in rewards if not isinstance(reward, Unscored)]:
-                figures["reward"] = fmean(known)
-            found |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
-        return found
+            if scored := [reward for reward in rewards if not isinstance(reward, Unscored)]:
+                figures["reward"] = fmean(scored)
+            metrics |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
+        return metrics

@@ -87,8 +87,8 @@ class Run:
     @property
     def reference(self) -> Pointer | None:
         """The policy of another run that this one is to stay near, if not its own start's."""
-        found = self.record["reference"]
-        return Pointer.of(found, self.layout.record) if found else None
+        stored = self.record["reference"]
+        return Pointer.of(stored, self.layout.record) if stored else None
 
     @property
     def kl_reference(self) -> Pointer | None:
@@ -112,8 +112,8 @@ class Run:
         without tasks; all have been scored, and each one's ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
-            found = ledger.problems(self._scored(earlier), self.science.tasks)
-            self._problems.append(found)
+            counts = ledger.problems(self._scored(earlier), self.science.tasks)
+            self._problems.append(counts)
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
@@ -153,9 +153,9 @@ class Run:
     @property
     def start(self) -> Pointer:
         """The policy that the first step starts from, as `remember_start` wrote it down."""
-        found = self.store.read_json(self.layout.start)
-        assert found is not None, f"{self.name} has not come to its first step"
-        return Pointer.of(found, self.layout.start)
+        stored = self.store.read_json(self.layout.start)
+        assert stored is not None, f"{self.name} has not come to its first step"
+        return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer) -> None:
         """Write down the policy that the first step starts from."""
@@ -253,12 +253,12 @@ def problems_played(store: Store, name: str) -> Counter[str]:
     Steps behind the run's last one do not count: they were played ahead of the end of its time.
     """
     layout, record = RunLayout(name), record_of(store, name)
-    said: Mapping[str, Any] = record["science"] if record else {}
-    steps = [step for step in layout.steps(store) if record is None or step <= said["steps"]]
+    science: Mapping[str, Any] = record["science"] if record else {}
+    steps = [step for step in layout.steps(store) if record is None or step <= science["steps"]]
     scored = [layout.step(step).scored for step in steps]
-    found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
-    tasks = said.get("tasks", {})
-    return sum((ledger.problems(store.open(artifact), tasks) for artifact in found), Counter())
+    artifacts = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
+    tasks = science.get("tasks", {})
+    return sum((ledger.problems(store.open(artifact), tasks) for artifact in artifacts), Counter())
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
@@ -359,7 +359,7 @@ def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecor
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-    found: RunRecord = {
+    record: RunRecord = {
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": context.experiment,
@@ -380,7 +380,7 @@ def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecor
         "code": code,
     }
     if files := model_digest(context.science):
-        found["model_digest"] = files
+        record["model_digest"] = files
     if frozen := context.frozen:
-        found["frozen"] = dict(frozen)
-    return found
+        record["frozen"] = dict(frozen)
+    return record

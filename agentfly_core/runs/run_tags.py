@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The sorted tags of a run, and whether MLflow has these: `Tags(("baseline",), told=True)`."""
+    """The sorted tags of a run: `Tags(("baseline",), in_mlflow=True)` are in MLflow, too."""
 
     words: tuple[str, ...]
-    told: bool
+    in_mlflow: bool
 
     def __str__(self) -> str:
         return " ".join(self.words)
@@ -29,11 +29,11 @@ class Tags:
 def tags_of(store: Store, run: str) -> Tags:
     """The tags of a run; a damaged file is logged and counts as empty."""
     try:
-        found = store.read_json(RunLayout(run).tags)
+        stored = store.read_json(RunLayout(run).tags)
     except Damaged as damage:
         logger.warning("%s The tags of the run that it held are lost.", damage)
-        found = None
-    return Tags(tuple(found["tags"]), found["told"]) if found else Tags((), told=True)
+        stored = None
+    return Tags(tuple(stored["tags"]), stored["in_mlflow"]) if stored else Tags((), in_mlflow=True)
 
 
 def change_tags(store: Store, run: str, added: Sequence[str], removed: Sequence[str]) -> Tags:
@@ -47,12 +47,12 @@ def change_tags(store: Store, run: str, added: Sequence[str], removed: Sequence[
             "baseline."
         )
     words = tuple(sorted({*tags_of(store, run).words, *added} - {*removed}))
-    store.write_json(RunLayout(run).tags, {"tags": words, "told": False})
-    return Tags(words, told=False)
+    store.write_json(RunLayout(run).tags, {"tags": words, "in_mlflow": False})
+    return Tags(words, in_mlflow=False)
 
 
-def remember_told(store: Store, run: str, told: Tags) -> None:
+def remember_told(store: Store, run: str, sent: Tags) -> None:
     """Write down that MLflow has these tags, unless they changed meanwhile."""
     now = tags_of(store, run)
-    if now.words == told.words and not now.told:
-        store.write_json(RunLayout(run).tags, {"tags": now.words, "told": True})
+    if now.words == sent.words and not now.in_mlflow:
+        store.write_json(RunLayout(run).tags, {"tags": now.words, "in_mlflow": True})

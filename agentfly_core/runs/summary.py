@@ -70,8 +70,8 @@ class Evaluation:
             for fact, rates in self.by.items()
         }
         datasets = {name: other.to_json() for name, other in self.datasets.items()}
-        found: dict[str, JSON] = {"pass_at": pass_at, "by": by, "datasets": datasets}
-        return {name: value for name, value in found.items() if value}
+        details: dict[str, JSON] = {"pass_at": pass_at, "by": by, "datasets": datasets}
+        return {name: value for name, value in details.items() if value}
 
     def to_json(self) -> dict[str, JSON]:
         """An evaluation as JSON, without its single problems."""
@@ -149,17 +149,17 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
     """Pass@k by k, over the problems of which k episodes have a score; none where there are none:
     `{4: Rate(...)}`.
     """
-    found = {}
+    rates = {}
     for k in sizes:
         enough = [(problem, each) for problem, each in outcomes.items() if len(each) >= k]
         chances = {problem: intervals.pass_at(k, sum(each), len(each)) for problem, each in enough}
         if chances:
-            found[k] = Rate.of(chances)
-    return found
+            rates[k] = Rate.of(chances)
+    return rates
 
 
 def with_stored_datasets(
-    context: ExperimentContext, policy: Pointer, found: Evaluation
+    context: ExperimentContext, policy: Pointer, rates: Evaluation
 ) -> Evaluation:
     """An evaluation with those of evaluate.datasets that were made before."""
     datasets = {}
@@ -167,22 +167,22 @@ def with_stored_datasets(
         with suppress(FileNotFoundError):  # it was added to the settings since then
             other = stored_evaluation(context.on(context.science.on(dataset)), policy, "test")
             datasets[name] = replace(other, split=name)
-    return replace(found, datasets=datasets)
+    return replace(rates, datasets=datasets)
 
 
 def stored_evaluation(context: ExperimentContext, policy: Pointer, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
     data = context.store.artifact(StageKeys(context.science).prepare().uri)
     targets = evaluation_keys(context, policy, data, split)
-    found = [context.store.artifact(target.uri) for target in targets]
-    if not found:
+    shards = [context.store.artifact(target.uri) for target in targets]
+    if not shards:
         raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
     return evaluation(
         context,
         policy,
         split,
-        found,
-        context.store.artifact(StageKeys(context.science).scored(found).uri),
+        shards,
+        context.store.artifact(StageKeys(context.science).scored(shards).uri),
     )
 
 
@@ -204,8 +204,8 @@ def summarise(
     begun = record["created_ms"]
     stages = {stage: [measured(context.store, one) for one in made[stage]] for stage in made}
     seconds = {
-        stage: sum(each.seconds for each in found if each.time_ms >= begun)
-        for stage, found in stages.items()
+        stage: sum(each.seconds for each in measures if each.time_ms >= begun)
+        for stage, measures in stages.items()
     }
     seconds |= {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
     seconds["evaluate"] = before.seconds_since(begun) + after.seconds_since(begun)

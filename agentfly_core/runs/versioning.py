@@ -41,10 +41,12 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
     if reason := _not_versioned(name, science, project):
         return f"none: {reason}"
     file = pipeline(name, project)
-    known = project / "results" / name / "dataset.json"
+    pointer = project / "results" / name / "dataset.json"
     try:
         # the files that it was built from may have changed since, which DVC does not watch
-        other = known.is_file() and dvc_pointer.read(known).uri != StageKeys(science).prepare().uri
+        other = (
+            pointer.is_file() and dvc_pointer.read(pointer).uri != StageKeys(science).prepare().uri
+        )
     except Damaged as damage:
         logger.warning("%s DVC rebuilds it.", damage)
         other = True
@@ -79,9 +81,9 @@ def pipeline(name: str, project: Path) -> Path:
 
     Raises ValueError for what is no experiment of the project.
     """
-    if name not in (known := loading.names(project / loading.CONF)):
+    if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(
-            f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}."
+            f"DVC reproduces the experiments in conf/: {', '.join(names)}. Got {name!r}."
         )
     if not dvc_accepts(name):
         raise ValueError(
@@ -111,13 +113,13 @@ def overrides_in(params: Path) -> list[str]:
     """The `overrides` of a params.yaml, `[update.learning_rate=3e-4]`; raises ValueError for
     anything but a list of such texts.
     """
-    found = strict_yaml.settings(params).get("overrides", [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    overrides = strict_yaml.settings(params).get("overrides", [])
+    if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
         raise ValueError(
-            f"{params}: overrides: got {found!r}, expected a list of key=value, for example "
+            f"{params}: overrides: got {overrides!r}, expected a list of key=value, for example "
             "[update.learning_rate=3e-4]."
         )
-    return [str(one) for one in found]
+    return [str(one) for one in overrides]
 
 
 def remote(project: Path) -> str:
@@ -163,19 +165,19 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
 
 def _own_science(name: str, project: Path) -> Science:
     """What DVC makes of an experiment: its file with the overrides of its params.yaml."""
-    said = overrides_in(project / pipeline(name, project).parent / "params.yaml")
-    return loading.read(str(project / loading.CONF / f"{name}.yaml"), said).science
+    overrides = overrides_in(project / pipeline(name, project).parent / "params.yaml")
+    return loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).science
 
 
 def _is_of_other_code(name: str, project: Path) -> bool:
     """Whether the settings that DVC knows tell of other code of the author than there is."""
-    known = project / "results" / name / "config.yaml"
-    if not known.is_file():
+    config = project / "results" / name / "config.yaml"
+    if not config.is_file():
         return False
-    said: Any = strict_yaml.settings(known).get("code", {})
+    stored: Any = strict_yaml.settings(config).get("code", {})
     now = resolve(_own_science(name, project))
     digests = with_code(now, code_of(now)).science.code
-    return digests != {stage: own for stage, own in said.items() if own}
+    return digests != {stage: own for stage, own in stored.items() if own}
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:

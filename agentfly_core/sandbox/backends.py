@@ -104,13 +104,13 @@ class ForkServer:
                 )
             self._link.settimeout(SECONDS_TO_START)
             try:
-                said = protocol.read(io.BytesIO(self._link.recv(protocol.LARGEST_HEADER)))[0]
+                header = protocol.read(io.BytesIO(self._link.recv(protocol.LARGEST_HEADER)))[0]
             except (OSError, EOFError) as error:
                 what = error or "it ended"
                 raise Unavailable(f"the sandbox's server did not start: {what}") from error
             self._link.settimeout(None)
-            if "unavailable" in said:
-                raise Unavailable(str(said["unavailable"]))
+            if "unavailable" in header:
+                raise Unavailable(str(header["unavailable"]))
             return self._link
 
 

@@ -147,9 +147,9 @@ class Cgroups:
 
 def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
     """Where groups may be possible: below this process's own group and, in v2, beside it."""
-    found = (line[1:] for line in _lines(proc / "cgroup", ":", 2) if len(line) == 3)
+    entries = (line[1:] for line in _lines(proc / "cgroup", ":", 2) if len(line) == 3)
     # by their controllers, "" in v2; those that have no path are left out
-    groups = {names: path for names, path in found if path.startswith("/")}
+    groups = {names: path for names, path in entries if path.startswith("/")}
     v1: list[Path] = []
     for mount in _lines(proc / "mountinfo", " "):
         kind, options = mount[mount.index("-") + 1], set(mount[-1].split(","))
@@ -176,7 +176,7 @@ def _lines(file: Path, between: str, splits: int = -1) -> list[list[str]]:
 
 def _plain(path: str) -> str:
     """A path of mountinfo, where space, tab, line end and backslash are octal numbers."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def _below(top: Path, root: str, group: str) -> Path:

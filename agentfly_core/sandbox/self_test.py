@@ -109,10 +109,10 @@ async def attacked(
 
 def _left_behind() -> int:
     """How many processes below this one are in their own process namespace, and not its first."""
-    found = 0
+    survivors = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):
             status = Path(f"/proc/{process.pid}/status").read_text()
             numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
-            found += len(numbers) > 1 and numbers[-1] != "1"
-    return found
+            survivors += len(numbers) > 1 and numbers[-1] != "1"
+    return survivors

@@ -54,8 +54,8 @@ class Mailbox:
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
     """The mailbox of an event loop, always the same one; it lies in the loop and goes with it."""
     # In a table by loop it would keep its own key, as what was posted knows the loop.
-    found: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
-    return found
+    box: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
+    return box
 
 
 class Threads(ThreadPoolExecutor):

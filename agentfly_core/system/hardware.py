@@ -42,17 +42,17 @@ def slots(hostfile: str) -> dict[str, int]:
         line.partition("#")[0].strip()
         for line in Path(hostfile).read_text(errors="replace").splitlines()
     )
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in filter(None, written):
         match = LINE.fullmatch(line)
-        if not match or match[1] in found:
+        if not match or match[1] in counts:
             raise ValueError(
                 f"{hostfile} has the line {line!r}, expected `NAME slots=NUMBER`, each NAME once."
             )
-        found[match[1]] = int(match[2])
-    if not found:
+        counts[match[1]] = int(match[2])
+    if not counts:
         raise ValueError(f"{hostfile} names no node, expected lines such as `worker-1 slots=4`.")
-    return found
+    return counts
 
 
 def visible(gpus: Sequence[int]) -> list[str]:

@@ -51,12 +51,8 @@ def refuse_hidden(module: str, folder: Path) -> None:
     own = PathFinder.find_spec(name, [str(folder)])
     if own is None or own.origin is None:
         return
-    found = importlib.util.find_spec(name)
-    if (
-        found
-        and (where := found.origin)
-        and os.path.realpath(where) != os.path.realpath(own.origin)
-    ):
+    spec = importlib.util.find_spec(name)
+    if spec and (where := spec.origin) and os.path.realpath(where) != os.path.realpath(own.origin):
         raise ValueError(
             f"What is imported as {name!r} is not {own.origin} but {where}: what is installed "
             "comes first. Put yours into a package of your own, for example "

@@ -220,15 +220,15 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
     """
     ended: dict[int, Mapping[str, str]] = {}
     # more than once, since what is killed may have started another process meanwhile
-    while found := {
+    while running := {
         process: marks
         for process in psutil.process_iter(["environ"])
         if chosen(marks := process.info.get("environ") or {})  # None: another user's
     }:
-        for process in found:
+        for process in running:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        ended |= {process.pid: marks for process, marks in found.items()}
+        ended |= {process.pid: marks for process, marks in running.items()}
         # psutil would wait by reaping, and asyncio never hear of the end of its own children
         time.sleep(0.005)
     return ended

@@ -35,8 +35,10 @@ def turn(
     tokens; turns of the same `context` are one sequence. `temperature` is the reply's own.
     """
     sampled = tuple(Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans)
-    said = Message("assistant", reply) if isinstance(reply, str) else reply
-    return Turn(tuple(read), Given(tuple(given)), said, sampled, context, temperature=temperature)
+    message = Message("assistant", reply) if isinstance(reply, str) else reply
+    return Turn(
+        tuple(read), Given(tuple(given)), message, sampled, context, temperature=temperature
+    )
 
 
 def trajectory(

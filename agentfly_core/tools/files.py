@@ -63,14 +63,14 @@ async def search_files(text: str, *, workspace: Workspace) -> str:
     Args:
         text: the text, letter by letter
     """
-    found = [
+    matches = [
         f"{name}:{number}: {line}"
         for name in sorted(workspace.files)
         for number, line in enumerate(workspace.files[name].splitlines(), 1)
         if text in line
     ]
-    more = [f"[... {len(found) - FOUND} more lines ...]"] if len(found) > FOUND else []
-    return "\n".join([*found[:FOUND], *more]) or "No line contains it."
+    more = [f"[... {len(matches) - FOUND} more lines ...]"] if len(matches) > FOUND else []
+    return "\n".join([*matches[:FOUND], *more]) or "No line contains it."
 
 
 @tool

@@ -77,13 +77,13 @@ class Search:
             raise ValueError(
                 "The tool Search needs the package bm25s: pip install bm25s (the extra `search`)"
             )
-        found = hashlib.sha256(_content(corpus)).hexdigest()
-        if not found.startswith(sha256):
+        checksum = hashlib.sha256(_content(corpus)).hexdigest()
+        if not checksum.startswith(sha256):
             raise ValueError(
-                f"The corpus {corpus} has the sha256 {found}, expected {sha256}: fetch that "
+                f"The corpus {corpus} has the sha256 {checksum}, expected {sha256}: fetch that "
                 "version of the file, or name this one in `sha256`."
             )
-        self.results, self.index = results, index(str(Path(corpus).resolve()), found)
+        self.results, self.index = results, index(str(Path(corpus).resolve()), checksum)
 
     def __call__(
         self,
@@ -98,13 +98,13 @@ class Search:
             page: 2 for the results that follow the first ones, and so on
             exclude: ids of results that are not to be shown again
         """
-        found = self.index.ranked(query, exclude)
+        ranked = self.index.ranked(query, exclude)
         first = (page - 1) * self.results
-        shown = found[first : first + self.results]
+        shown = ranked[first : first + self.results]
         if not shown:
             return NOTHING
         lines = [f"[{hit.id}] {hit.title}: {hit.text}" for hit in shown]
-        more = len(found) - first - len(shown)
+        more = len(ranked) - first - len(shown)
         return "\n".join([*lines, f"[... {more} more ...]"] if more else lines)
 
 
@@ -122,7 +122,7 @@ def rows(corpus: str) -> list[Row]:
         text = _content(corpus).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"The corpus {corpus} is not UTF-8: {error}") from None
-    found: dict[str, Row] = {}
+    by_id: dict[str, Row] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -132,12 +132,12 @@ def rows(corpus: str) -> list[Row]:
             raise ValueError(f"{corpus}, row {number} is no object of texts: {error}") from None
         if missing := [key for key in ("id", "title", "text") if key not in row]:
             raise ValueError(f"{corpus}, row {number} has no {missing[0]}.")
-        if row["id"] in found:
+        if row["id"] in by_id:
             raise ValueError(f"{corpus}, row {number}: an earlier row has the id {row['id']!r}.")
-        found[row["id"]] = row
-    if not found:
+        by_id[row["id"]] = row
+    if not by_id:
         raise ValueError(f"{corpus} has no pages, expected one a line or more.")
-    return list(found.values())
+    return list(by_id.values())
 
 
 def _content(corpus: str) -> bytes:

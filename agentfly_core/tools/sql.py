@@ -16,11 +16,11 @@ async def sql(statement: str, *, database: Database) -> str:
     Args:
         statement: one statement, for example: SELECT name FROM products ORDER BY price LIMIT 3
     """
-    found = await database.run(statement, ROWS)
-    if not found.columns:
+    result = await database.run(statement, ROWS)
+    if not result.columns:
         return "Done."
     lines = [
-        " | ".join("NULL" if value is None else str(value) for value in row) for row in found.rows
+        " | ".join("NULL" if value is None else str(value) for value in row) for row in result.rows
     ]
-    more = [f"[... {found.more} more rows ...]"] if found.more else []
-    return "\n".join([" | ".join(found.columns), *lines, *more])
+    more = [f"[... {result.more} more rows ...]"] if result.more else []
+    return "\n".join([" | ".join(result.columns), *lines, *more])

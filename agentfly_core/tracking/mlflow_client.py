@@ -208,9 +208,9 @@ def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
     if not versions:
         return
     for alias, digest in digests.items():
-        found = [int(v.version) for v in versions if v.tags.get(DIGEST) == digest]
-        if found:
-            client.set_registered_model_alias(model, alias, str(max(found)))
+        numbers = [int(v.version) for v in versions if v.tags.get(DIGEST) == digest]
+        if numbers:
+            client.set_registered_model_alias(model, alias, str(max(numbers)))
         elif alias in client.get_registered_model(model).aliases:
             client.delete_registered_model_alias(model, alias)
 
@@ -245,11 +245,11 @@ class _Sink:
         with (place.state / "mlflow.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
             self.client = _connect(place)
-            known = self.client.get_experiment_by_name(experiment)
+            existing = self.client.get_experiment_by_name(experiment)
             # a server says itself where artifacts go
             artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
-            new = None if known else self.client.create_experiment(experiment, artifacts)
-            self.experiment_id = str(known.experiment_id if known else new)
+            new = None if existing else self.client.create_experiment(experiment, artifacts)
+            self.experiment_id = str(existing.experiment_id if existing else new)
         self.run_id = self._run(run_name, run_uid, started_ms)
 
     def answers(self) -> bool:
@@ -369,12 +369,12 @@ class _Sink:
         )
 
     def _run(self, name: str, uid: str, started_ms: int) -> str:
-        found = self.client.search_runs(
+        runs = self.client.search_runs(
             [self.experiment_id], f"tags.`{RUN_UID}` = '{uid}'", max_results=1
         )
-        if found:
-            self.client.update_run(found[0].info.run_id, status="RUNNING")
-            return str(found[0].info.run_id)
+        if runs:
+            self.client.update_run(runs[0].info.run_id, status="RUNNING")
+            return str(runs[0].info.run_id)
         return str(
             self.client.create_run(self.experiment_id, started_ms, {RUN_UID: uid}, name).info.run_id
         )

@@ -59,10 +59,10 @@ class MlflowReporter:
         `warm_start/train/loss`.
         """
         for stage, artifacts in stages.items():
-            found = [measured(self.context.store, artifact) for artifact in artifacts]
-            seconds = sum(each.seconds for each in found)
-            self.tracker.points({f"time/{stage}": seconds}, 0, found[-1].time_ms)
-            for number, each in enumerate(found):
+            measures = [measured(self.context.store, artifact) for artifact in artifacts]
+            seconds = sum(each.seconds for each in measures)
+            self.tracker.points({f"time/{stage}": seconds}, 0, measures[-1].time_ms)
+            for number, each in enumerate(measures):
                 metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
                 self.tracker.points(metrics, number, each.time_ms)
 
@@ -86,7 +86,7 @@ class RunReporter(MlflowReporter):
         tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
         tracker.tags({"agentfly.sources": self._where(run.record["code"]["uri"])})
         self.tags = tags_of(run.store, run.name)
-        if self.tags.words or not self.tags.told:
+        if self.tags.words or not self.tags.in_mlflow:
             tracker.tags({TAGS: str(self.tags)})
 
     def data(self, data: Pointer) -> None:
@@ -203,9 +203,9 @@ def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
 
 def _parents(run: Run) -> dict[str, str]:
     parent, reference = run.parent, run.reference
-    found = (
+    tags = (
         {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest}
         if parent
         else {}
     )
-    return found | ({"agentfly.reference_policy": reference.digest} if reference else {})
+    return tags | ({"agentfly.reference_policy": reference.digest} if reference else {})

@@ -41,10 +41,10 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     a trajectory has no row in the scores.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
-    found = [t for t in stored if not t.policy]
+    own = [t for t in stored if not t.policy]
     if job.scores:
         by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
-        if missing := [t.id for t in found if t.id not in by_id]:
+        if missing := [t.id for t in own if t.id not in by_id]:
             raise ValueError(
                 f"{job.scores} has no score for {len(missing)} trajectories, "
                 f"the first is {missing[0]}."
@@ -53,12 +53,10 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
             name: score for name, score in by_id.items() if not isinstance(score.reward, Unscored)
         }
     else:
-        demonstrated = (t.id for t in found if t.ending is not Ending.FAILED)
+        demonstrated = (t.id for t in own if t.ending is not Ending.FAILED)
         scores = {name: Scored(name, {}, (), 0.0) for name in demonstrated}
-    greedy = {
-        t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores
-    }
-    played = [t for t in found if t.role != "baseline"]
+    greedy = {t.group: earned(scores[t.id]) for t in own if t.role == "baseline" and t.id in scores}
+    played = [t for t in own if t.role != "baseline"]
     kept = scored = [t for t in played if t.id in scores]
     if drop_equal:
         kept = _with_spread(scored, scores)
@@ -93,9 +91,9 @@ def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
     steps = min(job.update.mini_batches, len(trajectories))
     if job.batch:
         steps = math.ceil(len(trajectories) / job.batch)
-    found: list[Tensor] = []
+    batches: list[Tensor] = []
     for epoch in range(job.update.epochs):
         generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
         shuffled = trajectories[torch.randperm(len(trajectories), generator=generator)]
-        found += shuffled.tensor_split(steps)
-    return found
+        batches += shuffled.tensor_split(steps)
+    return batches

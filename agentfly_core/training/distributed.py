@@ -37,9 +37,9 @@ class Ranks:
 
     def broadcast(self, text: str) -> str:
         """What the first rank said, on every rank."""
-        said = [text]
-        dist.broadcast_object_list(said, src=0, group=self.channel)
-        return said[0]
+        holder = [text]
+        dist.broadcast_object_list(holder, src=0, group=self.channel)
+        return holder[0]
 
     def gather(self, patience: timedelta) -> bool:
         """A barrier with a time limit: False where a rank did not come to it."""
@@ -118,10 +118,10 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
     """The float32 weight; where it is divided among ranks, each must call it."""
-    found: Tensor = (
+    full: Tensor = (
         safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     )
-    return found
+    return full
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:

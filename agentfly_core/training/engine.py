@@ -142,11 +142,11 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
     """Raise ValueError for tokens that the policy does not have; on a GPU they would end the
     process.
     """
-    known = engine.module.model.config.vocab_size
-    if bool((batch.tokens >= known).any()):
+    vocabulary = engine.module.model.config.vocab_size
+    if bool((batch.tokens >= vocabulary).any()):
         raise ValueError(
             f"The trajectories have the token {int(batch.tokens.max())}, but the policy knows "
-            f"only {known}: they were sampled from another model."
+            f"only {vocabulary}: they were sampled from another model."
         )
 
 
@@ -237,9 +237,9 @@ def _make_moments(engine: Engine) -> None:
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
     row = torch.zeros(1, 2, dtype=torch.int64, device=engine.device)
-    found = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)
+    outputs = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)
     engine.set_gradient_accumulation_boundary(True)
-    engine.backward(0.0 * torch.stack([part.sum() for part in found]).sum(), scale_wrt_gas=False)
+    engine.backward(0.0 * torch.stack([part.sum() for part in outputs]).sum(), scale_wrt_gas=False)
     engine.step()
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         # DeepSpeed 0.19 links all moments to their parameters after the step of the first group,

@@ -114,11 +114,11 @@ class Projection(nn.Module):
             temperatures = torch.split(temperature, size)
         read = zip(torch.split(hidden, size), torch.split(tokens, size), strict=True)
         pieces = ((*one, of_one) for one, of_one in zip(read, temperatures, strict=False))
-        found = [
+        outputs = [
             checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False)
             for piece in pieces
         ]
-        logprobs, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
+        logprobs, entropy = (torch.cat(parts) for parts in zip(*outputs, strict=True))
         return logprobs, entropy
 
 

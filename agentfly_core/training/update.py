@@ -53,7 +53,7 @@ class Update:
     seconds: dict[str, float] = field(default_factory=partial(defaultdict, float))
     norms: list[float] = field(default_factory=list)
     mismatch: dict[str, float] = field(default_factory=dict)
-    known: Mapping[str, float] = field(default_factory=dict)
+    data_metrics: Mapping[str, float] = field(default_factory=dict)
     on_policy: bool = False
     one_temperature: bool = True
     skipped: int = 0
@@ -73,7 +73,7 @@ class Update:
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
         batch = replace(batch, advantages=estimate.advantages, returns=estimate.returns)
         measured = self.algorithm.measures(data.outcomes, batch)
-        self.known = {**measured, **by_task(data.outcomes, batch)}
+        self.data_metrics = {**measured, **by_task(data.outcomes, batch)}
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
@@ -114,30 +114,30 @@ class Update:
         values = torch.zeros_like(logprobs)
         with torch.no_grad(), self._clock("time/forward"):
             for rows, micro, trees in self._micro_batches(batch, batch.lengths > 0):
-                found = model(micro.tokens, micro.sampled, self._temperature(micro), trees)
-                _put(logprobs, rows, found[0])
-                _put(values, rows, found[2])
+                outputs = model(micro.tokens, micro.sampled, self._temperature(micro), trees)
+                _put(logprobs, rows, outputs[0])
+                _put(values, rows, outputs[2])
         # each rank has the rows it computed, and zeros for the others'
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
         """One optimizer step. Rows whose gradient is 0 are measured, and have no backward pass."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
-        found = torch.zeros_like(batch.rollout_logprobs)
+        new_logprobs = torch.zeros_like(batch.rollout_logprobs)
         teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
         with torch.no_grad():
             for rows, micro, trees in self._micro_batches(batch, ~teaching):
-                _put(found, rows, self._loss(micro, trees)[1])
+                _put(new_logprobs, rows, self._loss(micro, trees)[1])
         step_loss, parts = 0.0, list(self._micro_batches(batch, teaching))
         for number, (rows, micro, trees) in enumerate(parts, 1):
             loss, logprobs = self._loss(micro, trees)
-            _put(found, rows, logprobs)
+            _put(new_logprobs, rows, logprobs)
             step_loss += loss.item()
             with self._clock("time/backward"):
                 self.engine.set_gradient_accumulation_boundary(number == len(parts))
                 self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
         if self.job.scores and not self.mismatch:
-            self._compare(self.ranks.sum(found), batch)
+            self._compare(self.ranks.sum(new_logprobs), batch)
         if not parts:
             self.steps["empty"] += 1
             return
@@ -161,11 +161,11 @@ class Update:
                 micro = replace(micro, old_logprobs=logprobs.detach())
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
         learned = torch.full_like(entropy, float(torch.is_grad_enabled()))
-        found = {"train/entropy": entropy, "train/learned_share": learned, **loss.metrics}
+        metrics = {"train/entropy": entropy, "train/learned_share": learned, **loss.metrics}
         if self.algorithm.needs.old_logprobs:
-            found["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
+            metrics["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
         counted = micro.sampled & loss.total.isfinite()
-        for name, value in found.items():
+        for name, value in metrics.items():
             self.sums[name] += float(value.detach()[counted].double().sum())
         self.sums["tokens"] += float(counted.sum())
         self.sums["lost"] += float((micro.sampled & ~counted).sum())
@@ -218,16 +218,16 @@ class Update:
     def _metrics(self, data: UpdateData) -> dict[str, float]:
         sums = self.ranks.add_up({"tokens": 0.0, "lost": 0.0, "loss": 0.0} | self.sums)
         tokens, lost, loss = (sums.pop(name) for name in ("tokens", "lost", "loss"))
-        found = {name: value / max(tokens, 1.0) for name, value in sums.items()}
-        found["train/not_finite_share"] = lost / max(tokens + lost, 1.0)
+        metrics = {name: value / max(tokens, 1.0) for name, value in sums.items()}
+        metrics["train/not_finite_share"] = lost / max(tokens + lost, 1.0)
         if self.norms:
-            found["train/loss"] = loss / len(self.norms)
-            found["train/grad_norm"] = sum(self.norms) / len(self.norms)
-            found["train/grad_norm_max"] = max(self.norms)
+            metrics["train/loss"] = loss / len(self.norms)
+            metrics["train/grad_norm"] = sum(self.norms) / len(self.norms)
+            metrics["train/grad_norm_max"] = max(self.norms)
         if self.mismatch:
-            found = {"mismatch/masked_share": 0.0} | found | self.mismatch
+            metrics = {"mismatch/masked_share": 0.0} | metrics | self.mismatch
         if seconds := sum(self.seconds.values()):
-            found["train/tokens_per_second"] = tokens / seconds
+            metrics["train/tokens_per_second"] = tokens / seconds
         counts = {
             "train/lr": self.job.update.learning_rate,
             "train/tokens": float(data.batch.sampled.sum()),
@@ -239,15 +239,15 @@ class Update:
             "train/skipped_in_a_row": float(self.skipped),
             "train/empty_steps": float(self.steps["empty"] or not len(data.batch.lengths)),
         }
-        found |= self.seconds | counts | dict(self.known)
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        metrics |= self.seconds | counts | dict(self.data_metrics)
+        return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
     """Of each task of a mixture the mean `advantage` of its sampled tokens, its mean size and its
     standard deviation, and the mean `baseline` where there are greedy episodes.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
         if not name:  # those of an experiment without tasks are measured anyway
             continue
@@ -259,8 +259,8 @@ def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
             "advantage_std": own.std(correction=0),
             "baseline": outcomes.baselines[chosen].nanmean(),
         }
-        found |= {f"task/{name}/train/{key}": float(value) for key, value in figures.items()}
-    return found
+        metrics |= {f"task/{name}/train/{key}": float(value) for key, value in figures.items()}
+    return metrics
 
 
 def _put(whole: Tensor, rows: Tensor, part: Tensor) -> None:

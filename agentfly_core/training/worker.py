@@ -173,12 +173,12 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
     a rank may be gone, or wait for this one in a collective without end.
     """
     try:
-        asked = REQUEST.validate_json(worker.ranks.broadcast(request))
-        found = worker.obey(asked, lambda done, total: reply(StepsDone(done=done, total=total)))
+        received = REQUEST.validate_json(worker.ranks.broadcast(request))
+        result = worker.obey(received, lambda done, total: reply(StepsDone(done=done, total=total)))
         get_accelerator().empty_cache()  # the sampler may be next on this GPU
-        reply(Result(value=None if callable(found) else found))
-        if callable(found) and worker.ranks.rank == 0:
-            threading.Thread(target=_answer_later, args=(found, reply), daemon=True).start()
+        reply(Result(value=None if callable(result) else result))
+        if callable(result) and worker.ranks.rank == 0:
+            threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
     except Forgotten as error:
         reply(Lost(reason=str(error)))
     except Exception as error:  # the boundary of the process: the client gets it

@@ -113,9 +113,9 @@ def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
     """The stored sweep of a command; raises ValueError where its runs could not
     be compared.
     """
-    asked, site = arguments.experiment, arguments.site
-    settings = grid(asked, arguments.overrides, arguments.seeds)
-    contexts = [context_of(asked, each, site, arguments.store) for each in settings]
+    experiment, site = arguments.experiment, arguments.site
+    settings = grid(experiment, arguments.overrides, arguments.seeds)
+    contexts = [context_of(experiment, each, site, arguments.store) for each in settings]
     runs = [name_of(context, "", False) for context in contexts]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
@@ -129,6 +129,6 @@ def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
     store = contexts[0].store
     name = arguments.name or f"{contexts[0].experiment}-{digest(sorted(runs))[:8]}"
     members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
-    made = Sweep(name, asked, tuple(arguments.overrides), arguments.seeds, site, members)
+    made = Sweep(name, experiment, tuple(arguments.overrides), arguments.seeds, site, members)
     made.write(store)
     return made, store

@@ -93,22 +93,22 @@ def show(arguments: Namespace) -> None:
         return _show_steps(arguments, store, named)
     stored = read(store, named, arguments.evaluation, arguments.demonstrations)
     filters = list(_filters(arguments, stored))
-    found = choice.matching(stored, filters)
+    matching = choice.matching(stored, filters)
     if arguments.against is None:
-        chosen = choice.first(found, *_order(arguments))
+        chosen = choice.first(matching, *_order(arguments))
         if arguments.json:
-            print_json(episodes_json(stored, len(found), chosen))
+            print_json(episodes_json(stored, len(matching), chosen))
         else:
-            VisibleConsole().print(printed(stored, len(found), filters, chosen))
+            VisibleConsole().print(printed(stored, len(matching), filters, chosen))
         return
     other = against_of(arguments.against, named)
     against = read(store, other, arguments.evaluation, arguments.demonstrations)
-    twice = played_twice([pair for episode in found for pair in episode], against, stored.title)
+    twice = played_twice([pair for episode in matching for pair in episode], against, stored.title)
     changed = most_changed(twice, *_order(arguments))
     if arguments.json:
-        print_json(both_json(stored, against, len(found), changed))
+        print_json(both_json(stored, against, len(matching), changed))
     else:
-        VisibleConsole().print(show_both(stored, against, twice, len(found), filters, changed))
+        VisibleConsole().print(show_both(stored, against, twice, len(matching), filters, changed))
 
 
 def _show_steps(arguments: Namespace, store: Store, named: Reference) -> None:

@@ -72,14 +72,14 @@ def play(arguments: Namespace) -> None:
             return
         with nullcontext() if arguments.live or arguments.chat else terminal.bar():
             played = play_episodes(context, laid, logs, mode)
-    found = figures(played, context.resolved)
+    totals = figures(played, context.resolved)
     if arguments.chat:
         # there was no attempt at the problem
-        found = replace(found, reward=None, success=None, success_by_task={})
+        totals = replace(totals, reward=None, success=None, success_by_task={})
     if arguments.json:
-        print_json({"play": played.name, **asdict(found)})
+        print_json({"play": played.name, **asdict(totals)})
         return
-    for line in lines(found):
+    for line in lines(totals):
         print(line)
     print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
 
@@ -132,8 +132,10 @@ class Terminal:
         ) as bar:
             task = bar.add_task("play", total=None)
 
-            def show(told: Told) -> None:
-                bar.update(task, description=told.stage, completed=told.done, total=told.total)
+            def show(report: Told) -> None:
+                bar.update(
+                    task, description=report.stage, completed=report.done, total=report.total
+                )
 
             with listening(show):
                 yield
@@ -146,36 +148,36 @@ def described(player: Player, model: str) -> str:
     return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
 
 
-def lines(found: Figures) -> list[str]:
+def lines(totals: Figures) -> list[str]:
     """The figures for people, a line each."""
-    endings = ", ".join(f"{count} {name}" for name, count in found.endings.items())
-    unscored = f", {found.unscored} unscored" if found.unscored else ""
-    played = f"{counted(found.episodes, 'episode')} of {counted(found.problems, 'problem')}"
-    told = [f"{played}: {endings}{unscored}"]
-    told += [f"  {count} failed: {why}" for why, count in list(found.failures.items())[:3]]
-    told += [f"  {count} unscored: {why}" for why, count in list(found.unscored_for.items())[:3]]
-    if found.reward:
-        interval = found.reward.interval
-        shown = _between(interval, ".3f") if interval else f", {found.reward.without_interval}"
-        told.append(f"mean reward {found.reward.value:.3f}{shown}")
-    if found.success:
-        told.append(f"solved {found.success.share:.1%}{_between(found.success.interval, '.1%')}")
-    for task, rate in found.success_by_task.items():
-        told.append(
+    endings = ", ".join(f"{count} {name}" for name, count in totals.endings.items())
+    unscored = f", {totals.unscored} unscored" if totals.unscored else ""
+    played = f"{counted(totals.episodes, 'episode')} of {counted(totals.problems, 'problem')}"
+    text = [f"{played}: {endings}{unscored}"]
+    text += [f"  {count} failed: {why}" for why, count in list(totals.failures.items())[:3]]
+    text += [f"  {count} unscored: {why}" for why, count in list(totals.unscored_for.items())[:3]]
+    if totals.reward:
+        interval = totals.reward.interval
+        shown = _between(interval, ".3f") if interval else f", {totals.reward.without_interval}"
+        text.append(f"mean reward {totals.reward.value:.3f}{shown}")
+    if totals.success:
+        text.append(f"solved {totals.success.share:.1%}{_between(totals.success.interval, '.1%')}")
+    for task, rate in totals.success_by_task.items():
+        text.append(
             f"  {task}: {rate.share:.1%} of {counted(rate.problems, 'problem')}"
             f"{_between(rate.interval, '.1%')}"
         )
-    told.append(
-        f"{counted(found.tool_calls, 'tool call')}, {found.tool_errors} answered with an error"
+    text.append(
+        f"{counted(totals.tool_calls, 'tool call')}, {totals.tool_errors} answered with an error"
     )
-    of = f"of {counted(found.replies, 'reply')} cut"
-    if found.cut_at_max_tokens:
-        told.append(f"{found.cut_at_max_tokens} {of} at agent.max_tokens: set it higher")
-    if others := found.cut_replies - found.cut_at_max_tokens:
+    of = f"of {counted(totals.replies, 'reply')} cut"
+    if totals.cut_at_max_tokens:
+        text.append(f"{totals.cut_at_max_tokens} {of} at agent.max_tokens: set it higher")
+    if others := totals.cut_replies - totals.cut_at_max_tokens:
         limits = "agent.max_model_len, agent.max_sampled_tokens, or the agent's own"
-        told.append(f"{others} {of} by another limit: {limits}")
-    told.append(f"{found.episodes_per_second:.3g} episodes/s, stored and scored")
-    return told
+        text.append(f"{others} {of} by another limit: {limits}")
+    text.append(f"{totals.episodes_per_second:.3g} episodes/s, stored and scored")
+    return text
 
 
 def _between(interval: Interval, pattern: str) -> str:

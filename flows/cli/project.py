@@ -47,10 +47,10 @@ def template() -> dict[str, str]:
     """The files of a new project, by their paths in it; the shipped files end in .txt, and `dot-`
     replaces a dot.
     """
-    found = sorted(path for path in TEMPLATE.rglob("*.txt"))
+    paths = sorted(path for path in TEMPLATE.rglob("*.txt"))
     return {
         str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
-        for path in found
+        for path in paths
     }
 
 

@@ -103,17 +103,17 @@ def verify(arguments: Namespace) -> int:
     store, name = store_at(arguments.store), arguments.run
     into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
     once = made(store, name)
-    found = verdicts(store, once, rebuild(store, name, into))
+    compared = verdicts(store, once, rebuild(store, name, into))
     table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
-    for verdict in found:
+    for verdict in compared:
         table.add_row(verdict.what, verdict.uri, verdict.words)
     VisibleConsole().print(table)
-    others = [verdict for verdict in found if not verdict.agrees]
+    others = [verdict for verdict in compared if not verdict.agrees]
     if not others:
-        print(f"All {len(found)} artifacts of {name} agree to the byte.")
+        print(f"All {len(compared)} artifacts of {name} agree to the byte.")
         return 0
     print(
-        f"{len(found) - len(others)} of {len(found)} artifacts of {name} agree to the byte. The "
-        f"first that does not is {others[0].what}: it {others[0].words}. It is in {into}."
+        f"{len(compared) - len(others)} of {len(compared)} artifacts of {name} agree to the byte. "
+        f"The first that does not is {others[0].what}: it {others[0].words}. It is in {into}."
     )
     return 1

@@ -58,17 +58,17 @@ def evaluate(arguments: Namespace) -> None:
     with _only_json(arguments.json), orchestrated("evaluate", lambda: arguments.typed):
         from flows.evaluate import evaluate as flow
 
-        found = flow(**flow_arguments(arguments), policy=arguments.policy)
+        rates = flow(**flow_arguments(arguments), policy=arguments.policy)
     if arguments.json:
-        print_json(found)
+        print_json(rates)
         return
-    low, high, problems = found["interval_low"], found["interval_high"], found["problems"]
+    low, high, problems = rates["interval_low"], rates["interval_high"], rates["problems"]
     print(
-        f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} "
+        f"{rates['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} "
         f"to {high:.1%}."
     )
-    if found.keys() & {"pass_at", "by", "datasets"}:
-        VisibleConsole().print(rates_table(found))
+    if rates.keys() & {"pass_at", "by", "datasets"}:
+        VisibleConsole().print(rates_table(rates))
 
 
 def prepare(arguments: Namespace) -> None:
@@ -79,17 +79,17 @@ def prepare(arguments: Namespace) -> None:
         from flows.prepare import prepare as flow
 
         data = flow(**flow_arguments(arguments))
-    found = preview(context.store, data, arguments.sample)
+    sample = preview(context.store, data, arguments.sample)
     checked = solvable.check(context, data)
     if arguments.json:
-        print_json({**found.to_json(), "reused": reused, "checked": checked})
+        print_json({**sample.to_json(), "reused": reused, "checked": checked})
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
         print(made_anew(context.science))
     for line in checked:
         print(line)
-    for line in found.lines():
+    for line in sample.lines():
         print(line)
 
 
@@ -112,11 +112,11 @@ def warm_start(arguments: Namespace) -> None:
 
 def resolve(arguments: Namespace) -> None:
     """Write the complete configuration for DVC."""
-    asked = versioning.overrides_in(arguments.params) if arguments.params else []
-    said = [*asked, *arguments.overrides]
-    context = context_of(arguments.experiment, said, arguments.site, arguments.store)
+    stored = versioning.overrides_in(arguments.params) if arguments.params else []
+    overrides = [*stored, *arguments.overrides]
+    context = context_of(arguments.experiment, overrides, arguments.site, arguments.store)
     checks.check_inputs(context.science)
-    dvc_outputs.write_config(context, said)
+    dvc_outputs.write_config(context, overrides)
 
 
 def config(arguments: Namespace) -> None:
@@ -137,8 +137,8 @@ def config(arguments: Namespace) -> None:
         *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
     )
     for key, value in values.items():
-        said = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
-        if said or not arguments.changed:
+        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
+        if is_set or not arguments.changed:
             table.add_row(key, json.dumps(value), str(origin[key]))
     VisibleConsole().print(table)
     for remark in checks.remarks(context.resolved):

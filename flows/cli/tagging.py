@@ -34,7 +34,7 @@ def tag(arguments: Namespace) -> None:
         tags = change_tags(store, name, arguments.words, arguments.remove)
     print(f"{name}: {tags}" if tags.words else f"{name} has no tags.")
     ids = links_of(store, name).get("mlflow_run_ids")
-    if tags.told:
+    if tags.in_mlflow:
         return
     try:
         if ids:

@@ -129,8 +129,8 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
     """
     if record_of(context.store, name) is not None:
         return
-    if found := before_edit(context.store, context.science, code_of(context.resolved)):
-        record, lines = found
+    if edit := before_edit(context.store, context.science, code_of(context.resolved)):
+        record, lines = edit
         old, command = record["name"], continuing(context.store, record["name"], record)
         differs = f"its code differs from that of {old}:\n{listed(lines)}"
         if lines:

@@ -120,8 +120,8 @@ def _detached(wanted: Wanted, environment: dict[str, str]) -> int:
     while not (servers := Servers.running(wanted.places.state)) or not servers.ready:
         if process.poll() is not None:
             written = wanted.log.read_bytes()[began:].decode(errors="replace")
-            said = written.strip().splitlines()[-20:]
-            raise ValueError("\n  ".join(["It did not start. It said:", *said]))
+            lines = written.strip().splitlines()[-20:]
+            raise ValueError("\n  ".join(["It did not start. It said:", *lines]))
         time.sleep(0.1)
     return messages.status(wanted.places.state)
 

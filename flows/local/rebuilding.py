@@ -54,8 +54,8 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     rebuilt = Store.at(str(into / "store"), into / "cache")
     copy_origins(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
-    said = {key: value for key, value in record["science"].items() if key != "code"}
-    files.write_text(settings, strict_yaml.dump(said))
+    science = {key: value for key, value in record["science"].items() if key != "code"}
+    files.write_text(settings, strict_yaml.dump(science))
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
     command = [sys.executable, "-m", "flows", *words]
@@ -109,11 +109,11 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
 
     Raises ValueError where a file in code_files is no longer what it was.
     """
-    told = record["code"]
-    if not store.holds(told["uri"]):
+    artifact = record["code"]
+    if not store.holds(artifact["uri"]):
         return code
-    known = stored.read(store.open(Pointer.of(told, "run.json")))
-    own = [module for module in known.modules.values() if not ours(module.name)]
+    sources = stored.read(store.open(Pointer.of(artifact, "run.json")))
+    own = [module for module in sources.modules.values() if not ours(module.name)]
     if not own:
         return code
     folder = into / "own"
@@ -124,7 +124,7 @@ def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Pa
         path = files.contained(folder, module.file)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(module.content)
-    for name, was in known.files.items():
+    for name, was in sources.files.items():
         path = folder / require_relative(name)  # a link in `folder` is ours
         if not path.is_file() or files.sha256(path) != was:
             raise ValueError(
@@ -154,8 +154,8 @@ def _code(record: RunRecord, into: Path) -> Path:
     here, commit = Path.cwd(), record["revision"].get("commit")
     if commit == revision()["commit"] or not re.fullmatch("[0-9a-f]{40,64}", commit or ""):
         return here
-    known = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
-    if subprocess.run(known, cwd=here, stderr=subprocess.DEVNULL).returncode:
+    command = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+    if subprocess.run(command, cwd=here, stderr=subprocess.DEVNULL).returncode:
         return here
     code = (into / "code").resolve()
     if not code.exists():

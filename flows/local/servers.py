@@ -42,8 +42,8 @@ class Servers:
                 }:
                     keeper = Owner.of(owner)
                     if keeper.here and keeper.alive:
-                        said = tuple(map(str, faults))
-                        return cls(prefect, mlflow, version, keeper, ready, said)
+                        messages = tuple(map(str, faults))
+                        return cls(prefect, mlflow, version, keeper, ready, messages)
         except (FileNotFoundError, ValueError):  # nobody's, or cut by a full disk
             pass
         return None

@@ -82,18 +82,18 @@ def tell_people(late: timedelta = LATE) -> dict[str, int]:
             _remove(client, title)
             if actions := [_sending(block, text) for block in blocks[name]]:
                 Automation(name=title, trigger=trigger, actions=actions).create()
-    return {name: len(found) for name, found in blocks.items()}
+    return {name: len(documents) for name, documents in blocks.items()}
 
 
 def blocks_named(client: SyncPrefectClient) -> dict[str, list[BlockDocument]]:
     """The blocks that can be called, by each of the two names."""
-    found: dict[str, list[BlockDocument]] = {ALARMS_BLOCK: [], NOTICES_BLOCK: []}
+    blocks: dict[str, list[BlockDocument]] = {ALARMS_BLOCK: [], NOTICES_BLOCK: []}
     for block in client.read_block_documents(include_secrets=False):
         kind = block.block_schema
         notifies = kind is not None and "notify" in kind.capabilities
-        if block.name in found and (_is_webhook(block) or notifies):
-            found[block.name].append(block)
-    return found
+        if block.name in blocks and (_is_webhook(block) or notifies):
+            blocks[block.name].append(block)
+    return blocks
 
 
 def _remove(client: SyncPrefectClient, name: str) -> None:

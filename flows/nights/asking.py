@@ -27,8 +27,8 @@ def open_question(history: NightHistory, night: str) -> NightEntry | None:
 def ask_again(context: ExperimentContext, ledger: NightLedger) -> None:
     """Ask about every policy that awaits approval and has no flow run that waits for the answer."""
     history = ledger.read()
-    asked = {entry.night for entry in history.entries if entry.event == "awaits_approval"}
-    for night in sorted(asked):
+    nights = {entry.night for entry in history.entries if entry.event == "awaits_approval"}
+    for night in sorted(nights):
         if open_question(history, night):
             ask(context, night)
 
@@ -74,10 +74,10 @@ def _waits(client: SyncPrefectClient, given: Mapping[str, str]) -> bool:
 
     types = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
     deployment = client.read_deployment_by_name(APPROVAL).id
-    found = client.read_flow_runs(
+    runs = client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
             state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types))
         ),
         deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[deployment])),
     )
-    return any(given.items() <= flow_run.parameters.items() for flow_run in found)
+    return any(given.items() <= flow_run.parameters.items() for flow_run in runs)

@@ -30,9 +30,14 @@ def tell(what: What, night: str, experiment: str, message: str, **facts: JSON) -
         if get_current_settings().api.url is None:
             return  # or Prefect starts a server of its own for it, which takes half a minute
         text = storable(redact(message))
-        said = {"what": what, "night": night, "experiment": storable(experiment), "message": text}
+        payload = {
+            "what": what,
+            "night": night,
+            "experiment": storable(experiment),
+            "message": text,
+        }
         resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
-        emit_event(event=PREFIX + what, resource=resource, payload={**said, **facts})
+        emit_event(event=PREFIX + what, resource=resource, payload={**payload, **facts})
     except Exception:  # a night does not fail since a message about it could not be sent
         logger.exception("Prefect did not get the event that the night %s is %r.", night, what)
 

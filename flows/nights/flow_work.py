@@ -66,8 +66,11 @@ class FlowWork:
 
     def happened(self, entry: NightEntry) -> None:
         """Tell it; ask a person to approve; let MLflow's aliases and the report follow."""
-        log, said = get_run_logger(), f"{entry.night}: {entry.event.replace('_', ' ')}. {entry.why}"
-        log.warning(said) if entry.event in ("given_up", "worse") else log.info(said)
+        log, message = (
+            get_run_logger(),
+            f"{entry.night}: {entry.event.replace('_', ' ')}. {entry.why}",
+        )
+        log.warning(message) if entry.event in ("given_up", "worse") else log.info(message)
         if entry.event == "began":
             return
         tell(entry.event, entry.night, self.context.experiment, entry.why)

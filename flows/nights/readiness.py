@@ -27,7 +27,7 @@ def nights(api: str, ping_url_env: str) -> Finding:
     try:
         with get_client(sync_client=True) as client:
             schedules = client.read_deployment_by_name(DEPLOYMENT).schedules
-            told = bool(blocks_named(client)[ALARMS_BLOCK])
+            alarmed = bool(blocks_named(client)[ALARMS_BLOCK])
     except ObjectNotFound:
         return _no(f"nothing is deployed at {api}", "for nights: python -m flows.deploy")
     except PrefectHTTPStatusError as error:
@@ -35,15 +35,15 @@ def nights(api: str, ping_url_env: str) -> Finding:
         return _no(f"{api} answers {status}", "set PREFECT_API_AUTH_STRING to the server's")
 
     on, pinged = any(schedule.active for schedule in schedules), bool(os.environ.get(ping_url_env))
-    said = [
+    parts = [
         f"schedule {'on' if on else 'off'} at {api}",
-        f"{'a' if told else 'no'} block {ALARMS_BLOCK}",
+        f"{'a' if alarmed else 'no'} block {ALARMS_BLOCK}",
         f"the URL in {ping_url_env} is {'called' if pinged else 'NOT SET'} after each"
         if ping_url_env
         else "no ping_url_env",
     ]
-    ok = on and (told or pinged) and (pinged or not ping_url_env)
-    return Finding("nights", ok, ", ".join(said), GUIDE, needed=False)
+    ok = on and (alarmed or pinged) and (pinged or not ping_url_env)
+    return Finding("nights", ok, ", ".join(parts), GUIDE, needed=False)
 
 
 def _no(detail: str, remedy: str) -> Finding:

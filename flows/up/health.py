@@ -66,8 +66,8 @@ def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:
         answer = client.post(path, json={})
     except httpx.TransportError:
         return []
-    found: list[dict[str, object]] = answer.json() if answer.is_success else []
-    return found
+    runs: list[dict[str, object]] = answer.json() if answer.is_success else []
+    return runs
 
 
 def _answers(url: str) -> bool:

@@ -50,8 +50,8 @@ def serve(wanted: Wanted, ready: Ready) -> str:
         while True:
             time.sleep(LOOK_SECONDS)
             rotate(wanted.log)
-            found = [(service.kind, service.fault()) for service in services]
-            faults = tuple(f"{kind} {fault}" for kind, fault in found if fault)
+            checked = [(service.kind, service.fault()) for service in services]
+            faults = tuple(f"{kind} {fault}" for kind, fault in checked if fault)
             if faults != servers.faults:
                 servers = replace(servers, faults=faults)
                 servers.write(state)

@@ -49,10 +49,10 @@ def at_boot(project: Path, options: Sequence[str]) -> list[str]:
         return [f"At each boot, by crontab -e: {crontab_line(project, [*command, '--detach'])}"]
     path = project / ".agentfly" / unit_name(project)
     write_text(path, unit(project, command))
-    found = [f"At each boot: systemctl --user enable --now {shlex.quote(str(path))}"]
+    commands = [f"At each boot: systemctl --user enable --now {shlex.quote(str(path))}"]
     if not (LINGERING / getpass.getuser()).exists():
-        found += ["And, to run while you are logged out: loginctl enable-linger"]
-    return found
+        commands += ["And, to run while you are logged out: loginctl enable-linger"]
+    return commands
 
 
 def unit(project: Path, command: Sequence[str]) -> str:

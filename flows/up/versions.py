@@ -27,9 +27,9 @@ class Installed:
     @classmethod
     def now(cls) -> Installed:
         """What is installed now; raises PackageNotFoundError while it is being replaced."""
-        found = [distribution(name) for name in SERVED]
-        lists = [(package.read_text("RECORD") or "").encode() for package in found]
-        return cls(found[0].version, tuple(hashlib.sha256(files).hexdigest() for files in lists))
+        packages = [distribution(name) for name in SERVED]
+        lists = [(package.read_text("RECORD") or "").encode() for package in packages]
+        return cls(packages[0].version, tuple(hashlib.sha256(files).hexdigest() for files in lists))
 
 
 class Changes:
@@ -68,14 +68,14 @@ def _clashes(package: Distribution, extras: frozenset[str]) -> Iterator[str]:
         if not _applies(wanted, extras):
             continue
         try:
-            found = distribution(wanted.name)
+            installed = distribution(wanted.name)
         except PackageNotFoundError:
             yield f"{wanted.name} is missing, expected {wanted}"
             continue
-        if not wanted.specifier.contains(found.version, prereleases=True):
-            yield f"{wanted.name} {found.version} is installed, expected {wanted}"
+        if not wanted.specifier.contains(installed.version, prereleases=True):
+            yield f"{wanted.name} {installed.version} is installed, expected {wanted}"
         elif wanted.extras:
-            yield from _clashes(found, frozenset(wanted.extras))
+            yield from _clashes(installed, frozenset(wanted.extras))
 
 
 def _applies(wanted: Requirement, extras: frozenset[str]) -> bool:

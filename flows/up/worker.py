@@ -16,21 +16,21 @@ MARK = "PREFECT__FLOW_RUN_ID"
 
 def flow_runs(worker: Service) -> list[psutil.Process]:
     """The processes in which the worker's flow runs are at work, or wait."""
-    found = []
+    processes = []
     state = State.read(worker.address)
     with suppress(psutil.NoSuchProcess):
         for program in psutil.Process(state.keeper).children() if state else ():
             for child in program.children():
                 with suppress(psutil.Error):
                     if MARK in child.environ():
-                        found.append(child)
-    return found
+                        processes.append(child)
+    return processes
 
 
 def end_flow_runs(worker: Service) -> None:
     """Ask the worker's flow runs to end, and wait until they have."""
-    asked = flow_runs(worker)
-    for process in asked:
+    processes = flow_runs(worker)
+    for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    psutil.wait_procs(asked, GRACE)
+    psutil.wait_procs(processes, GRACE)

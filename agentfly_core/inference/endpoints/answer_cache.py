@@ -18,8 +18,8 @@ class Answers:
 
     async def find(self, key: str) -> JSON:
         """The answer under a key, or None; raises Damaged."""
-        found = await asyncio.to_thread(self.store.read_json, _uri(key))
-        answer: JSON = found["answer"] if found else None
+        entry = await asyncio.to_thread(self.store.read_json, _uri(key))
+        answer: JSON = entry["answer"] if entry else None
         return answer
 
     async def keep(self, key: str, answer: Mapping[str, JSON]) -> JSON:

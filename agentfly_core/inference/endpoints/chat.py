@@ -69,15 +69,15 @@ def reply_of(answer: JSON) -> ChatReply:
     """The reply that an answer holds; raises Unreadable where it holds none."""
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
-        said = choice["message"]
-        content, calls = said.get("content") or "", said.get("tool_calls") or ()
-        found = tuple(_call(call["function"]) for call in calls)
+        message = choice["message"]
+        content, calls = message.get("content") or "", message.get("tool_calls") or ()
+        tool_calls = tuple(_call(call["function"]) for call in calls)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise Unreadable("it has no readable choices[0].message") from error
     if not isinstance(content, str):
         raise Unreadable("the content of its message is no text")
     cut = choice.get("finish_reason") == "length"
-    return ChatReply(Message("assistant", content, found, cut), "length" if cut else "stop")
+    return ChatReply(Message("assistant", content, tool_calls, cut), "length" if cut else "stop")
 
 
 def tokens_of(answer: JSON, most: int) -> int | None:

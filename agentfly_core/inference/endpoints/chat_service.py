@@ -35,8 +35,8 @@ class _Passing(Exception):
     Retry-After header, 0 for one with a date or without.
     """
 
-    def __init__(self, told: str, retry_after: str = "") -> None:
-        super().__init__(told)
+    def __init__(self, message: str, retry_after: str = "") -> None:
+        super().__init__(message)
         in_seconds = retry_after.isascii() and retry_after.isdecimal()
         self.pause = float(retry_after) if in_seconds else 0.0
 
@@ -102,12 +102,12 @@ class Chat:
         """
         settings = self.service.settings
         fields = {**request.body(), "model": settings.model, **settings.extra}
-        body: dict[str, JSON] = {name: said for name, said in fields.items() if said is not None}
+        body: dict[str, JSON] = {name: value for name, value in fields.items() if value is not None}
         key = digest(["chat", 1, settings.url, body, draw])
         answer = await self.service.answers.find(key)
         if answer is not None:
             return reply_of(answer)
-        told = ""
+        failure = ""
         for attempt in range(settings.attempts):
             self.service.budget.take()
             try:
@@ -115,13 +115,13 @@ class Chat:
                     answer = await self._sent(body)
                 return reply_of(await self.service.answers.keep(key, answer))
             except _Passing as passing:
-                told = str(passing)
+                failure = str(passing)
                 wait = max(self.service.pause * 2**attempt, passing.pause)
                 if attempt + 1 < settings.attempts:
                     await asyncio.sleep(min(wait, LONGEST_PAUSE))
         raise EndpointLost(
             f"The endpoint {self.service.name!r} gave no answer in {settings.attempts} attempts: "
-            f"{told}"
+            f"{failure}"
         )
 
     async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
@@ -132,11 +132,13 @@ class Chat:
                 content = await self._content(response)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise _Passing(fault(error)) from error
-        told = f"{response.status} {clip(self._redacted(content), MOST_TOLD)}"
+        message = f"{response.status} {clip(self._redacted(content), MOST_TOLD)}"
         if response.status in PASSING or response.status >= 500:
-            raise _Passing(told, response.headers.get("Retry-After", ""))
+            raise _Passing(message, response.headers.get("Retry-After", ""))
         if response.status != 200:
-            raise EndpointRefused(f"The endpoint {self.service.name!r} refuses a request: {told}")
+            raise EndpointRefused(
+                f"The endpoint {self.service.name!r} refuses a request: {message}"
+            )
         try:
             parsed = strict_json.parse(content, self.service.settings.max_answer_bytes)
             reply_of(parsed)

@@ -59,13 +59,15 @@ def curve(store: Store, run: str, last: int) -> Curve:
     update; where steps overlap they are the time from the end of one update to that of the next.
     """
     layouts = [step_layout(store, run, k) for k in range(1, last + 1)]
-    ended = [(layout, found) for layout in layouts if (found := store.read_json(layout.metrics))]
-    steps: list[int] = [found["step"] for _, found in ended]
-    metrics: list[Mapping[str, float]] = [found["metrics"] for _, found in ended]
+    ended = [
+        (layout, content) for layout in layouts if (content := store.read_json(layout.metrics))
+    ]
+    steps: list[int] = [content["step"] for _, content in ended]
+    metrics: list[Mapping[str, float]] = [content["metrics"] for _, content in ended]
     folders = [store.open(store.artifact(layout.scored)) for layout, _ in ended]
     episodes = [int(pd.read_parquet(folder / ledger.FILE)["episodes"].sum()) for folder in folders]
     tokens = [each[TOKENS] * count for each, count in zip(metrics, episodes, strict=True)]
-    seconds = _seconds(metrics, [found["time_ms"] / 1000 for _, found in ended])
+    seconds = _seconds(metrics, [content["time_ms"] / 1000 for _, content in ended])
     reached = dict(zip(AXES, (steps, accumulate(tokens), accumulate(seconds)), strict=True))
 
     scored = [SUCCESS in each for each in metrics]

@@ -106,10 +106,10 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     that are one, and where no problem is left.
     """
     require_comparable(policies)
-    found: dict[str, list[TriedPolicy]] = {}
+    by_settings: dict[str, list[TriedPolicy]] = {}
     for policy in policies:
-        found.setdefault(_written(policy.settings), []).append(policy)
-    groups = list(found.values())
+        by_settings.setdefault(_written(policy.settings), []).append(policy)
+    groups = list(by_settings.values())
     base, common = _base(groups, against), _common(policies)
     solved = [
         [{problem: policy.solved[problem] for problem in common} for policy in group]

@@ -63,8 +63,8 @@ class Step:
     def to_json(self) -> dict[str, JSON]:
         """As JSON, without what was not measured."""
         held_out: dict[str, JSON] = {name: rate.to_json() for name, rate in self.held_out.items()}
-        found: dict[str, JSON] = {"step": self.step, **self.figures}
-        return {**found, "parts": dict(self.parts), "held_out": held_out}
+        fields: dict[str, JSON] = {"step": self.step, **self.figures}
+        return {**fields, "parts": dict(self.parts), "held_out": held_out}
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
@@ -77,7 +77,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
     names = (*HELD_OUT, *science.evaluate.datasets)
     evaluated = {name: evaluations(store, record, run, name) for name in names}
     goal = resolve(science).goal
-    found = []
+    steps = []
     for step in range(last + 1):
         measured = store.read_json(step_layout(store, run, step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
@@ -91,10 +91,10 @@ def run_steps(store: Store, run: str) -> list[Step]:
             figures["seconds"] = sum(seconds)
         parts = {part[1]: metrics[name] for name in metrics if (part := PART.fullmatch(name))}
         # one alone is the reward itself
-        found.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
-    if not found:
+        steps.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
+    if not steps:
         raise ValueError(f"The run {run!r} has ended no step yet.")
-    return found
+    return steps
 
 
 def view(run: str, steps: Sequence[Step]) -> RenderableType:
@@ -112,8 +112,8 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
             *(_cell(step.figures.get(name), WRITTEN.get(name, ".3f")) for name in figures),
             *(_cell(step.parts.get(name), ".3f") for name in parts),
             *(
-                _cell(found.share if found else None, ".1%")
-                for found in map(step.held_out.get, held_out)
+                _cell(rate.share if rate else None, ".1%")
+                for rate in map(step.held_out.get, held_out)
             ),
         )
     success = {step.step: step.figures["success"] for step in steps if "success" in step.figures}

@@ -44,14 +44,14 @@ def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[l
         )
     combined = [list(settings) for settings in product(*map(alternatives, overrides))]
     base = loading.read(experiment).science.seed
-    found = [
+    members = [
         [*settings, *([] if seeds is None else [f"seed={base + number}"])]
         for number in range(seeds or 1)
         for settings in combined
     ]
-    first = loading.read(experiment, found[0]).science.seed
-    for settings in found:
+    first = loading.read(experiment, members[0]).science.seed
+    for settings in members:
         science = loading.read(experiment, settings).science
         if science.seed != first and science.data.seed is None:
             settings.append(f"data.seed={first}")
-    return found
+    return members

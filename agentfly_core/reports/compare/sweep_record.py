@@ -83,16 +83,16 @@ def stored_sweep(store: Store, name: str) -> Sweep | None:
             f"Got the sweep {name!r}, expected letters, digits, '.', '_' and '-', such as rates."
         )
     try:
-        found: Any = store.read_json(_uri(name))
+        fields: Any = store.read_json(_uri(name))
     except Damaged as damage:
         raise Damaged(
             f"{damage} Remove it, and the `agentfly sweep` that wrote it writes it again; its runs "
             "stay."
         ) from None
-    if found is None:
+    if fields is None:
         return None
-    members = tuple(Member(each["run"], tuple(each["overrides"])) for each in found["members"])
-    return Sweep(**{**found, "overrides": tuple(found["overrides"]), "members": members})
+    members = tuple(Member(each["run"], tuple(each["overrides"])) for each in fields["members"])
+    return Sweep(**{**fields, "overrides": tuple(fields["overrides"]), "members": members})
 
 
 def is_finished(store: Store, run: str) -> bool:
@@ -106,24 +106,24 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
 
     Raises ValueError for a sweep that is not there or not finished.
     """
-    found: list[str] = []
+    names: list[str] = []
     for reference in references:
         if not reference.startswith(PREFIX):
-            found.append(reference)
+            names.append(reference)
             continue
         name = reference.removeprefix(PREFIX)
         if (sweep := stored_sweep(store, name)) is None:
-            known = [stored.removesuffix(".json") for stored in store.names("sweeps")]
+            sweeps = [stored.removesuffix(".json") for stored in store.names("sweeps")]
             raise ValueError(
-                f"There is no sweep {name!r} in {store.uri}.{did_you_mean(name, known)}"
+                f"There is no sweep {name!r} in {store.uri}.{did_you_mean(name, sweeps)}"
             )
         if left := sweep.unfinished(store):
             raise ValueError(
                 f"{reference} is not finished, {len(left)} of {counted(len(sweep.members), 'run')} "
                 f"left. This finishes it: {sweep.command(store)}"
             )
-        found += [member.run for member in sweep.members]
-    return list(dict.fromkeys(found))
+        names += [member.run for member in sweep.members]
+    return list(dict.fromkeys(names))
 
 
 def _uri(name: str) -> str:

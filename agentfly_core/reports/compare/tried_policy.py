@@ -119,10 +119,10 @@ def _trial(
     """The fields of a Trial."""
     # the held-out problems are the same where two are compared, whichever seed made them
     free = {*resumable(Science), "seed", "data.seed"}
-    said = flat(science.model_dump(mode="json", exclude={"fork"}))
+    entries = flat(science.model_dump(mode="json", exclude={"fork"}))
     kept = {
         key: value
-        for key, value in said.items()
+        for key, value in entries.items()
         if not any(f"{key}.".startswith(f"{name}.") for name in free)
     }
     origin = None

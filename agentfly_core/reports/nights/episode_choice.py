@@ -50,17 +50,17 @@ def pairs(
     return [Pair(earlier[place], later[place]) for place in sorted(earlier.keys() & later.keys())]
 
 
-def choose(found: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
+def choose(candidates: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
     """Ten of them, no episode twice: up to three that changed most for the better, as many for the
     worse, and of all others the challenger's best (of equal rewards the shortest) and worst (the
     longest).
     """
-    better = sorted((p for p in found if p.change > 0), key=attrgetter("change"), reverse=True)[
-        :CHANGED
-    ]
-    worse = sorted((p for p in found if p.change < 0), key=attrgetter("change"))[:CHANGED]
+    better = sorted(
+        (p for p in candidates if p.change > 0), key=attrgetter("change"), reverse=True
+    )[:CHANGED]
+    worse = sorted((p for p in candidates if p.change < 0), key=attrgetter("change"))[:CHANGED]
     changed = {id(pair) for pair in (*better, *worse)}
-    others = [pair for pair in found if id(pair) not in changed]
+    others = [pair for pair in candidates if id(pair) not in changed]
     others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))
     room = min(SHOWN - len(changed), len(others))
     best, worst = others[: room // 2], others[len(others) - (room - room // 2) :]
@@ -72,12 +72,12 @@ def choose(found: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
 
 def conversation(trajectory: Trajectory) -> list[Piece]:
     """What the model said and was answered, without the problem and without special tokens."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for number, turn in enumerate(trajectory.turns):
         if number:
-            found += [Piece("read", read_text(item)) for item in turn.read]
-        found.append(Piece("sampled", said_text(turn)))
-    return found + [Piece("after", read_text(item)) for item in trajectory.closing]
+            pieces += [Piece("read", read_text(item)) for item in turn.read]
+        pieces.append(Piece("sampled", said_text(turn)))
+    return pieces + [Piece("after", read_text(item)) for item in trajectory.closing]
 
 
 def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], Played]:

@@ -78,7 +78,7 @@ def evaluated_episodes(
 def is_evaluated(context: ExperimentContext, policy: Pointer, data: Pointer) -> bool:
     """Whether `held_out` can read what a policy did; damaged artifacts do not count."""
     store, targets = context.store, evaluation_keys(context, policy, data, "test")
-    played = [found for target in targets if (found := store.find(target))]
+    played = [manifest for target in targets if (manifest := store.find(target))]
     return (
         len(played) == len(targets)
         and store.find(StageKeys(context.science).scored(played)) is not None
@@ -98,10 +98,10 @@ def outcomes(
     none.
     """
     by_id = {score.trajectory_id: score for score in scored}
-    found: dict[str, defaultdict[str, list[float]]] = {}
+    by_problem: dict[str, defaultdict[str, list[float]]] = {}
     unscored: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in by_episode([*trajectories]):
-        values = found.setdefault(episode[0].problem.id, defaultdict(list))
+        values = by_problem.setdefault(episode[0].problem.id, defaultdict(list))
         score = by_id[episode[0].id]
         unscored[episode[0].problem.id].append(isinstance(score.reward, Unscored))
         if isinstance(score.reward, Unscored):
@@ -119,7 +119,7 @@ def outcomes(
                 values[f"{REWARD}{name}"].append(value)
     means = {
         problem: {name: fmean(each) for name, each in values.items()}
-        for problem, values in found.items()
+        for problem, values in by_problem.items()
     }
     shares = {problem: fmean(each) for problem, each in unscored.items()}
     return {

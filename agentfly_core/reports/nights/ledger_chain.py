@@ -96,7 +96,7 @@ class LedgerChain:
         return last
 
     def _numbers(self) -> set[int]:
-        return {int(found[1]) for name in self.store.names(self.uri) if (found := FILE.match(name))}
+        return {int(match[1]) for name in self.store.names(self.uri) if (match := FILE.match(name))}
 
     def _copies(self) -> dict[int, Value]:
         """The entries that runs of the experiment keep, by number."""

@@ -55,9 +55,9 @@ class Champion:
         return {"reference": self.reference, "uri": self.policy.uri, "digest": self.policy.digest}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, str]) -> Champion:
+    def from_json(cls, fields: Mapping[str, str]) -> Champion:
         """What `to_json` wrote."""
-        return cls(found["reference"], Pointer.of(found, "an entry of the night ledger"))
+        return cls(fields["reference"], Pointer.of(fields, "an entry of the night ledger"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class NightHistory:
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
         """The last of these events of a night, or None."""
-        found = [e for e in self.entries if e.night == night and e.event in events]
-        return found[-1] if found else None
+        entries = [e for e in self.entries if e.night == night and e.event in events]
+        return entries[-1] if entries else None
 
     def attempts(self, night: str) -> int:
         """How many times a night was begun or continued."""

@@ -45,9 +45,9 @@ class Beginning:
     @classmethod
     def of(cls, entry: NightEntry) -> Beginning:
         """What an entry `began` says."""
-        said: Mapping[str, Any] = entry.details
-        night = Night.model_validate(said["night"])
-        return cls(night, said["dataset"], said["problems"], said["seed"])
+        details: Mapping[str, Any] = entry.details
+        night = Night.model_validate(details["night"])
+        return cls(night, details["dataset"], details["problems"], details["seed"])
 
     def __str__(self) -> str:
         places = []
@@ -110,8 +110,8 @@ def beginning(context: ExperimentContext, history: NightHistory, data: Pointer) 
     before = Beginning.of(last)
     if (before.dataset, before.seed) == (data.digest, seed):
         ended = history.last(last.night, "finished", "given_up")
-        said: Mapping[str, Any] = ended.details if ended else {}
-        scored = said["played"] if "played" in said else played(context, last.night)
+        details: Mapping[str, Any] = ended.details if ended else {}
+        scored = details["played"] if "played" in details else played(context, last.night)
         night = night_after(before.night, scored, sizes)
         return Beginning(night, data.digest, sizes, seed)
     epoch = max(before.night.of(name).epoch for name in before.problems)

@@ -187,29 +187,30 @@ class _Stored:
 
     def curves(self) -> dict[str, Curve]:
         """Curves over the steps. A curve without any measured step is left out."""
-        found: dict[str, Curve] = {}
+        curves: dict[str, Curve] = {}
         for title, name in CURVES.items():
             measured = [step for step in self.steps if name in step["metrics"]]
-            found[title] = [(step["step"], step["metrics"][name]) for step in measured]
+            curves[title] = [(step["step"], step["metrics"][name]) for step in measured]
         layout, store, validation = RunLayout(self.judged.night), self.context.store, []
         for number in self.context.science.own_steps:
             policy = store.artifact(layout.step(number).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
                 success = stored_evaluation(self.context, policy, "validation").success
                 validation.append((number, success))
-        found[VALIDATION] = validation
-        return {title: curve for title, curve in found.items() if curve}
+        curves[VALIDATION] = validation
+        return {title: curve for title, curve in curves.items() if curve}
 
     def signs(self) -> list[SignSeen]:
         """The signs that were logged, with their steps."""
-        told: dict[str, list[tuple[int, str]]] = {}
+        by_name: dict[str, list[tuple[int, str]]] = {}
         for step in self.steps:
             for name, sign in due(self.context.science.health, step["metrics"]).items():
                 lasted = int(step["metrics"][f"health/{name}"])
                 text = sign.told(step["metrics"], lasted)
-                told.setdefault(name, []).append((step["step"], text))
+                by_name.setdefault(name, []).append((step["step"], text))
         return [
-            SignSeen(name, [step for step, _ in seen], seen[-1][1]) for name, seen in told.items()
+            SignSeen(name, [step for step, _ in seen], seen[-1][1])
+            for name, seen in by_name.items()
         ]
 
     def played(self, policy: Pointer) -> Iterable[tuple[Trajectory, Scored]]:

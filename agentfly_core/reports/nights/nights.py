@@ -182,5 +182,5 @@ def last_policy(context: ExperimentContext, run: str) -> Champion:
 def confirmations(ledger: NightLedger) -> int:
     """How many confirmations there have been: each has problems of its own."""
     verdicts = [entry.details.get("verdict") for entry in ledger.entries()]
-    found = [Verdict.from_json(verdict) for verdict in verdicts if isinstance(verdict, dict)]
-    return sum(one.name == CONFIRMATION for verdict in found for one in verdict.comparisons)
+    parsed = [Verdict.from_json(verdict) for verdict in verdicts if isinstance(verdict, dict)]
+    return sum(one.name == CONFIRMATION for verdict in parsed for one in verdict.comparisons)

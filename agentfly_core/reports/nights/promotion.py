@@ -207,17 +207,17 @@ class _Both:
     def guards(self, settings: Promotion) -> Iterator[tuple[str, float]]:
         """The outcomes that guard, with their margins."""
         counted = Counter(name for problem in self.common for name in self._outcomes(problem))
-        known = [name.removeprefix(REWARD) for name in counted if name.startswith(REWARD)]
+        parts = [name.removeprefix(REWARD) for name in counted if name.startswith(REWARD)]
         # The parts of a reward, `exact/tag`, may be missing in an episode, and on a problem.
         whole = [
             name
-            for name in sorted(known)
+            for name in sorted(parts)
             if counted[f"{REWARD}{name}"] == counted[f"{REWARD}{name.partition('/')[0]}"]
         ]
         if lost := [name for name in settings.reward_margins if name not in whole]:
             raise ValueError(
                 f"promotion.reward_margins: not every held-out problem has a reward {lost[0]!r}, "
-                f"expected some of {', '.join(sorted(known))}."
+                f"expected some of {', '.join(sorted(parts))}."
             )
         rewards = {**dict.fromkeys(whole, settings.rewards), **settings.reward_margins}
         margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
@@ -266,13 +266,13 @@ def _gain(one: Comparison) -> str:
 
 def _failure(one: Comparison) -> str:
     """What a comparison that did not hold says."""
-    found = f"{one.challenger:.4g} instead of {one.champion:.4g}"
+    numbers = f"{one.challenger:.4g} instead of {one.champion:.4g}"
     if one.name == GOAL:
         what = "a loss" if one.difference < 0 else "no sure gain"
-        return f"success is {found} on {one.problems:,} problems ({_gain(one)}), which is {what}"
+        return f"success is {numbers} on {one.problems:,} problems ({_gain(one)}), which is {what}"
     if one.name == CONFIRMATION:
-        return f"{one.problems:,} other problems do not confirm the gain: {found} ({_gain(one)})"
+        return f"{one.problems:,} other problems do not confirm the gain: {numbers} ({_gain(one)})"
     return (
-        f"the guard {one.name} is {found}: it may be worse by {-one.bound:.3g}, allowed is "
+        f"the guard {one.name} is {numbers}: it may be worse by {-one.bound:.3g}, allowed is "
         f"{one.margin:.3g}"
     )

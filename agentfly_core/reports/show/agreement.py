@@ -52,14 +52,14 @@ def agreement(groups: Iterable[Sequence[tuple[float, float]]]) -> Agreement:
     0.2), (1.0, 0.9)], ...])`. A group's order changed where a pair is turned round, or is tied by
     one reward only.
     """
-    found = NOTHING
+    total = NOTHING
     for group in groups:
         orders = [
             (_sign(one[0] - other[0]), _sign(one[1] - other[1]))
             for one, other in combinations(group, 2)
         ]
         products = [old * new for old, new in orders]
-        found += Agreement(
+        total += Agreement(
             alike=products.count(1),
             turned=products.count(-1),
             by_old=sum(old != 0 for old, _ in orders),
@@ -68,7 +68,7 @@ def agreement(groups: Iterable[Sequence[tuple[float, float]]]) -> Agreement:
             changed=int(any(old != new for old, new in orders)),
             reversed=int(-1 in products),
         )
-    return found
+    return total
 
 
 def ranks(values: Sequence[float]) -> list[float]:

@@ -65,11 +65,11 @@ def messages(trajectory: Trajectory) -> list[JSON]:
     A reply has `calls`; an answer of a tool has the role "tool", the tool's name and whether it is
     an error.
     """
-    found: list[JSON] = []
+    items: list[JSON] = []
     for turn in trajectory.turns:
-        found += [_message(item) for item in turn.read]
-        found.append(_message(turn.reply))
-    return found + [_message(item) for item in trajectory.closing]
+        items += [_message(item) for item in turn.read]
+        items.append(_message(turn.reply))
+    return items + [_message(item) for item in trajectory.closing]
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
@@ -114,5 +114,5 @@ def _message(item: Message | Observation) -> JSON:
         else {"name": call.name, "arguments": as_json(call.arguments)}
         for call in item.calls
     ]
-    said: dict[str, JSON] = {"role": item.role, "text": item.content}
-    return {**said, "calls": calls} if item.role == "assistant" else said
+    fields: dict[str, JSON] = {"role": item.role, "text": item.content}
+    return {**fields, "calls": calls} if item.role == "assistant" else fields

@@ -26,10 +26,10 @@ class Filter:
 
 def of_problem(name: str, stored: Episodes) -> Filter:
     """Episodes of one problem, by its id; raises ValueError for one that was not played."""
-    known = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
-    if name not in known:
+    ids = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
+    if name not in ids:
         raise ValueError(
-            f"{stored.title} has no episode of the problem {name!r}.{did_you_mean(name, known)}"
+            f"{stored.title} has no episode of the problem {name!r}.{did_you_mean(name, ids)}"
         )
     return Filter(f"--problem {name}", lambda pair: pair[0].problem.id == name)
 
@@ -41,9 +41,9 @@ def of_chain(number: int) -> Filter:
 
 def of_ending(name: str) -> Filter:
     """Episodes that ended so: `terminal`, `max_turns`, ...; raises ValueError for no ending."""
-    known = [ending.value for ending in Ending]
-    if name not in known:
-        raise ValueError(f"--ending: got {name!r}, expected one of {', '.join(known)}.")
+    values = [ending.value for ending in Ending]
+    if name not in values:
+        raise ValueError(f"--ending: got {name!r}, expected one of {', '.join(values)}.")
     return Filter(f"--ending {name}", lambda pair: pair[0].ending.value == name)
 
 
@@ -77,9 +77,9 @@ def called(tool: str, stored: Episodes) -> Filter:
     def holds(pair: Pair) -> bool:
         return tool in names(pair[0])
 
-    known = sorted(set().union(*(names(trajectory) for trajectory, _ in stored.pairs)))
-    if tool not in known:
-        hint = did_you_mean(tool, known)
+    tools = sorted(set().union(*(names(trajectory) for trajectory, _ in stored.pairs)))
+    if tool not in tools:
+        hint = did_you_mean(tool, tools)
         raise ValueError(f"In no episode of {stored.title} the tool {tool!r} was called.{hint}")
 
     return Filter(f"--tool {tool}", holds)

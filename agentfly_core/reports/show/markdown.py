@@ -19,7 +19,7 @@ COLUMNS = 100
 def plain(text: str, longest: int = 600) -> str:
     """A text on one line of a paragraph or a table, as it is: `plain("a|b")` is `a\\|b`."""
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
-    escaped = SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(visible.split()))
+    escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", " ".join(visible.split()))
     return "".join(HTML.get(letter, letter) for letter in escaped)
 
 

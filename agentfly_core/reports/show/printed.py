@@ -133,7 +133,7 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
     versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
     policies = "a script" if versions == {-1} else f"policy {spans(sorted(versions)) or 'none'}"
     speaks = f"{trajectory.policy}, frozen" if trajectory.policy else policies
-    told = [
+    details = [
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
         *([trajectory.agent] if several else []),
         graded,
@@ -141,24 +141,26 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
         f"{counted(trajectory.sampled_tokens, 'sampled token')} of {speaks}",
     ]
     error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
-    return Group(Text("; ".join(told), "bold"), *error)
+    return Group(Text("; ".join(details), "bold"), *error)
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
     """The text before the problem, such as a system prompt, where two or more episodes begin with
     the same one; empty otherwise.
     """
-    found = set()
+    beginnings = set()
     for trajectory, _ in chosen:
         if not trajectory.turns:
             return ""
-        said = [item for item in trajectory.turns[0].read if isinstance(item, Message)]
+        messages = [item for item in trajectory.turns[0].read if isinstance(item, Message)]
         text = stored.pieces(trajectory)[0].text
-        system = [item.content for item in said if item.role == "system" and item.content in text]
+        system = [
+            item.content for item in messages if item.role == "system" and item.content in text
+        ]
         end = text.find(system[0]) + len(system[0]) if system else 0
-        first = next((item.content for item in said if item.role == "user"), "")
+        first = next((item.content for item in messages if item.role == "user"), "")
         if not first or (begin := text.find(first, end)) < 0:
             return ""
         line = text[:begin].rstrip("\n").rfind("\n") + 1  # in which the user's message begins
-        found.add(text[: max(end, line)])
-    return found.pop() if len(chosen) > 1 and len(found) == 1 else ""
+        beginnings.add(text[: max(end, line)])
+    return beginnings.pop() if len(chosen) > 1 and len(beginnings) == 1 else ""

@@ -115,8 +115,8 @@ def judged(step: RescoredStep) -> StepJudged:
     groups = [*rewards.values()]
     if all(len(group) == 1 for group in groups):  # then the step is one group
         groups = [[pair for group in groups for pair in group]]
-    found = agreement(groups)
-    return StepJudged(step.step, step.artifact, tuple(episodes), tuple(unscored), found)
+    agreed = agreement(groups)
+    return StepJudged(step.step, step.artifact, tuple(episodes), tuple(unscored), agreed)
 
 
 def view(second: Second, store: Store) -> RenderableType:
@@ -176,22 +176,22 @@ def as_json(second: Second, store: Store) -> dict[str, JSON]:
     }
 
 
-def _row(episodes: Sequence[Judged], found: Agreement) -> list[str]:
+def _row(episodes: Sequence[Judged], agreed: Agreement) -> list[str]:
     if not episodes:
         return ["0", "-", "-", "-", "-", "-"]
     old, new = fmean(each.old for each in episodes), fmean(each.new for each in episodes)
-    tau = "-" if found.tau is None else f"{found.tau:.2f}"
-    groups = [f"{count}/{found.groups}" for count in (found.changed, found.reversed)]
+    tau = "-" if agreed.tau is None else f"{agreed.tau:.2f}"
+    groups = [f"{count}/{agreed.groups}" for count in (agreed.changed, agreed.reversed)]
     return [str(len(episodes)), f"{old:.3f}", f"{new:.3f}", tau, *groups]
 
 
-def _numbers(episodes: Sequence[Judged], found: Agreement) -> dict[str, JSON]:
+def _numbers(episodes: Sequence[Judged], agreed: Agreement) -> dict[str, JSON]:
     return {
         "episodes": len(episodes),
         "old": fmean(each.old for each in episodes) if episodes else None,
         "new": fmean(each.new for each in episodes) if episodes else None,
-        "tau": found.tau,
-        "groups": found.groups,
-        "order_changed": found.changed,
-        "turned": found.reversed,
+        "tau": agreed.tau,
+        "groups": agreed.groups,
+        "order_changed": agreed.changed,
+        "turned": agreed.reversed,
     }

@@ -83,15 +83,15 @@ def new_reward(text: str) -> NewReward:
             f"--reward {path}: got {value!r}, expected its weight, such as 0.5, or its settings, "
             "such as {weight: 0.5, timeout: 60}."
         ) from None
-    found = reward_at(path, part)
-    if found.needs:
-        kinds = ", ".join(kind.__name__ for kind in found.needs.values())
+    reward = reward_at(path, part)
+    if reward.needs:
+        kinds = ", ".join(kind.__name__ for kind in reward.needs.values())
         raise ValueError(
             f"The reward {path} needs {kinds}, which ended with the episode: only what is in the "
             "record can be scored again. Play anew with it: `agentfly play`, or another run."
         )
-    found.ready()
-    return NewReward(path, part, found)
+    reward.ready()
+    return NewReward(path, part, reward)
 
 
 def rescored(

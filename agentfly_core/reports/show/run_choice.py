@@ -21,7 +21,7 @@ def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
 
     Raises ValueError for a key that no run has; a damaged run has no settings.
     """
-    found = list(runs)
+    kept = list(runs)
     for condition in wanted:
         if "=" in condition:
             key, value = override(condition)
@@ -31,10 +31,10 @@ def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
                     f"--filter: no run has {key!r}; expected experiment, state, tag, name or a "
                     "setting such as update.learning_rate."
                 )
-            found = [run for run in found if run.has(key, value)]
+            kept = [run for run in kept if run.has(key, value)]
         else:
-            found = [run for run in found if condition.casefold() in run.words.casefold()]
-    return found
+            kept = [run for run in kept if condition.casefold() in run.words.casefold()]
+    return kept
 
 
 def ordered(runs: Sequence[Run], by: Sorting) -> list[Run]:
@@ -54,12 +54,12 @@ def ordered(runs: Sequence[Run], by: Sorting) -> list[Run]:
 def as_json(runs: Sequence[Run]) -> dict[str, JSON]:
     """The runs for programs; `differs` has what the listed ones differ in."""
     differing = differences([run for run in runs if isinstance(run, Listed)])
-    found: list[JSON] = []
+    rows: list[JSON] = []
     for run in runs:
         if isinstance(run, Unreadable):
-            found.append({"name": run.name, "state": "damaged", "fault": run.fault})
+            rows.append({"name": run.name, "state": "damaged", "fault": run.fault})
             continue
-        found.append(
+        rows.append(
             {
                 "name": run.name,
                 "experiment": run.experiment,
@@ -75,4 +75,4 @@ def as_json(runs: Sequence[Run]) -> dict[str, JSON]:
                 "command": run.command,
             }
         )
-    return {"runs": found}
+    return {"runs": rows}

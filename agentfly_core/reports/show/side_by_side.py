@@ -43,23 +43,23 @@ class Twice:
 def played_twice(shown: Sequence[Pair], against: Episodes, of: str) -> list[Twice]:
     """The episodes that both have; raises ValueError where they have no problem in common."""
     there = {_place(pair): pair for pair in against.pairs}
-    found = [Twice(pair, there[_place(pair)]) for pair in shown if _place(pair) in there]
-    if shown and not found:
+    matched = [Twice(pair, there[_place(pair)]) for pair in shown if _place(pair) in there]
+    if shown and not matched:
         raise ValueError(
             f"{of} and {against.title} have no problem in common: steps of training play other "
             "problems each. Held-out problems are the same for every policy that was evaluated: "
             "--evaluation validation, or test."
         )
-    return found
+    return matched
 
 
-def most_changed(found: Sequence[Twice], order: Order, count: int) -> list[Twice]:
+def most_changed(played: Sequence[Twice], order: Order, count: int) -> list[Twice]:
     """The conversations of `count` episodes whose reward fell most, or rose most; episodes without
     a change come last.
     """
     sign = 1.0 if order == "worst" else -1.0
     episodes = defaultdict(list)
-    for number, twice in zip(episode_numbers(t.shown[0] for t in found), found, strict=True):
+    for number, twice in zip(episode_numbers(t.shown[0] for t in played), played, strict=True):
         episodes[number].append(twice)
 
     def rank(episode: Sequence[Twice]) -> tuple[bool, float]:
@@ -74,16 +74,16 @@ def most_changed(found: Sequence[Twice], order: Order, count: int) -> list[Twice
 def show_both(
     shown: Episodes,
     against: Episodes,
-    found: Sequence[Twice],
+    episodes: Sequence[Twice],
     matching: int,
     filters: Sequence[Filter],
     chosen: Sequence[Twice],
 ) -> RenderableType:
     """The chosen episodes of both below a line about each; `found` are all that both have."""
-    changes = [(twice.shown[0].episode, change) for twice in found if (change := twice.change)]
+    changes = [(twice.shown[0].episode, change) for twice in episodes if (change := twice.change)]
     fell = {episode for episode, change in changes if change < 0}
     rose = {episode for episode, change in changes if change > 0}
-    both = counted(len({twice.shown[0].episode for twice in found}), "episode")
+    both = counted(len({twice.shown[0].episode for twice in episodes}), "episode")
     text = f"{both} of the same problems; the reward fell in {len(fell)}, rose in {len(rose)}"
     return Group(
         heading(against),
@@ -107,9 +107,11 @@ class _Columns:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         change = self.twice.change
-        told = "no change known" if change is None else f"reward {change:+g}" if change else "equal"
+        label = (
+            "no change known" if change is None else f"reward {change:+g}" if change else "equal"
+        )
         problem = self.twice.shown[0].problem.id
-        yield Rule(Text(f"{problem}, {told}"), align="left")
+        yield Rule(Text(f"{problem}, {label}"), align="left")
         before = _whole(self.against, self.twice.against)
         after = _whole(self.shown, self.twice.shown)
         if options.max_width < NARROW:

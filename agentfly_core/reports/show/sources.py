@@ -63,9 +63,9 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Point
     science = science_of(record)
     further = science.evaluate.datasets
     if name not in (*HELD_OUT, *further):
-        run, known = record["name"], ", ".join([*HELD_OUT, *further])
+        run, names = record["name"], ", ".join([*HELD_OUT, *further])
         raise ValueError(
-            f"Got the held-out problems {name!r}, expected one of those of {run}: {known}."
+            f"Got the held-out problems {name!r}, expected one of those of {run}: {names}."
         )
     there, split = (science.on(further[name]), "test") if name in further else (science, name)
     read = None if name in further else record.get("dataset_digest")
@@ -85,9 +85,9 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     where = evaluations(store, record, run, split)
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
     begun = range(max([science.start_step, *RunLayout(run).steps(store)]) + 1)
-    asked = reversed(begun) if step is None else [step]
-    found = next(((step, scored) for step in asked if (scored := where(step))), None)
-    if found is None:
+    steps = reversed(begun) if step is None else [step]
+    latest = next(((step, scored) for step in steps if (scored := where(step))), None)
+    if latest is None:
         there = [step for step in begun if where(step)]
         which = "It has evaluated none yet."
         if there:
@@ -96,7 +96,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
             which = "It never evaluates on validation: set evaluate.every."
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
-    number, scored = found
+    number, scored = latest
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
@@ -145,7 +145,7 @@ def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
 def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
     """The share of each problem's episodes that an evaluation solved: `{"add-41-58": 1.0}`."""
     pairs = evaluated_pairs(store, scored)
-    given = [found for _, found in pairs if found]
+    given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
 
 
@@ -177,7 +177,7 @@ def read_play(store: Store, name: str) -> Episodes:
         # damage is no reason to show the other shards alone
         held = [uri for uri in shards if store.manifest(uri) is not None]
         if record is None or not held:
-            hint = did_you_mean(name, [known for known in plays(store) if known != name])
+            hint = did_you_mean(name, [other for other in plays(store) if other != name])
             raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
         read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
         title = f"play:{name}, {record['policy']} on {record['split']}"

@@ -160,11 +160,11 @@ def _plain(folder: Path, name: str, most: int) -> bytes | None:
         for part in folders:
             opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
         opened.append(os.open(last, flags, dir_fd=opened[-1]))
-        found = os.fstat(opened[-1])
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > most:
+        info = os.fstat(opened[-1])
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or info.st_size > most:
             return None
         with os.fdopen(os.dup(opened[-1]), "rb") as file:
-            return file.read(found.st_size)
+            return file.read(info.st_size)
     except OSError:
         return None
     finally:

@@ -34,10 +34,10 @@ def apply(writable: Sequence[Path]) -> None:
     Connecting and listening over TCP, and reaching processes and abstract sockets outside, go too
     where the kernel knows of it. Does nothing where there is no Landlock.
     """
-    if not (known := version()):
+    if not (abi := version()):
         return
-    every = (1 << _BY_VERSION.get(known, 16)) - 1
-    rules = struct.pack("QQQ", every, 3 if known >= 4 else 0, 3 if known >= 6 else 0)
+    every = (1 << _BY_VERSION.get(abi, 16)) - 1
+    rules = struct.pack("QQQ", every, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
     ruleset = kernel.syscall(_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
     for path, rights in (
         (Path("/"), _READ),

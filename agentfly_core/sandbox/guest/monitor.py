@@ -51,8 +51,8 @@ class Monitor:
         theirs.close()
         for descriptor in (given, write_out, write_err):
             os.close(descriptor)
-        if (said := line.recv(CHUNK)) != READY:
-            raise OSError(said.decode() or "the process ended before its code started")
+        if (greeting := line.recv(CHUNK)) != READY:
+            raise OSError(greeting.decode() or "the process ended before its code started")
         line.setblocking(False)
         pipes = {descriptor: bytearray() for descriptor in (out, err, line.fileno())}
         return cls(pid, work, line, os.pidfd_open(pid), pipes)

@@ -25,38 +25,38 @@ class Damaged(ValueError):
 
 def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
     """The content of a file that holds `value` and its checksum."""
-    said = {**value, "schema": SCHEMA}
-    return {**said, "checksum": digest(said)}
+    fields = {**value, "schema": SCHEMA}
+    return {**fields, "checksum": digest(fields)}
 
 
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
     """The value in a checksummed file's content; `where` is its path. Raises Damaged."""
-    found = json_of(content, where)
-    said = {key: value for key, value in found.items() if key != "checksum"}
+    fields = json_of(content, where)
+    unsealed = {key: value for key, value in fields.items() if key != "checksum"}
     try:
-        if found.get("checksum") != digest(said):
+        if fields.get("checksum") != digest(unsealed):
             raise ValueError("checksum mismatch")
-        if (schema := found.get("schema")) != SCHEMA:
+        if (schema := fields.get("schema")) != SCHEMA:
             raise ValueError(
                 f"it has schema {schema!r:.40}, expected {SCHEMA}: read it with the version of "
                 "AgentFly that wrote it"
             )
-        file_shapes.check(where, said)
+        file_shapes.check(where, unsealed)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged: {error}.") from None
-    return {key: value for key, value in found.items() if key not in SEAL}
+    return {key: value for key, value in fields.items() if key not in SEAL}
 
 
 def json_of(content: bytes, where: str) -> dict[str, JSON]:
     """The JSON object in a file of ours, of any schema; raises Damaged, which names the file."""
     try:
-        found = json.loads(
+        value = json.loads(
             content.decode(),
             object_pairs_hook=strict_json.without_repetition,
             parse_constant=strict_json.refuse_constant,
         )
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged, it is no JSON any more: {error}.") from None
-    if not isinstance(found, dict):
-        raise Damaged(f"{where} is damaged: it holds {found!r:.40}, expected an object.")
-    return found
+    if not isinstance(value, dict):
+        raise Damaged(f"{where} is damaged: it holds {value!r:.40}, expected an object.")
+    return value

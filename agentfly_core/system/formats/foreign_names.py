@@ -33,12 +33,12 @@ def mlflow_key(name: str) -> str:
 
 def one_part(text: str) -> str:
     """The text as one part of a name, with `/` escaped: `one_part("a/b")` is "a%2fb"."""
-    return re.sub("/|%(?=2f|25)", lambda found: f"%{ord(found[0]):02x}", text)
+    return re.sub("/|%(?=2f|25)", lambda match: f"%{ord(match[0]):02x}", text)
 
 
 def mlflow_model(name: str) -> str:
     """The name of a registered model, which may contain neither `/` nor `:`."""
-    return mlflow_key(re.sub("[/:]|%(?=2f|3a|25)", lambda found: f"%{ord(found[0]):02x}", name))
+    return mlflow_key(re.sub("[/:]|%(?=2f|3a|25)", lambda match: f"%{ord(match[0]):02x}", name))
 
 
 def mlflow_text(value: str, longest: int) -> str:
@@ -53,7 +53,7 @@ def is_cut(key: str) -> bool:
 
 def storable(text: str) -> str:
     r"""The text with lone surrogates and NUL as `\ud83d` and `\u0000`: databases refuse them."""
-    return UNSTORABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def prefect_key(name: str) -> str:
@@ -72,8 +72,8 @@ def dvc_accepts(name: str) -> bool:
     return re.fullmatch(r"\w[\w.\-]*", name) is not None
 
 
-def _bytes(found: re.Match[str]) -> str:
-    return "".join(f"_x{byte:02x}" for byte in found[0].encode(errors="surrogatepass"))
+def _bytes(match: re.Match[str]) -> str:
+    return "".join(f"_x{byte:02x}" for byte in match[0].encode(errors="surrogatepass"))
 
 
 def _cut(text: str, longest: int, mark: str) -> str:

@@ -32,14 +32,14 @@ def json_fault(value: object) -> str | None:
     A tuple passes: it is read back as a list.
     """
     try:
-        found = next(_faults(value, ""), None)
-        if found is None:
+        message = next(_faults(value, ""), None)
+        if message is None:
             json.dumps(value, allow_nan=False)
     except RecursionError:
         return " is nested too deep, or holds itself"
     except Exception as error:  # an int of 5,000 digits, or whatever an author's type raises
         return f" cannot be written: {fault(error)}"
-    return found
+    return message
 
 
 def _faults(value: object, where: str) -> Iterator[str]:
@@ -63,6 +63,6 @@ def _faults(value: object, where: str) -> Iterator[str]:
             for position, held in enumerate(value):
                 yield from _faults(held, f"{where}[{position}]")
         case _:
-            ways = [told for name, told in WAYS_OUT.items() if hasattr(type(value), name)]
+            ways = [hint for name, hint in WAYS_OUT.items() if hasattr(type(value), name)]
             out = ways[0] if ways else f"write {EXPECTED}"
             yield f"{where} is {shown(value)}, {with_article(type(value).__name__)}: {out}"

@@ -48,10 +48,10 @@ class _Inlining:
             defined.pop("title", None)
             beside = {key: held for key, held in value.items() if key != "$ref"}
             return {**defined, **self.schema(beside, within)}
-        found = {}
+        inlined = {}
         for key, held in value.items():
             if key in _MAPPINGS:
-                found[key] = {name: self.schema(one, within) for name, one in held.items()}
+                inlined[key] = {name: self.schema(one, within) for name, one in held.items()}
             elif key not in _FOR_REFERENCES:
-                found[key] = held if key in _VALUES else self.schema(held, within)
-        return found
+                inlined[key] = held if key in _VALUES else self.schema(held, within)
+        return inlined

@@ -19,5 +19,5 @@ def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
 
 def before_stop(text: str, stop: Sequence[str]) -> str:
     """The text before the first stop string, all of it where there is none."""
-    found = first_stop(text, stop)
-    return text[: found[0]] if found else text
+    hit = first_stop(text, stop)
+    return text[: hit[0]] if hit else text

@@ -28,8 +28,8 @@ def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
     depth = deepest = 0
-    for found in _STRUCTURE.finditer(text):
-        depth += (found.group(1) is not None) - (found.group(2) is not None)
+    for token in _STRUCTURE.finditer(text):
+        depth += (token.group(1) is not None) - (token.group(2) is not None)
         deepest = max(deepest, depth)
     if deepest > MAX_DEPTH:
         raise ValueError(f"it is {deepest} levels deep, at most {MAX_DEPTH} are read")
@@ -50,12 +50,12 @@ def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
 
 def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     """An object's pairs as a dict; raises ValueError for a key that is given twice."""
-    found: dict[str, JSON] = {}
+    mapping: dict[str, JSON] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise ValueError(f"the key {key[:80]!r} is given twice")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def refuse_constant(name: str) -> NoReturn:

@@ -37,8 +37,8 @@ def clip(text: str | bytes, max_bytes: int) -> str:
 
     What is longer keeps its head and its tail around `[... N bytes omitted ...]`.
     """
-    known = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
-    data = redact(known).encode("utf-8", errors="replace")
+    decoded = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
+    data = redact(decoded).encode("utf-8", errors="replace")
     if len(data) <= max_bytes:
         return data.decode("utf-8", errors="replace")
     head, tail = data[: (max_bytes + 1) // 2], data[len(data) - max_bytes // 2 :]
@@ -199,21 +199,21 @@ def keeping_secrets() -> Iterator[None]:
         raise
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
+def did_you_mean(word: str, choices: Sequence[str]) -> str:
     """A hint for a mistyped name: the nearest one, the first MOST_KNOWN when none is near, or that
     there are none.
     """
-    if hint := nearest(word, known):
+    if hint := nearest(word, choices):
         return hint
-    more = f", ... ({len(known):,} in all)" if len(known) > MOST_KNOWN else ""
-    return f" Known: {', '.join(known[:MOST_KNOWN])}{more}." if known else " There are none."
+    more = f", ... ({len(choices):,} in all)" if len(choices) > MOST_KNOWN else ""
+    return f" Known: {', '.join(choices[:MOST_KNOWN])}{more}." if choices else " There are none."
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
+def nearest(word: str, choices: Sequence[str]) -> str:
     """A hint for a name mistyped among too many to list, empty when none is near:
     `nearest("mien", ["mine"])` is " Did you mean 'mine'?".
     """
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

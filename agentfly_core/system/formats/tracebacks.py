@@ -57,9 +57,9 @@ def returned(function: Callable[..., object], value: str) -> str:
     except (OSError, SyntaxError, ValueError):
         return defined(function)
     returns = list(_returns(tree))
-    found = [one for one in returns if value and value in ast.unparse(one)] or returns
-    numbers = ", ".join(str(first + one.lineno - 1) for one in found)
-    return f"{written.__code__.co_filename}:{numbers}" if found else defined(function)
+    shown = [one for one in returns if value and value in ast.unparse(one)] or returns
+    numbers = ", ".join(str(first + one.lineno - 1) for one in shown)
+    return f"{written.__code__.co_filename}:{numbers}" if shown else defined(function)
 
 
 def _returns(tree: ast.AST) -> Iterator[ast.Return]:

@@ -74,7 +74,7 @@ def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
     assert main(["tag", "one", "baseline"]) == 0
     assert capsys.readouterr().out == "one: baseline\n"
     assert sink.client.get_run(sink.run_id).data.tags["agentfly.tags"] == "baseline"
-    assert tags_of(store, "one") == Tags(("baseline",), told=True)
+    assert tags_of(store, "one") == Tags(("baseline",), in_mlflow=True)
 
 
 def test_tags_that_mlflow_did_not_get_are_kept_for_later(
@@ -87,7 +87,7 @@ def test_tags_that_mlflow_did_not_get_are_kept_for_later(
     assert "MLflow, which was not reached" in told
     assert "agentfly train tiny --run one" in told
     sent = tags_of(store, "one")
-    assert sent == Tags(("baseline",), told=False)
+    assert sent == Tags(("baseline",), in_mlflow=False)
     change_tags(store, "one", ["later"], [])
     remember_told(store, "one", sent)
-    assert not tags_of(store, "one").told
+    assert not tags_of(store, "one").in_mlflow
