@@ -26,6 +26,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from safetensors import safe_open
 
+EXPERIMENT = Path("conf/quickstart.yaml").resolve()
 ONE_THREAD = {
     "AGENTFLY_SAMPLER": "transformers",
     "AGENTFLY_THREADS": "1",
@@ -47,7 +48,6 @@ TRAININGS = {
     "gspo-adapter": ("steps=2", "algorithm=gspo", "adapter.rank=8", *SMALL),
 }
 """The settings of each run, beside SHORT."""
-PROBLEMS_OF_DAPO = 3 * 16
 
 Digests = dict[str, str]
 """By tensor: `{"model.safetensors model.norm.weight": "9f2c..."}`."""
@@ -61,19 +61,18 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the JSON file to write")
     parser.add_argument("--compare", type=Path, help="the file of another commit")
     options = parser.parse_args()
-    experiment = Path("conf/quickstart.yaml").resolve(strict=True)
     with tempfile.TemporaryDirectory(prefix="agentfly-weights-") as folder:
-        weights = {run: trained(experiment, run, Path(folder)) for run in TRAININGS}
+        weights = {run: trained(run, Path(folder)) for run in TRAININGS}
     options.file.write_text(json.dumps(weights, indent=1, sort_keys=True) + "\n")
     if options.compare is None:
         return 0
     return compared(weights, json.loads(options.compare.read_text()))
 
 
-def trained(experiment: Path, run: str, folder: Path) -> Digests:
+def trained(run: str, folder: Path) -> Digests:
     """Train a run in a folder that all runs share, and return the digests of its last policy."""
     started = time.monotonic()
-    agentfly(folder, "train", str(experiment), *SHORT, *TRAININGS[run], "--run", run)
+    agentfly(folder, "train", str(EXPERIMENT), *SHORT, *TRAININGS[run], "--run", run)
     agentfly(folder, "export", f"run:{run}", f"exported/{run}")
     if run == "dapo":
         require_refills(folder / "runs" / run / "ledger" / "ledger.parquet")
@@ -91,7 +90,7 @@ def agentfly(folder: Path, *words: str) -> None:
 
 def require_refills(ledger: Path) -> None:
     """Raise RuntimeError unless more problems were played than the steps need without refills."""
-    if pq.read_metadata(ledger).num_rows <= PROBLEMS_OF_DAPO:
+    if pq.read_metadata(ledger).num_rows <= 3 * 16:
         raise RuntimeError("No step of dapo was refilled; change its settings.")
 
 
