@@ -33,6 +33,11 @@ class Evaluate(Section):
     by: str = Field(default="", json_schema_extra=RESUMABLE)
     datasets: dict[str, HeldOutDataset] = Field(default_factory=dict, json_schema_extra=RESUMABLE)
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that a run plays; validation only where `every` asks for it."""
+        return SPLITS if self.every else ("train", "test")
+
     @model_validator(mode="after")
     def _has_enough_episodes(self) -> Evaluate:
         if self.pass_at and max(self.pass_at) > self.episodes:

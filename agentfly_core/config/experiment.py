@@ -331,6 +331,11 @@ class Science(Section):
             yield from own_settings_of(task.own, ("tasks", name))
 
     @property
+    def data_seed(self) -> int:
+        """The seed of the dataset."""
+        return self.seed if self.data.seed is None else self.data.seed
+
+    @property
     def of_data(self) -> Science:
         """The same with the seed of its data as its only one: what the dataset and how held-out
         problems are played depend on.

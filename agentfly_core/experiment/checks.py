@@ -27,10 +27,10 @@ from agentfly_core.experiment.context import ExperimentContext, Resolved, resolv
 from agentfly_core.experiment.facts_read import facts_read
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
-from agentfly_core.records.problem_schedule import block_of
 from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 
@@ -232,8 +232,9 @@ def _require_problems(science: Science) -> None:
     rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
     if science.rollout.curriculum:
         rounds += f" x {science.rollout.curriculum.window} (rollout.curriculum.window)"
+    schedule = schedule_of(science)
     for name, one in science.each.items():
-        if (needed := block_of(one)) > one.data.train:
+        if (needed := schedule.block_of(name)) > one.data.train:
             of_task, key = (f" of {name}", f"tasks.{name}.data") if name else ("", "data")
             raise ValueError(
                 f"rollout.problems: a step needs {needed} problems{of_task}{rounds}, {key}.train "

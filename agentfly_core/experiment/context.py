@@ -152,7 +152,20 @@ class ExperimentContext:
         if self.pinned is not None:
             return self.pinned
         speakers = self.science.agent.speakers
-        return {role: digest_of_speaker(self, role, who) for role, who in speakers.items()}
+        return {
+            role: digest_of_speaker(self.store, self.site, role, who)
+            for role, who in speakers.items()
+        }
+
+    def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
+        """The keys of a policy's held-out episodes, shard by shard."""
+        shards, key = self.evaluation_shards(data, split), StageKeys(self.science).evaluation
+        return [key(policy, data, split, shard, self.frozen) for shard in shards]
+
+    def evaluation_shards(self, data: Pointer, split: str) -> range:
+        """The numbers of the shards of an evaluation on a split."""
+        evaluate, shard = self.science.evaluate, self.science.rollout.shard
+        return range(shards_of_split(self.store.open(data), split, evaluate.episodes, shard))
 
 
 def resolve(science: Science) -> Resolved:
@@ -288,24 +301,15 @@ def agent_of(part: AgentPart) -> Agent:
     return agent
 
 
-def digest_of_speaker(context: ExperimentContext, role: str, who: Speaker) -> str:
+def digest_of_speaker(store: Store, site: Site, role: str, who: Speaker) -> str:
     """The digest of the policy or the chat service that is to speak for a role; raises ValueError
     for one that is not there.
     """
     key = f"agent.frozen.{role}"
     if isinstance(who, RunPolicy):
-        return of_run(context.store, who, key).policy.digest
+        return of_run(store, who, key).policy.digest
     with at(key):
-        return keys.chat_service(context.site.endpoint(who.name))
-
-
-def evaluation_keys(
-    context: ExperimentContext, policy: Pointer, data: Pointer, split: str
-) -> list[ArtifactKey]:
-    """The keys of a policy's held-out episodes, shard by shard."""
-    science, frozen = context.science, context.frozen
-    shards = range(shards_of_split(science, context.store.open(data), split))
-    return [StageKeys(science).evaluation(policy, data, split, shard, frozen) for shard in shards]
+        return keys.chat_service(site.endpoint(who.name))
 
 
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:

@@ -47,7 +47,7 @@ def dataset(context: ExperimentContext) -> Artifact:
 
     def make(folder: Path) -> Mapping[str, float]:
         file = QUARANTINE / f"{context.experiment}.json"
-        return datasets.prepare(context.science, folder, file)
+        return datasets.prepare(context.science.data, context.science.data_seed, folder, file)
 
     return produce(context.store, StageKeys(context.science).prepare(), make)
 

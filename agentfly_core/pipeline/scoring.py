@@ -11,11 +11,11 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
 from agentfly_core.config.tasks import GOAL
 from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
-from agentfly_core.records.problem_schedule import kind_of
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
@@ -110,7 +110,7 @@ def _counted(
     if resolved.science.rollout.curriculum is None or played[0].role != "train":
         return [*rows]
     solved = outcomes_by_problem(played, scores, resolved.goal)
-    kinds = {t.problem.id: kind_of(resolved.science, t.problem) for t in played}
+    kinds = {t.problem.id: schedule_of(resolved.science).kind_of(t.problem) for t in played}
     return [
         replace(row, kind=kinds[row.problem], solved=sum(solved.get(row.problem, [])))
         for row in rows

@@ -215,7 +215,7 @@ def frozen_speakers(
     """
     frozen, speakers = context.science.agent.speakers, dict[Speaker, Frozen]()
     for role, who in frozen.items():
-        changed = digest_of_speaker(context, role, who) != context.frozen[role]
+        changed = digest_of_speaker(context.store, context.site, role, who) != context.frozen[role]
         if changed and isinstance(who, RunPolicy):
             raise ValueError(
                 f"agent.frozen.{role}: {who} is another policy than when the run began. Put back "

@@ -11,7 +11,6 @@ from itertools import combinations
 from pathlib import Path
 
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
 from agentfly_core.records.parquet import count_rows, read_ids, read_problems, write_problems
@@ -66,7 +65,7 @@ class Leak:
         )
 
 
-def prepare(science: Science, folder: Path, quarantine: Path) -> dict[str, float]:
+def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build and check the splits and write them into `folder`, one parquet file each; returns how
     many rows were QUARANTINED or REPEATED, where there are any.
 
@@ -75,23 +74,23 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> dict[str, float
     more or fewer problems than asked for, unless a split has a BadRow for each that is missing,
     raise ValueError.
     """
-    built = build(science.data, science.of_data.seed)
+    built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
     bad = [row for row in left_out if not isinstance(row, Repeated)]
     if left_out:
         write_json(quarantine, [str(row) for row in left_out])
-    if len(bad) > science.data.tolerate_bad_rows:
+    if len(bad) > data.tolerate_bad_rows:
         first = sentence("; ".join(map(str, bad[:5])))
         raise ValueError(
             f"{len(bad)} rows of the data cannot be used (tolerated: "
-            f"{science.data.tolerate_bad_rows}), first {first} All are listed in {quarantine}; "
+            f"{data.tolerate_bad_rows}), first {first} All are listed in {quarantine}; "
             "mend them or raise data.tolerate_bad_rows."
         )
-    splits = problems_of(science.data, built)
+    splits = problems_of(data, built)
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
     for leak in leaks(splits):
-        logger.warning("The dataset %s: %s.", science.data.use, leak)
+        logger.warning("The dataset %s: %s.", data.use, leak)
     write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
     counts = {QUARANTINED: len(bad), REPEATED: len(left_out) - len(bad)}
     return {name: count for name, count in counts.items() if count}
@@ -211,14 +210,11 @@ def sizes_by_task(folder: Path, tasks: Collection[str]) -> dict[str, int]:
     return dict(Counter(map(task_of, read_ids(folder / "train.parquet"))))
 
 
-def splits_played(science: Science) -> tuple[str, ...]:
-    """The splits that a run plays: validation only where it is evaluated on that meanwhile."""
-    return SPLITS if science.evaluate.every else ("train", "test")
-
-
-def shards_of_split(science: Science, data: Path, name: str) -> int:
-    """How many shards the held-out evaluation on a split of a prepared dataset has."""
-    return -(-size_of_split(data, name) * science.evaluate.episodes // science.rollout.shard)
+def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
+    """How many shards of `shard` episodes an evaluation on a split of a prepared dataset has, with
+    `episodes` of each problem.
+    """
+    return -(-size_of_split(data, name) * episodes // shard)
 
 
 def _problem_fault(row: object) -> str | None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfly_core.config.experiment import Night, Place, Science
+from agentfly_core.config.experiment import Night, Place, Rollout
 from agentfly_core.records.trajectory import Problem, in_task, tag, task_of
 from agentfly_core.system.formats import hashing
 
@@ -46,12 +46,12 @@ class SamplingRound:
     tasks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    def drawn(self, science: Science) -> list[int | str]:
+    def drawn(self, schedule: ProblemSchedule) -> list[int | str]:
         """Which of the step's problems they are, and how often each is played, as keys have it."""
         key: list[int | str] = [self.first, self.count, self.greedy]
-        if science.night:
-            key += [self.before.get(name, 0) for name in science.each]
-        if science.rollout.curriculum:
+        if schedule.night:
+            key += [self.before.get(name, 0) for name in schedule.problems]
+        if schedule.rollout.curriculum:
             key.append(hashing.digest({kind: [*counts] for kind, counts in self.by_kind.items()}))
         for name, counts in self.tasks.items():
             key += [name, *counts]
@@ -63,89 +63,133 @@ class SamplingRound:
         return replace(self, first=first, count=count)
 
 
-def first_round(
-    science: Science,
-    step: int,
-    greedy: bool,
-    before: Mapping[str, int] = {},
-    by_kind: Mapping[str, tuple[int, int]] = {},
-) -> SamplingRound:
-    """The first round of step 1, 2, ..., which is always played."""
-    count = science.rollout.problems
-    tasks = {name: (0, task.rollout.problems) for name, task in science.each.items() if name}
-    return SamplingRound(
-        step, 0, count, greedy, _shards(science, count, greedy, 0), before, tasks, by_kind
-    )
+@dataclass(frozen=True, slots=True)
+class ProblemSchedule:
+    """The order in which the steps of a run play its training problems:
+    `ProblemSchedule(seed=0, rollout=Rollout(), problems={"sums": 11, "shop": 5}, night=None)`.
 
-
-def next_round(
-    science: Science, before: SamplingRound, missing: Mapping[str, int]
-) -> SamplingRound:
-    """So many further problems of each task of the step, `{"": 12}` of an experiment without, in
-    the shards after those of the round `before`.
+    `problems` are those of a step by task, `{"": 16}` without tasks.
     """
-    count = sum(missing.values())
-    shards = _shards(science, count, before.greedy, before.shards.stop)
-    tasks = {name: (sum(before.tasks[name]), missing[name]) for name in before.tasks}
-    first = before.first + before.count
-    return SamplingRound(
-        before.step, first, count, before.greedy, shards, before.before, tasks, before.by_kind
-    )
 
+    seed: int
+    rollout: Rollout
+    problems: Mapping[str, int]
+    night: Night | None = None
 
-def missing(science: Science, used: Mapping[str, int]) -> dict[str, int]:
-    """How many problems a step still lacks of each task, by how many of them it could learn
-    from.
-    """
-    return {name: one.rollout.problems - used.get(name, 0) for name, one in science.each.items()}
+    def first_round(
+        self,
+        step: int,
+        greedy: bool,
+        before: Mapping[str, int] = {},
+        by_kind: Mapping[str, tuple[int, int]] = {},
+    ) -> SamplingRound:
+        """The first round of step 1, 2, ..., which is always played."""
+        count = sum(self.problems.values())
+        tasks = {name: (0, problems) for name, problems in self.problems.items() if name}
+        shards = self._shards(count, greedy, 0)
+        return SamplingRound(step, 0, count, greedy, shards, before, tasks, by_kind)
 
+    def next_round(self, before: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
+        """So many further problems of each task of the step, `{"": 12}` of an experiment without,
+        in the shards after those of the round `before`.
+        """
+        count = sum(missing.values())
+        shards = self._shards(count, before.greedy, before.shards.stop)
+        tasks = {name: (sum(before.tasks[name]), missing[name]) for name in before.tasks}
+        first = before.first + before.count
+        return replace(before, first=first, count=count, shards=shards, tasks=tasks)
 
-def rows_of_tasks(
-    science: Science, sampling_round: SamplingRound, sizes: Mapping[str, int]
-) -> list[int]:
-    """Which rows of the training split a round plays, where those of each task lie behind those of
-    the task before; `sizes` are theirs. See `rows_of`.
-    """
-    rows, start = list[int](), 0
-    for name, size in sizes.items():
-        own = rows_of(science.each[name], sampling_round.of(name), size, name)
-        rows += [start + row for row in own]
-        start += size
-    return rows
+    def missing(self, used: Mapping[str, int]) -> dict[str, int]:
+        """How many problems of each task a step still lacks; `used` could be learned from."""
+        return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
+    def rows_of_tasks(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
+        """Return the rows of the training split that a round plays. `sizes` are those of the tasks,
+        whose rows follow one another in this order. See `rows_of`.
+        """
+        rows, start = list[int](), 0
+        for name, size in sizes.items():
+            rows += [start + row for row in self.rows_of(sampling_round, size, name)]
+            start += size
+        return rows
 
-def rows_of(
-    science: Science, sampling_round: SamplingRound, size: int, task: str = ""
-) -> list[int]:
-    """Which of the training split's `size` problems a round plays, or with a curriculum all among
-    which the step's are chosen: each pass over the data is a new permutation, whose end cuts no
-    step, and each task of a mixture has its own.
+    def rows_of(self, sampling_round: SamplingRound, size: int, task: str = "") -> list[int]:
+        """Return which of a task's `size` training problems a round plays, or with a curriculum all
+        among which the step's are chosen: each pass over the data is a new permutation, whose end
+        cuts no step, and each task of a mixture has its own.
 
-    A night's passes are epochs (`epoch_order`), and a step may lie across the end of one. Raises
-    ValueError when there are fewer problems than one step may need, a night's step: at most half of
-    them.
-    """
-    curriculum = science.rollout.curriculum
-    block = block_of(science)
-    if (needed := block if science.night is None else 2 * block) > size:
-        raise ValueError(
-            f"A step{' of a night' if science.night else ''} needs {needed} problems, the training "
-            f"split has {size}: raise data.train."
-        )
-    if science.night is None:
-        turn, place = divmod(sampling_round.step - 1, size // block)
-        order = _pass_order(science.seed, turn, size, task)
-        if curriculum:
+        A night's passes are epochs (`epoch_order`), and a step may lie across the end of one.
+        Raises ValueError when there are fewer problems than one step may need, a night's step: at
+        most half of them.
+        """
+        block, drawn = self.block_of(task), sampling_round.of(task)
+        if (needed := block if self.night is None else 2 * block) > size:
+            raise ValueError(
+                f"A step{' of a night' if self.night else ''} needs {needed} problems, the "
+                f"training split has {size}: raise data.train."
+            )
+        if self.night is None:
+            return self._rows_of_pass(drawn, size, task)
+        night = self.night.of(task)
+        start = night.epoch * size + night.problem + drawn.before.get(task, 0) + drawn.first
+        played = range(start, start + drawn.count)
+        orders = {
+            epoch: epoch_order(self.seed, epoch, size, task)
+            for epoch in {i // size for i in played}
+        }
+        return [orders[i // size][i % size] for i in played]
+
+    def _rows_of_pass(self, drawn: SamplingRound, size: int, task: str) -> list[int]:
+        block = self.block_of(task)
+        turn, place = divmod(drawn.step - 1, size // block)
+        order = _pass_order(self.seed, turn, size, task)
+        if self.rollout.curriculum:
             return [*order[place * block : (place + 1) * block]]
-        first = place * block + sampling_round.first
-        return [*order[first : first + sampling_round.count]]
-    begins = science.night.epoch * size + science.night.problem
-    start = begins + sampling_round.before.get(task, 0) + sampling_round.first
-    played = range(start, start + sampling_round.count)
-    orders = {
-        epoch: epoch_order(science.seed, epoch, size, task) for epoch in {i // size for i in played}
-    }
-    return [orders[i // size][i % size] for i in played]
+        first = place * block + drawn.first
+        return [*order[first : first + drawn.count]]
+
+    def block_of(self, task: str) -> int:
+        """How many problems of a task's pass a step takes up: those that it may play, and with a
+        curriculum those among which they are chosen.
+        """
+        curriculum = self.rollout.curriculum
+        most = self.problems[task] * (1 + self.rollout.refills)
+        return most * (curriculum.window if curriculum else 1)
+
+    def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
+        """Return the problems that a round plays among those of `rows_of_tasks`: all, and with a
+        curriculum as many as it has of each task, drawn without replacement by `Curriculum`'s
+        weights.
+        """
+        if self.rollout.curriculum is None:
+            return [*problems]
+
+        def drawn(problem: Problem) -> float:
+            solved, scored = sampling_round.by_kind.get(self.kind_of(problem), (0, 0))
+            rate = (solved + 1) / (scored + 2)  # one half of what nobody has tried
+            seed = hashing.seed(self.seed, "curriculum", sampling_round.step, problem.id)
+            # the first to arrive in a race of exponential clocks (Efraimidis and Spirakis, 2006)
+            return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)
+
+        picked = []
+        for name, some in by_task(problems, [name for name in self.problems if name]).items():
+            part = sampling_round.of(name)
+            picked += sorted(some, key=drawn)[part.first : part.first + part.count]
+        return picked
+
+    def kind_of(self, problem: Problem) -> str:
+        """Whose pass rate the curriculum looks at: the problem's own, or that of its value of a
+        fact within its task; raises ValueError where it has no such fact.
+        """
+        by = self.rollout.curriculum.by if self.rollout.curriculum else ""
+        if not by:
+            return problem.id
+        text = tag(problem, by, "rollout.curriculum.by")
+        return text if "" in self.problems else in_task(task_of(problem.id), text)
+
+    def _shards(self, problems: int, greedy: bool, first: int) -> range:
+        episodes = problems * (self.rollout.group_size + greedy)
+        return range(first, first - (-episodes // self.rollout.shard))
 
 
 @functools.lru_cache(maxsize=8)  # one a task of a mixture
@@ -185,55 +229,3 @@ def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int
     if "" in places:
         return Night(number=night.number + 1, **places[""].model_dump())
     return Night(number=night.number + 1, tasks=places)
-
-
-def most(science: Science) -> int:
-    """The maximum number of problems that one step plays."""
-    return science.rollout.problems * (1 + science.rollout.refills)
-
-
-def block_of(science: Science) -> int:
-    """How many problems of a pass a step takes up: those that it may play, and with a curriculum
-    those among which they are chosen.
-    """
-    curriculum = science.rollout.curriculum
-    return most(science) * (curriculum.window if curriculum else 1)
-
-
-def chosen(
-    science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]
-) -> list[Problem]:
-    """The problems that a round plays among those of `rows_of_tasks`: all, and with a curriculum as
-    many as it has of each task, drawn without replacement by `Curriculum`'s weights.
-    """
-    if science.rollout.curriculum is None:
-        return [*problems]
-
-    def drawn(problem: Problem) -> float:
-        solved, scored = sampling_round.by_kind.get(kind_of(science, problem), (0, 0))
-        rate = (solved + 1) / (scored + 2)  # one half of what nobody has tried
-        seed = hashing.seed(science.seed, "curriculum", sampling_round.step, problem.id)
-        # the first to arrive in a race of exponential clocks (Efraimidis and Spirakis, 2006)
-        return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)
-
-    picked = []
-    for name, some in by_task(problems, science.tasks).items():
-        part = sampling_round.of(name)
-        picked += sorted(some, key=drawn)[part.first : part.first + part.count]
-    return picked
-
-
-def kind_of(science: Science, problem: Problem) -> str:
-    """Whose pass rate the curriculum looks at: the problem's own, or that of its value of a fact
-    within its task; raises ValueError where it has no such fact.
-    """
-    by = science.rollout.curriculum.by if science.rollout.curriculum else ""
-    if not by:
-        return problem.id
-    text = tag(problem, by, "rollout.curriculum.by")
-    return in_task(task_of(problem.id) if science.tasks else "", text)
-
-
-def _shards(science: Science, problems: int, greedy: bool, first: int) -> range:
-    episodes = problems * (science.rollout.group_size + greedy)
-    return range(first, first - (-episodes // science.rollout.shard))

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.tasks import TASK
-from agentfly_core.experiment.context import ExperimentContext, Parent, evaluation_keys
+from agentfly_core.experiment.context import ExperimentContext, Parent
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, metrics_of, record_of
 from agentfly_core.records import intervals, ledger
@@ -173,7 +173,7 @@ def with_stored_datasets(
 def stored_evaluation(context: ExperimentContext, policy: Pointer, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
     data = context.store.artifact(StageKeys(context.science).prepare().uri)
-    targets = evaluation_keys(context, policy, data, split)
+    targets = context.evaluation_keys(policy, data, split)
     shards = [context.store.artifact(target.uri) for target in targets]
     if not shards:
         raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")

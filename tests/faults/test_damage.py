@@ -20,7 +20,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, code_of, resolve, with_code
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.records.problem_schedule import first_round
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import listed, view
@@ -59,8 +59,8 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
         yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
-        sampling_round = first_round(science, step, resolve(science).greedy)
-        drawn = sampling_round.drawn(science)
+        sampling_round = schedule_of(science).first_round(step, resolve(science).greedy)
+        drawn = sampling_round.drawn(schedule_of(science))
         shards = [
             StageKeys(science).rollout("demo", made(policy), made(data), step, shard, drawn, {})
             for shard in sampling_round.shards

@@ -200,7 +200,7 @@ def test_a_spoilt_data_file_is_refused_by_row_or_split_right(
         asked, folder = science(path, draw), tmp_path / str(number)
         folder.mkdir()
         try:
-            dataset.prepare(asked, folder, tmp_path / "quarantine.json")
+            dataset.prepare(asked.data, asked.data_seed, folder, tmp_path / "quarantine.json")
         except ValueError as error:
             refused += 1
             assert type(error) is ValueError, f"case {number}, {type(error).__name__}: {error}"

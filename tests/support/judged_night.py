@@ -91,7 +91,9 @@ def published(
 
 
 def _data(context: ExperimentContext, folder: Path) -> None:
-    dataset.prepare(context.science, folder, folder / "quarantine.json")
+    dataset.prepare(
+        context.science.data, context.science.data_seed, folder, folder / "quarantine.json"
+    )
 
 
 def _policies(run: Run, steps: int) -> list[Artifact]:

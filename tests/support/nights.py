@@ -11,12 +11,13 @@ import yaml
 from agentfly_core.config.experiment import Science
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
-from agentfly_core.records.problem_schedule import by_task, first_round, rows_of_tasks
+from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import Run, opened
@@ -86,7 +87,9 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     sizes = sizes_by_task(data, science.tasks)
     due = [
         known[row]
-        for row in rows_of_tasks(science, first_round(science, step, False, before), sizes)
+        for row in schedule_of(science).rows_of_tasks(
+            schedule_of(science).first_round(step, False, before), sizes
+        )
     ]
     specs = of_step(science, due, step, False)
     assert science.night is not None

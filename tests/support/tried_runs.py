@@ -84,7 +84,9 @@ def scored_by_another(store: Store, run: str, *overrides: str) -> None:
 
 
 def _prepared(context: ExperimentContext) -> Any:
-    return lambda folder: dataset.prepare(context.science, folder, folder / "quarantine.json")
+    return lambda folder: dataset.prepare(
+        context.science.data, context.science.data_seed, folder, folder / "quarantine.json"
+    )
 
 
 def _reward(mark: str) -> float | Unscored:

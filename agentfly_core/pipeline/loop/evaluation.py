@@ -8,7 +8,6 @@ from dataclasses import replace
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import RolloutServices
-from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs.summary import Evaluation, evaluation
 from agentfly_core.store.store import Pointer
 
@@ -59,7 +58,7 @@ def evaluated(
     step: int,
 ) -> Evaluation:
     """How the policy of a step does on a held-out split."""
-    shards = range(shards_of_split(context.science, context.store.open(data), split))
+    shards = context.evaluation_shards(data, split)
     played = [
         stages.held_out(context, services, policy, data, split, shard, step) for shard in shards
     ]

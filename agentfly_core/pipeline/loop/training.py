@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import evaluated, evaluated_everywhere, further_datasets
 from agentfly_core.pipeline.loop.lookahead import ahead
@@ -17,9 +18,8 @@ from agentfly_core.pipeline.loop.stages import Reporter, Stages
 from agentfly_core.pipeline.loop.warm_start import warm_started
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
-from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
-from agentfly_core.records.problem_schedule import SamplingRound, first_round, missing, next_round
+from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, stages_before
@@ -60,7 +60,7 @@ class Training:
         with training_services(context, model, run.uid, self.logs) as services:
             run.remember_data(data, stages.version(context))
             self.reporter.data(data)
-            stages.require_room(context, model, data, splits_played(run.science))
+            stages.require_room(context, model, data, run.science.evaluate.splits)
             others = further_datasets(stages, context, model)
             warm = warm_started(stages, context, services, model, data)
             start = warm[-1] if warm else model
@@ -124,7 +124,8 @@ def episodes(
     run = run.at(step)
     before = run.problems_before(step) if run.science.night else {}
     rates = run.pass_rates(step) if run.science.rollout.curriculum else {}
-    sampling_round = first_round(run.science, step, run.resolved.greedy, before, rates)
+    schedule = schedule_of(run.science)
+    sampling_round = schedule.first_round(step, run.resolved.greedy, before, rates)
     context, played, scored, what = run.context, list[Artifact](), None, f"step {step}"
     with scoring_shards(context) as scoring:
 
@@ -140,9 +141,9 @@ def episodes(
         for number in range(1, run.science.rollout.refills + 1):
             name = f"{what} round {number}"
             scored = stages.score(context, played, step, name, scored, number, scoring.shards())
-            lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
+            lacking = schedule.missing(used(run.store.open(scored), run.science.tasks))
             if not any(lacking.values()):
                 break
-            sampling_round = next_round(run.science, sampling_round, lacking)
+            sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
         return played, stages.score(context, played, step, what, scored, 0, scoring.shards())

@@ -8,12 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
 from agentfly_core.records.dataset import sizes_by_task, split
-from agentfly_core.records.problem_schedule import SamplingRound, chosen, rows_of_tasks
+from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Artifact, Pointer
@@ -34,8 +35,9 @@ class RoundEpisodes:
         """Those of all shards, in their order."""
         science, drawn = self.run.science, self.sampling_round
         dataset = self.run.store.open(self.data)
-        rows = rows_of_tasks(science, drawn, sizes_by_task(dataset, science.tasks))
-        problems = chosen(science, drawn, split(dataset, "train", rows))
+        schedule = schedule_of(science)
+        rows = schedule.rows_of_tasks(drawn, sizes_by_task(dataset, science.tasks))
+        problems = schedule.chosen(drawn, split(dataset, "train", rows))
         return of_step(science, problems, drawn.step, drawn.greedy)
 
 
@@ -45,7 +47,7 @@ def rollout(
     """One shard of a step's episodes, played with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.context.frozen
-    problems = drawn.drawn(run.science)
+    problems = drawn.drawn(schedule_of(run.science))
     target = StageKeys(run.science).rollout(run.name, policy, data, step, shard, problems, frozen)
 
     def make(folder: Path) -> Mapping[str, float]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.models.adapter_artifact import config_of
 from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.services import tokenizer_of
 from agentfly_core.records.dataset import split
-from agentfly_core.records.problem_schedule import kind_of
 from agentfly_core.store.store import Pointer
 
 
@@ -28,6 +28,6 @@ def require_room(
     everything = [problem for some in problems.values() for problem in some]
     playing.require_room(context.resolved, tokenizer_of(context, model), everything)
     for problem in problems.get("train", ()):
-        kind_of(context.science, problem)
+        schedule_of(context.science).kind_of(problem)
     for name in problems.keys() - {"train"}:
         playing.require_tags(context.science, problems[name])

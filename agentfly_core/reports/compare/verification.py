@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agentfly_core.experiment.context import ExperimentContext, evaluation_keys, policy_of
+from agentfly_core.experiment.context import ExperimentContext, policy_of
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, summary_of
@@ -87,7 +87,7 @@ def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Pointer
     data = store.artifact(StageKeys(science).prepare().uri)
     for number in (science.start_step, science.steps):
         policy = policy_of(store, name, number)
-        shards = [store.artifact(key.uri) for key in evaluation_keys(context, policy, data, "test")]
+        shards = [store.artifact(key.uri) for key in context.evaluation_keys(policy, data, "test")]
         for shard, episodes in enumerate(shards):
             yield f"evaluation of step {number} rollout {shard}", episodes
         scored = store.artifact(StageKeys(science).scored(shards).uri)

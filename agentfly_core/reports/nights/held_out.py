@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from agentfly_core.experiment.context import ExperimentContext, evaluation_keys
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
@@ -68,7 +68,7 @@ def evaluated_episodes(
     """What a policy that was evaluated before played on the test split of a dataset, and its
     scores; raises FileNotFoundError where it was not.
     """
-    targets = evaluation_keys(context, policy, data, "test")
+    targets = context.evaluation_keys(policy, data, "test")
     played = [context.store.artifact(target.uri) for target in targets]
     scored = context.store.artifact(StageKeys(context.science).scored(played).uri)
     episodes = trajectories_in(context.store, played)
@@ -77,7 +77,7 @@ def evaluated_episodes(
 
 def is_evaluated(context: ExperimentContext, policy: Pointer, data: Pointer) -> bool:
     """Whether `held_out` can read what a policy did; damaged artifacts do not count."""
-    store, targets = context.store, evaluation_keys(context, policy, data, "test")
+    store, targets = context.store, context.evaluation_keys(policy, data, "test")
     played = [manifest for target in targets if (manifest := store.find(target))]
     return (
         len(played) == len(targets)

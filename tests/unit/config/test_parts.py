@@ -12,7 +12,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.records.problem_schedule import first_round
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.store.store import Pointer
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
@@ -75,7 +75,7 @@ def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> No
     def made(**rewards: Any) -> list[str]:
         science = read(tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values())
         policy, data = Pointer("artifacts/p", "p" * 8), Pointer("artifacts/d", "d" * 8)
-        drawn = first_round(science, 1, False).drawn(science)
+        drawn = schedule_of(science).first_round(1, False).drawn(schedule_of(science))
         return [
             StageKeys(science).rollout("demo", policy, data, 1, 0, drawn, {}).key,
             StageKeys(science).evaluation(policy, data, "test", 0, {}).key,

@@ -12,7 +12,8 @@ ARITHMETIC = SUMS["data"]
 
 
 def test_the_problems_of_each_task_lie_behind_those_of_the_task_before(tmp_path):
-    prepare(science(), tmp_path, tmp_path / "quarantine.json")
+    made = science()
+    prepare(made.data, made.data_seed, tmp_path, tmp_path / "quarantine.json")
     assert sizes_by_task(tmp_path, ["sums", "shop"]) == {"sums": 12, "shop": 6}
     ids = [problem.id for problem in split(tmp_path, "test")]
     assert [name.partition("/")[0] for name in ids] == ["sums"] * 4 + ["shop"] * 2

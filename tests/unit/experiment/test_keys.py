@@ -1,7 +1,7 @@
 """Which settings a stage's output depends on."""
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.records.problem_schedule import first_round
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.store.store import Pointer
 from tests.support.experiments import context
 
@@ -13,7 +13,7 @@ WARM_START = {"demonstrations": "agentfly_core.datasets.two_steps:policy"}
 def stages(tmp_path, **settings):
     """The key of each stage."""
     science = context(tmp_path, **{"warm_start": WARM_START, **settings}).science
-    drawn = first_round(science, 1, False).drawn(science)
+    drawn = schedule_of(science).first_round(1, False).drawn(schedule_of(science))
     targets = [
         StageKeys(science).demonstrations(MODEL, DATA, {}),
         StageKeys(science).warm_start(MODEL, SHOWN, 1),

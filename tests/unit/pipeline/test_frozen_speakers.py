@@ -18,12 +18,12 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
-from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import context_of, opened
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
@@ -54,7 +54,7 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
 def episodes(here: ExperimentContext) -> list[str]:
     """The keys of what is played with the frozen speakers."""
     science, frozen = here.science, here.frozen
-    drawn = first_round(science, 1, False).drawn(science)
+    drawn = schedule_of(science).first_round(1, False).drawn(schedule_of(science))
     return [
         StageKeys(science).rollout("mine", POLICY, DATA, 1, 0, drawn, frozen).key,
         StageKeys(science).evaluation(POLICY, DATA, "test", 0, frozen).key,

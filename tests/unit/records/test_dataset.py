@@ -36,7 +36,8 @@ def science(builder, **settings):
 
 def prepare(tmp_path, builder, **settings):
     (tmp_path / "data").mkdir()
-    dataset.prepare(science(builder, **settings), tmp_path / "data", tmp_path / "quarantine.json")
+    made = science(builder, **settings)
+    dataset.prepare(made.data, made.data_seed, tmp_path / "data", tmp_path / "quarantine.json")
     return tmp_path / "data"
 
 

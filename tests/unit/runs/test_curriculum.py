@@ -5,11 +5,11 @@ other.
 import pytest
 
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened
@@ -47,7 +47,7 @@ def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
     policy = Pointer("artifacts/p", "p" * 8)
 
     def key(known):
-        drawn = first_round(science, 3, False, {}, known).drawn(science)
+        drawn = schedule_of(science).first_round(3, False, {}, known).drawn(schedule_of(science))
         return StageKeys(science).rollout("demo", policy, policy, 3, 0, drawn, {}).key
 
     assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})

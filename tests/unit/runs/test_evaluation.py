@@ -40,7 +40,9 @@ def played(there: ExperimentContext, rewards: Rewards) -> None:
     """Publish a dataset, and as episodes of its test problems what each earned, by its id."""
     store = there.store
     with store.publish(target := StageKeys(there.science).prepare()) as folder, measuring(folder):
-        dataset.prepare(there.science, folder, folder / "quarantine.json")
+        dataset.prepare(
+            there.science.data, there.science.data_seed, folder, folder / "quarantine.json"
+        )
     data = store.artifact(target.uri)
     problems = {one.id: one for one in dataset.split(store.open(data), "test")}
     said = turn([1], {3: -1.0})

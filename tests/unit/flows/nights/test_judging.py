@@ -31,7 +31,8 @@ def published(context: ExperimentContext) -> Artifact:
     """The dataset of a context."""
 
     def write(folder: Path) -> None:
-        prepare(context.science, folder, folder / "quarantine.json")
+        science = context.science
+        prepare(science.data, science.data_seed, folder, folder / "quarantine.json")
 
     target = StageKeys(context.science).prepare()
     return context.store.find(target) or judged_night.published(context, target, write)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import episodes
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.problem_schedule import first_round
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
@@ -73,7 +73,7 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
 
     stages = Stages(rollout=rollout, score=score)
     with opened(context(tmp_path, **SETTINGS), "demo") as run:
-        rollout(RoundEpisodes(run, DATA, first_round(run.science, 1, False)), 0)
+        rollout(RoundEpisodes(run, DATA, schedule_of(run.science).first_round(1, False)), 0)
         services: Any = None
         shards, _ = episodes(stages, run, services, DATA, POLICY, 0, 1)
     assert [shard.uri[-3:] for shard in shards] == ["000", "001"]

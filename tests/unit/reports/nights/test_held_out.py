@@ -130,7 +130,8 @@ def published(context: ExperimentContext, target: ArtifactKey, **content: object
         elif "scores" in content:
             write_scores(folder / SCORES, content["scores"])  # type: ignore[arg-type]
         else:
-            prepare(context.science, folder, folder / "quarantine.json")
+            science = context.science
+            prepare(science.data, science.data_seed, folder, folder / "quarantine.json")
     return context.store.artifact(target.uri)
 
 
