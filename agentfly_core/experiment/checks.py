@@ -143,21 +143,23 @@ def _model_remarks(science: Science) -> list[str]:
 
 
 def _task_remarks(resolved: Resolved) -> list[str]:
-    found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
-    found += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
+    remarks = [
+        f"The tool {tool.name!r}: {remark}" for tool in resolved.tools for remark in tool.untold()
+    ]
+    remarks += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
     data = resolved.science.data
     if load(data.use) is files:
         settings = check_settings(files, data.settings, GIVEN["data"])
         source = str(settings["train_file"])
         fields = renamed(first_fields(Path(source)), settings.get("columns"))
-        found += [
+        remarks += [
             f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
             f"rows.{did_you_mean(fact, sorted(fields))}"
             for part in resolved.parts
             for fact in facts_read(part.made_of)
             if fact not in fields
         ]
-    return found
+    return remarks
 
 
 def check_place(science: Science, place: Site) -> None:

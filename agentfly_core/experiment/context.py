@@ -195,8 +195,8 @@ def with_code(resolved: Resolved, code: Code) -> Resolved:
     for stage, module in named(resolved):
         if not ours(module):
             own.setdefault(stage, set()).add(module)
-    found = {stage: {m: code.digest(m) for m in sorted(own[stage])} for stage in sorted(own)}
-    return replace(resolved, science=resolved.science.model_copy(update={"code": found}))
+    digests = {stage: {m: code.digest(m) for m in sorted(own[stage])} for stage in sorted(own)}
+    return replace(resolved, science=resolved.science.model_copy(update={"code": digests}))
 
 
 def code_of(resolved: Resolved) -> Code:
@@ -266,22 +266,22 @@ def _mixture(science: Science) -> Resolved:
 
 def _shared_rewards(tasks: Mapping[str, Resolved]) -> dict[Reward, float]:
     """The rewards of all tasks by name; raises ValueError for one that is not the same in two."""
-    found: dict[str, tuple[str, RewardPart, Reward]] = {}
+    by_name: dict[str, tuple[str, RewardPart, Reward]] = {}
     for name, task in tasks.items():
         for reward, part in zip(task.rewards, task.science.rewards.values(), strict=True):
-            first, same, _ = found.setdefault(reward.name, (name, part, reward))
+            first, same, _ = by_name.setdefault(reward.name, (name, part, reward))
             if part != same:
                 raise ValueError(
                     f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
                     f"the task {first}, and a name means the same in all tasks: give it another, "
                     "`{my_name: {use: its import path, weight: ...}}`."
                 )
-    if GOAL in found:
+    if GOAL in by_name:
         raise ValueError(
-            f"tasks.{found[GOAL][0]}.rewards: {GOAL} is what solved is called in the scores of a "
+            f"tasks.{by_name[GOAL][0]}.rewards: {GOAL} is what solved is called in the scores of a "
             "mixture; give the reward another name."
         )
-    return {reward: part.weight for _, part, reward in found.values()}
+    return {reward: part.weight for _, part, reward in by_name.values()}
 
 
 def agent_of(part: AgentPart) -> Agent:
@@ -339,10 +339,10 @@ def final_policy(store: Store, name: str) -> Artifact:
         uri = layout.step(step).policy
         if store.manifest(uri) is not None:
             return store.artifact(uri)
-    known = ", ".join(store.names("runs")) or "none"
+    runs = ", ".join(store.names("runs")) or "none"
     hint = nearest(name, store.names("runs"))
     raise ValueError(
-        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {known}."
+        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {runs}."
     )
 
 

@@ -23,7 +23,7 @@ def facts_read(function: Callable[..., Any]) -> list[str]:
         tree = parsing.module(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError):  # a lambda, or what was typed at a prompt
         return []
-    found = []
+    names = []
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(
@@ -31,5 +31,5 @@ def facts_read(function: Callable[..., Any]) -> list[str]:
                 slice=ast.Constant(value=str(name)),
                 ctx=ast.Load(),
             ):
-                found.append(name)
-    return list(dict.fromkeys(found))
+                names.append(name)
+    return list(dict.fromkeys(names))

@@ -67,10 +67,10 @@ class StageKeys:
                     [[one.relative_to(path).as_posix(), sha256(one)] for one in files]
                 )
         own = self.data_code()
-        said = self.science.of_data.model_copy(
+        science = self.science.of_data.model_copy(
             update={"code": {**self.science.code, "prepare": own} if own else {}}
         )
-        return StageKeys(said)._shared("prepare", ("data", "seed", "code.prepare"), read)
+        return StageKeys(science)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
     def solvable(self, data: Pointer) -> str:
         """The file with the report on whether a dataset's problems can be solved."""
@@ -82,21 +82,21 @@ class StageKeys:
         """The digests of the author's modules that make the dataset, by name."""
         made_by = {path.partition(":")[0] for path in datasets(self.science.data.model_dump())}
         digests = self.science.code.get("prepare", {})
-        return {module: found for module, found in digests.items() if module in made_by}
+        return {module: code for module, code in digests.items() if module in made_by}
 
     def data_files(self) -> dict[str, Path]:
         """The files that a dataset's settings name, and for settings annotated with Path the
         folders: `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
         """
-        found = {}
+        paths = {}
         for task, one in self.science.each.items():
             settings = one.data.settings
             kinds = types_of(load(one.data.use), settings.keys())
             for name, value in settings.items():
                 is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
                 if isinstance(value, str) and (is_path or os.path.isfile(value)):
-                    found[in_task(task, name)] = Path(value)
-        return {name: path for name, path in found.items() if path.exists()}
+                    paths[in_task(task, name)] = Path(value)
+        return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:
         """The materialised base model; a local one counts by the content of its files."""
@@ -284,7 +284,7 @@ def _unchanged_sha256(path: Path, size: int, changed_ns: int) -> str:
 
 def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
     """Frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
-    return {f"speaker/{role}": found for role, found in frozen.items()}
+    return {f"speaker/{role}": policy for role, policy in frozen.items()}
 
 
 def _asked(settings: Endpoint) -> JSON:

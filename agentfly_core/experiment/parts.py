@@ -27,8 +27,8 @@ VERBS = ("start", "reset", "healthy", "state_key", "snapshot", "restore", "close
 def tool_of(part: ToolPart) -> Tool:
     """The tool, with its settings; raises ValueError for what is none."""
     with at("tools"):
-        found = _named(part.use, Tool)
-        return found.with_settings(**part.model_extra) if part.model_extra else found
+        tool = _named(part.use, Tool)
+        return tool.with_settings(**part.model_extra) if part.model_extra else tool
 
 
 def reward_of(key: str, part: RewardPart) -> Reward:
@@ -36,17 +36,17 @@ def reward_of(key: str, part: RewardPart) -> Reward:
     what is none.
     """
     with at("rewards"):
-        found = _named(part.use or key, Reward)
+        declared = _named(part.use or key, Reward)
         if part == RewardPart(weight=part.weight):
-            return found
-        made = found.with_settings(**part.model_extra) if part.model_extra else found
+            return declared
+        made = declared.with_settings(**part.model_extra) if part.model_extra else declared
     return replace(
         made,
         name=key if part.use else made.name,
         timeout=made.timeout if part.timeout is None else part.timeout,
         retries=made.retries if part.retries is None else part.retries,
         concurrency=made.concurrency if part.concurrency is None else part.concurrency,
-        declared=found,
+        declared=declared,
     )
 
 
@@ -95,11 +95,11 @@ def refuse_misfits(
 
 
 def _named(path: str, kind: type[P]) -> P:
-    found = load(path)
-    if not isinstance(found, kind):
-        wanted, given = kind.__name__, type(found).__name__
+    part = load(path)
+    if not isinstance(part, kind):
+        wanted, given = kind.__name__, type(part).__name__
         advice = f"decorate it with @{wanted.lower()}"
-        if isinstance(found, Tool | Reward):
+        if isinstance(part, Tool | Reward):
             advice = f"name it in `{given.lower()}s`"
         raise ValueError(f"{path} is a {given}, expected a {wanted}: {advice}.")
-    return found
+    return part

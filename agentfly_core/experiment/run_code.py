@@ -39,9 +39,11 @@ def publish(store: Store, code: Code) -> CodeRecord:
     """Store the sources of code, with the uncommitted change of the author's repository."""
     here = repository(Path.cwd())
     change = here.change if here else ""
-    said: dict[str, JSON] = {name: module.content.hex() for name, module in code.modules.items()}
+    contents: dict[str, JSON] = {
+        name: module.content.hex() for name, module in code.modules.items()
+    }
     about: list[JSON] = [sorted(code.names), dict(code.versions), dict(code.files), change]
-    key = digest(["code", 1, said, *about])
+    key = digest(["code", 1, contents, *about])
     target = ArtifactKey(f"{FOLDER}/{key[:16]}", "code", key, {})
     if store.find(target) is None:
         with store.publish(target) as folder:
@@ -49,21 +51,21 @@ def publish(store: Store, code: Code) -> CodeRecord:
             if change:
                 (folder / CHANGE).write_text(change)
     sources = store.artifact(target.uri)
-    found: CodeRecord = {"uri": sources.uri, "digest": sources.digest}
-    return {**found, "repository": here.revision} if here else found
+    record: CodeRecord = {"uri": sources.uri, "digest": sources.digest}
+    return {**record, "repository": here.revision} if here else record
 
 
-def sources(store: Store, told: CodeRecord, code: Code) -> CodeRecord:
+def sources(store: Store, record: CodeRecord, code: Code) -> CodeRecord:
     """The sources that a run works under; where they are lost or damaged, or lack a dataset that is
     evaluated in addition, the code at hand is stored, which is no other.
     """
-    if (known := _known(store, told)) is None:
-        found = publish(store, code)
-        return told if told["uri"] == found["uri"] else found
-    return told if code.names <= known.names else publish(store, known.with_more(code))
+    if (earlier := _stored_code(store, record)) is None:
+        published = publish(store, code)
+        return record if record["uri"] == published["uri"] else published
+    return record if code.names <= earlier.names else publish(store, earlier.with_more(code))
 
 
-def _known(store: Store, sources: CodeRecord) -> Code | None:
+def _stored_code(store: Store, sources: CodeRecord) -> Code | None:
     """The stored code, or None where it is lost or damaged."""
     artifact = Pointer.of(sources, "run.json")
     if not store.holds(artifact.uri) or not store.whole(artifact):
@@ -124,11 +126,11 @@ def changed(store: Store, record: RunRecord, code: Code, of_ours: bool = False) 
     """Which functions of which files differ between the code that a run works under, parsed by this
     Python, and the code at hand: in its author's modules, or in AgentFly's.
     """
-    if (known := _known(store, record["code"])) is not None:
-        return differences(known, code, of_ours)
+    if (earlier := _stored_code(store, record["code"])) is not None:
+        return differences(earlier, code, of_ours)
     # the sources are lost or damaged
-    told = {} if of_ours else digests(record)
-    were = {module: was for own in told.values() for module, was in own.items()}
+    by_stage = {} if of_ours else digests(record)
+    were = {module: was for own in by_stage.values() for module, was in own.items()}
     return [
         f"{module}: its former text is lost"
         for module, was in were.items()
@@ -203,14 +205,14 @@ def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, 
     if not science.code:
         return None
     same = science.model_copy(update={"code": {}}).model_dump(mode="json")
-    found = [
+    records = [
         record
         for record in _records(store)
         if {**record["science"], "code": 0} == {**same, "code": 0}
     ]
-    if not found:
+    if not records:
         return None
-    newest = max(found, key=itemgetter("created_ms"))
+    newest = max(records, key=itemgetter("created_ms"))
     return newest, changed(store, newest, code)
 
 

@@ -272,9 +272,9 @@ def unshown(
     for tool in spec.schemas:
         properties = tool.parameters.get("properties")
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
-        said = Message("assistant", "", (ToolCall(tool.name, arguments),))
+        message = Message("assistant", "", (ToolCall(tool.name, arguments),))
         reply = (
-            *encode(reply_text(said)),
+            *encode(reply_text(message)),
             spec.template.stop_tokens[0],
         )
         calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
@@ -295,15 +295,15 @@ def _demonstrations(
     science: Science, problems: Sequence[Problem], episodes: int, seed: int
 ) -> list[EpisodeSpec]:
     """So many episodes, of which each task has its quota; a fair draw, whatever is cut off."""
-    found, seeds = list[EpisodeSpec](), (seed, "demonstrations")
+    specs, seeds = list[EpisodeSpec](), (seed, "demonstrations")
     by_name = by_task(problems, science.tasks)
     for name, quota in science.quotas(episodes).items():
         chains = -(-quota // len(by_name[name]))
         everything = _episode_specs(
             by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
         )
-        found += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
-    return found
+        specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
+    return specs
 
 
 def _showing(
@@ -337,8 +337,8 @@ def play_shard(
     spoke = {trajectory.speaker for trajectory in played if trajectory.turns}
     for role in sorted(spec.frozen.keys() - spoke):
         # its name may be mistyped
-        said = f"agent.frozen names {role!r}, who said nothing in the episodes of a shard."
-        warn_once(logger, f"{said} Those who spoke: {', '.join(sorted(spoke)) or 'nobody'}.")
+        warning = f"agent.frozen names {role!r}, who said nothing in the episodes of a shard."
+        warn_once(logger, f"{warning} Those who spoke: {', '.join(sorted(spoke)) or 'nobody'}.")
     stop_if_failing(played, gates.failed)
     stop_if_unobserved(played, gates.unscored)
     return measured

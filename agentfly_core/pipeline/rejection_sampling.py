@@ -27,7 +27,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
     """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it
     has not scored.
     """
-    found: list[Pointer] = []
+    pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
         if store.manifest(here.scored) is None:
@@ -40,8 +40,8 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
                 f"The run {run!r} has not scored a step {step} in {store.uri}; {there}."
             )
         scored = store.artifact(here.scored)
-        found += [scored, *rollouts(scored)]
-    return tuple(found)
+        pointers += [scored, *rollouts(scored)]
+    return tuple(pointers)
 
 
 def stored(
@@ -71,11 +71,11 @@ def choose(
     settings = science.warm_start
     assert settings is not None
     successes = construct(RejectionSampling, settings.settings)
-    if not (found := successes.among(played, settings.episodes)):
+    if not (chosen := successes.among(played, settings.episodes)):
         raise ValueError(
             f"{settings.demonstrations} has no episode of a training problem of this experiment "
             f"with a reward of {successes.threshold:g} or more: lower "
             "warm_start.settings.threshold, or name another run."
         )
-    write_trajectories(folder / EPISODES, found)
-    return {"demonstrations": float(len(by_episode(found)))}
+    write_trajectories(folder / EPISODES, chosen)
+    return {"demonstrations": float(len(by_episode(chosen)))}

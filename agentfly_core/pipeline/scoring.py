@@ -36,23 +36,23 @@ class ScoredShard:
 def score_episodes(
     resolved: Resolved,
     rollouts: Sequence[Path],
-    known: Sequence[Scored],
+    earlier: Sequence[Scored],
     step: int,
     folder: Path,
     shards: Mapping[Path, ScoredShard] = {},
 ) -> dict[str, float]:
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
-    Those that are `known`, or scored in `shards`, are not scored again; a baseline's count neither
-    in the ledger nor in the metrics. Raises GateClosed when more, baselines too, could not be
-    scored than the experiment allows.
+    Episodes with a score in `earlier` or in `shards` are not scored again; baselines are left out
+    of the ledger and the metrics. Raises GateClosed when more, baselines too, could not be scored
+    than the experiment allows.
     """
     everything = list[Trajectory]()
     for rollout in rollouts:
         read = shards.get(rollout)
         everything += read.trajectories if read else read_trajectories(rollout / EPISODES)
     already = [one for shard in shards.values() for one in shard.scores]
-    by_id = {one.trajectory_id: one for one in [*already, *known]}
+    by_id = {one.trajectory_id: one for one in [*already, *earlier]}
     unknown = [t for t in everything if t.id not in by_id]
     by_id |= {one.trajectory_id: one for one in _fresh(resolved, unknown, everything)}
     graded = [by_id[t.id] for t in everything]
@@ -66,8 +66,8 @@ def score_episodes(
     metrics = _measured(resolved, played, scores, timings)
     for name, task in resolved.tasks.items():
         own = [t for t in played if resolved.of(t.problem) is task]
-        found = _measured(task, own, [by_id[t.id] for t in own], [])
-        metrics |= {f"task/{name}/{metric}": value for metric, value in found.items()}
+        of_task = _measured(task, own, [by_id[t.id] for t in own], [])
+        metrics |= {f"task/{name}/{metric}": value for metric, value in of_task.items()}
     episodes = len(by_episode(played))
     report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics
@@ -94,9 +94,9 @@ def scored_shard(resolved: Resolved, rollout: Path) -> ScoredShard:
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in resolved.rewards):
         return ScoredShard(trajectories, [])
-    found = {one.trajectory_id: one for one in _fresh(resolved, trajectories, trajectories)}
-    left = {t.episode for t in trajectories if isinstance(found[t.id].reward, Unscored)}
-    scores = [found[t.id] for t in trajectories if t.episode not in left]
+    by_id = {one.trajectory_id: one for one in _fresh(resolved, trajectories, trajectories)}
+    left = {t.episode for t in trajectories if isinstance(by_id[t.id].reward, Unscored)}
+    scores = [by_id[t.id] for t in trajectories if t.episode not in left]
     return ScoredShard(trajectories, scores)
 
 
@@ -123,15 +123,15 @@ def _fresh(
     """The scores of some of the episodes `among` all, each task's by its own rewards; in a mixture
     GOAL is what its reward gave that says solved.
     """
-    found = []
+    fresh = []
     for name, task in resolved.each.items():
         own = [t for t in trajectories if resolved.of(t.problem) is task]
         everyone = [t for t in among if resolved.of(t.problem) is task]
         scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
         for one in scores:
             reached = {GOAL: one.rewards[task.goal]} if name and task.goal in one.rewards else {}
-            found.append(replace(one, rewards={**one.rewards, **reached}))
-    return found
+            fresh.append(replace(one, rewards={**one.rewards, **reached}))
+    return fresh
 
 
 def _measured(

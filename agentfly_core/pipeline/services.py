@@ -261,8 +261,8 @@ def _written(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
     """The name of the chat service that a policy is; empty for one with weights."""
-    found = store.part(policy, ENDPOINT_FILE)
-    return str(found["name"]) if found else ""
+    endpoint = store.part(policy, ENDPOINT_FILE)
+    return str(endpoint["name"]) if endpoint else ""
 
 
 def divided(context: ExperimentContext) -> Site:

@@ -99,9 +99,9 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
     The vetted metrics have no other name; not every algorithm has all of them.
     """
-    known = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
+    measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {
-        name: sign.metric for name, sign in signs.items() if sign and sign.metric not in known
+        name: sign.metric for name, sign in signs.items() if sign and sign.metric not in measured
     }
     return [
         f"health.{name} looks at {metric!r}, which was not "
@@ -141,20 +141,20 @@ def warnings(
     `advice` is added to the signs of these names.
     """
     raised = due(signs, metrics)
-    told = {
+    texts = {
         name: "; ".join(
             filter(None, (sign.told(metrics, int(metrics[f"health/{name}"])), advice.get(name)))
         )
         for name, sign in raised.items()
     }
-    if fatal := [f"{text} (health.{name})" for name, text in told.items() if raised[name].stop]:
+    if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Look at what "
             "was played with `agentfly show`; to continue, train it by its name (--run) with "
             "another bound, or without `stop`."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
-    return [told[name] for name in raised if math.log2(lasted[name]).is_integer()]
+    return [texts[name] for name in raised if math.log2(lasted[name]).is_integer()]
 
 
 def _allow_unscored(

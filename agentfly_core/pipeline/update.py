@@ -218,5 +218,5 @@ def _published(run: Run, step: int) -> ArtifactKey:
 
 
 def _learner_state(store: Store, policy: ArtifactKey) -> str | None:
-    found = store.find(keys.learner(policy))
-    return str(store.open(found)) if found else None
+    artifact = store.find(keys.learner(policy))
+    return str(store.open(artifact)) if artifact else None

@@ -41,10 +41,10 @@ def leaseholder(remote: Remote, uri: str) -> str:
     Nor does an owner elsewhere who has not renewed the lock for two minutes of the store's own
     clock.
     """
-    found = Lease(remote, f"{uri}/lock.json").look()
-    if found.free or (not found.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
+    lock = Lease(remote, f"{uri}/lock.json").look()
+    if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
         return ""
-    return in_words(found.owner)
+    return in_words(lock.owner)
 
 
 @contextmanager
@@ -140,18 +140,18 @@ class Lease:
         An owner that cannot be checked from here is watched: a renewal shows that it lives, EXPIRY
         seconds without one that it is dead.
         """
-        first = found = self.look()
-        while not found.free:
-            if found.sure or found.tag != first.tag:
-                raise locked(self._run, in_words(found.owner))
-            seen = (self.address, found.tag)
+        first = lock = self.look()
+        while not lock.free:
+            if lock.sure or lock.tag != first.tag:
+                raise locked(self._run, in_words(lock.owner))
+            seen = (self.address, lock.tag)
             if seen not in _since:
                 _since[seen] = self.clock.now()
                 logger.warning(
                     "The run %r is held by %s, which may be dead. Watching its lock for up to %g "
                     "s: when it is not renewed, the run is taken over.",
                     self._run,
-                    in_words(found.owner),
+                    in_words(lock.owner),
                     EXPIRY,
                 )
             if self.clock.now() - _since[seen] >= EXPIRY:
@@ -160,18 +160,18 @@ class Lease:
                 )
                 break
             self.clock.sleep(LOOK)
-            found = self.look()
-        return found
+            lock = self.look()
+        return lock
 
     def take(self) -> Owner | None:
         """Create or take over the lock; raises Locked."""
-        found = self.awaited()
-        self.fence = found.fence + 1
-        text, remote, tag = self._text(released=False), self.remote, found.tag
+        lock = self.awaited()
+        self.fence = lock.fence + 1
+        text, remote, tag = self._text(released=False), self.remote, lock.tag
         taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)
         if not taken:
             raise locked(self._run, in_words(None))
-        return found.owner
+        return lock.owner
 
     def keep(self) -> None:
         """Renew until told to stop."""
@@ -214,13 +214,13 @@ class Lease:
     def _text(self, released: bool) -> str:
         """`beat` makes each renewal a new version; `renewed`, seconds since 1970, is for people."""
         self.beats += 1
-        told = {
+        state = {
             "fence": self.fence,
             "beat": self.beats,
             "renewed": time.time(),
             "released": released,
         }
-        return json.dumps({"owner": self.owner.to_json(), **told})
+        return json.dumps({"owner": self.owner.to_json(), **state})
 
 
 def _read(text: str, tag: str) -> Held:

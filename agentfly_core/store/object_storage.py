@@ -62,8 +62,8 @@ class Remote:
             full = isinstance(error, OSError) and error.errno == errno.ENOSPC
             if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
                 raise
-            said = sentence(f"The store {self.uri} could not {to} {name}: {why}")
-            raise Refused(said, status) from error
+            message = sentence(f"The store {self.uri} could not {to} {name}: {why}")
+            raise Refused(message, status) from error
 
     def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
         """Upload these files of a folder in this order: the last one tells readers that all are
@@ -99,8 +99,8 @@ class Remote:
 
     def read(self, uri: str) -> str | None:
         """An object's text, or None where there is none."""
-        found = self.content(uri)
-        return found.decode() if found is not None else None
+        content = self.content(uri)
+        return content.decode() if content is not None else None
 
     def write(self, uri: str, text: str) -> None:
         """Replace an object's text."""
@@ -122,9 +122,9 @@ class Remote:
         """For how many seconds an object has been what it is, by the store's own clock."""
         bucket, _, key = self.path(uri).partition("/")
         with self.asking("read", uri):
-            told = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
-        now = parsedate_to_datetime(told["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return float((now - told["LastModified"]).total_seconds())
+            response = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+        now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
         """Replace an object, whatever the guard says, if it still has this tag; else False."""
@@ -137,15 +137,15 @@ class Remote:
     def names(self, uri: str) -> list[str]:
         """The names directly below a prefix."""
         with suppress(FileNotFoundError), self.asking("list", uri):
-            found = self.fs.ls(self.path(uri), detail=False)
-            return [str(path).rstrip("/").rpartition("/")[2] for path in found]
+            paths = self.fs.ls(self.path(uri), detail=False)
+            return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
         return []
 
     def remove(self, uri: str, first: str) -> None:
         """Remove a folder, `first` first."""
         with self.asking("list", uri):
-            found = self.fs.find(self.path(uri))
-        for path in sorted(found, key=lambda p: (not p.endswith(f"/{first}"), p)):
+            paths = self.fs.find(self.path(uri))
+        for path in sorted(paths, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
             with self.asking("remove", path.removeprefix(self.path(""))):
                 self.fs.rm_file(path)

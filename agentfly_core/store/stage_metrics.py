@@ -56,16 +56,16 @@ def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
 
 def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
     """The highest that any of several stages measured, by name, of the metrics below `prefix`."""
-    found: dict[str, float] = {}
+    highest: dict[str, float] = {}
     for stage in stages:
         for name, value in stage.metrics.items():
             if name.startswith(prefix):
-                found[name] = max(value, found.get(name, value))
-    return found
+                highest[name] = max(value, highest.get(name, value))
+    return highest
 
 
 def measured(store: Store, artifact: Pointer) -> Measured:
     """What the stage measured when it made this artifact."""
-    found = store.part(artifact, FILE)
-    assert found is not None, f"{artifact.uri} was published without {FILE}"
-    return Measured(found["time_ms"], found["seconds"], found["metrics"])
+    content = store.part(artifact, FILE)
+    assert content is not None, f"{artifact.uri} was published without {FILE}"
+    return Measured(content["time_ms"], content["seconds"], content["metrics"])

@@ -95,8 +95,8 @@ class Artifact(Pointer):
     @property
     def key(self) -> ArtifactKey:
         """The key that it was published with."""
-        found = self.manifest
-        return ArtifactKey(self.uri, found["stage"], found["key"], found["inputs"])
+        manifest = self.manifest
+        return ArtifactKey(self.uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class Store:
 
     def manifest(self, uri: str) -> Manifest | None:
         """The manifest under `uri`, or None where nothing is published; raises Damaged."""
-        found: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
-        return found
+        manifest: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
+        return manifest
 
     def artifact(self, uri: str) -> Artifact:
         """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
@@ -317,8 +317,8 @@ class Store:
         """The sorted names below `uri`, without hidden ones, such as those of unfinished work."""
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
-        found = self.remote.names(uri) if self.remote else local
-        return sorted(name for name in found if not name.startswith("."))
+        names = self.remote.names(uri) if self.remote else local
+        return sorted(name for name in names if not name.startswith("."))
 
     def remove(self, uri: str) -> None:
         """Remove a file, or an artifact, its manifest first: what is left never looks whole."""

@@ -90,7 +90,7 @@ def _mode(arguments: Namespace, terminal: Terminal, laid: Table) -> Mode | None:
         return Live(terminal.show)
     if not arguments.chat:
         return Mode()
-    problem = laid.asked.episodes[0].problem
+    problem = laid.plan.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
     if not (first := terminal.typed()):
         terminal.show("Nothing was said, so there is no chat to store.")

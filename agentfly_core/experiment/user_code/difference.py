@@ -14,13 +14,13 @@ def differences(old: Code, new: Code, of_ours: bool) -> list[str]:
     """What differs in the author's modules that both name, or AgentFly's, and in what they import,
     a line each: `my_shop/prices.py: lookup, PRICES`, `numpy: 2.4.1 -> 2.4.2`, `prices.csv`.
     """
-    found = dict[str, None]()
+    lines = dict[str, None]()
     for name in sorted(name for name in old.names & new.names if ours(name) == of_ours):
         (before, used), (after, uses) = old.behind(name), new.behind(name)
-        found |= dict.fromkeys(_of_modules(before, after))
-        found |= dict.fromkeys(_of_values(used, uses))
+        lines |= dict.fromkeys(_of_modules(before, after))
+        lines |= dict.fromkeys(_of_values(used, uses))
     files = [] if of_ours else _of_values(old.files, new.files)
-    return [*found, *(line.partition(":")[0] for line in files)]
+    return [*lines, *(line.partition(":")[0] for line in files)]
 
 
 def _of_modules(old: Iterable[Module], new: Iterable[Module]) -> Iterator[str]:

@@ -57,10 +57,10 @@ def _module(name: str) -> Module | None:
     if loaded is not None and loaded in _as_imported:
         return _as_imported[loaded]
     is_package = spec.submodule_search_locations is not None
-    found = Module(name, path.suffix, is_package, path.read_bytes())
+    module = Module(name, path.suffix, is_package, path.read_bytes())
     if loaded is not None:
-        _as_imported[loaded] = found
-    return found
+        _as_imported[loaded] = module
+    return module
 
 
 @cache
@@ -73,8 +73,8 @@ def _version(top: str) -> str | None:
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(top)
     packages = sorted(importlib.metadata.packages_distributions().get(top, ()))
-    known = [f"{package} {importlib.metadata.version(package)}" for package in packages]
-    return ", ".join(known) or None
+    versions = [f"{package} {importlib.metadata.version(package)}" for package in packages]
+    return ", ".join(versions) or None
 
 
 def _spec(name: str) -> ModuleSpec | None:

@@ -18,7 +18,7 @@ def imported(source: bytes, package: str) -> set[str]:
     """The names that may be modules, in functions too, of a module in this package: of `from shop
     import prices` both `shop` and `shop.prices`. What only type checkers import is left out.
     """
-    tree, found = parsed(source), set[str]()
+    tree, names = parsed(source), set[str]()
     waiting = deque[ast.AST]([tree] if tree else [])
     while waiting:
         node = waiting.popleft()
@@ -27,10 +27,10 @@ def imported(source: bytes, package: str) -> set[str]:
             continue
         waiting.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = "." * node.level + (node.module or "")
             with suppress(ImportError):  # beyond the top, which fails when it is run: as it stands
                 origin = resolve_name(origin, package)
-            found.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])
-    return found
+            names.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])
+    return names

@@ -69,8 +69,8 @@ class Code:
         files.
         """
         modules, versions = self.behind(name)
-        said: list[JSON] = [{module.name: module.digest for module in modules}, versions]
-        return hashing.digest([*said, dict(self.files)] if self.files else said)[:16]
+        content: list[JSON] = [{module.name: module.digest for module in modules}, versions]
+        return hashing.digest([*content, dict(self.files)] if self.files else content)[:16]
 
     def with_more(self, other: Code) -> Code:
         """The same with what another names in addition."""
@@ -94,16 +94,16 @@ def reached(
     """The named modules and what they import, one from another, sorted by name; and the version of
     each package of which no module is found.
     """
-    found = dict[str, Module]()
+    modules = dict[str, Module]()
     waiting, seen = deque(names), {*names}
     while waiting:
         if here := module(name := waiting.popleft()):
-            found[name] = here
+            modules[name] = here
             waiting.extend(here.imports - seen)
             seen |= here.imports
-    installed = {_top(name) for name in seen} - {_top(name) for name in found}
-    versions = {top: known for top in sorted(installed) if (known := version(top))}
-    return [found[name] for name in sorted(found)], versions
+    installed = {_top(name) for name in seen} - {_top(name) for name in modules}
+    versions = {top: number for top in sorted(installed) if (number := version(top))}
+    return [modules[name] for name in sorted(modules)], versions
 
 
 def ours(name: str) -> bool:

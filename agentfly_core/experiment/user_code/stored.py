@@ -20,24 +20,24 @@ def write(code: Code, folder: Path) -> None:
         path = folder / module.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(module.content)
-    said: dict[str, JSON] = {
+    index: dict[str, JSON] = {
         "names": sorted(code.names),
         "suffixes": {name: module.suffix for name, module in code.modules.items()},
         "packages": [name for name, module in code.modules.items() if module.is_package],
         "versions": dict(code.versions),
         "files": dict(code.files),
     }
-    write_json(folder / INDEX, said)
+    write_json(folder / INDEX, index)
 
 
 def read(folder: Path) -> Code:
     """Load code from a folder and parse it again: syntax trees differ between Python versions."""
-    said = json.loads((folder / INDEX).read_text())
+    index = json.loads((folder / INDEX).read_text())
     modules = {}
-    for name, suffix in said["suffixes"].items():
-        empty = Module(name, suffix, name in said["packages"], b"")
+    for name, suffix in index["suffixes"].items():
+        empty = Module(name, suffix, name in index["packages"], b"")
         modules[name] = replace(empty, content=_content(folder, empty.file))
-    return Code({*said["names"]}, modules, said["versions"], said["files"])
+    return Code({*index["names"]}, modules, index["versions"], index["files"])
 
 
 def _content(folder: Path, name: str) -> bytes:

@@ -39,22 +39,22 @@ def definitions(source: bytes) -> dict[str, str]:
     """
     if (tree := parsed(source)) is None:
         return {REST: digest(source)}
-    found = defaultdict[str, list[ast.AST]](list)
+    nodes_by_name = defaultdict[str, list[ast.AST]](list)
     for statement in tree.body:
         if isinstance(statement, ast.ClassDef):
             methods = [each for each in statement.body if isinstance(each, FUNCTION)]
             for method in methods:
-                found[f"{statement.name}.{method.name}"].append(method)
+                nodes_by_name[f"{statement.name}.{method.name}"].append(method)
             statement.body = [each for each in statement.body if each not in methods]
-            found[statement.name].append(statement)
+            nodes_by_name[statement.name].append(statement)
         elif isinstance(statement, FUNCTION):
-            found[statement.name].append(statement)
+            nodes_by_name[statement.name].append(statement)
         else:  # what it gives a value to
             targets = statement.targets if isinstance(statement, ast.Assign) else []
             if isinstance(statement, ast.AnnAssign | ast.AugAssign):
                 targets = [statement.target]
-            found[ast.unparse(targets[0]) if targets else REST].append(statement)
-    return {name: _digest(nodes) for name, nodes in found.items()}
+            nodes_by_name[ast.unparse(targets[0]) if targets else REST].append(statement)
+    return {name: _digest(nodes) for name, nodes in nodes_by_name.items()}
 
 
 def _digest(nodes: list[ast.AST]) -> str:

@@ -36,9 +36,9 @@ OPEN = Gates(failed=1.0, unscored=1.0)
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlayPlan:
     """What is to be played, `at_once` episodes at the same time, and the command that asked for it:
-    `Asked("train", data, episode_specs, 128, "agentfly play quickstart --policy oracle")`.
+    `PlayPlan("train", data, episode_specs, 128, "agentfly play quickstart --policy oracle")`.
     """
 
     split: str
@@ -102,7 +102,7 @@ def play(
     player: Player,
     services: RolloutServices,
     spec: RolloutSpec,
-    asked: Asked,
+    plan: PlayPlan,
     mode: Mode,
 ) -> Played:
     """Play, publish and score the episodes under the experiment's next free name; the mode hears of
@@ -111,15 +111,15 @@ def play(
     What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
     NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
     """
-    store, name = context.store, _take_name(context, player, asked, mode.name)
+    store, name = context.store, _take_name(context, player, plan, mode.name)
     layout = PlayLayout(name)
     try:
         publish(store, _key(layout.tokenizer, {}), partial(_save, services))
-        inputs = {"data": asked.data.digest}
+        inputs = {"data": plan.data.digest}
         if isinstance(player, Model):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
-        rollouts = list(_rollouts(context, services, spec, asked, mode.ended, inputs, layout))
+        rollouts = list(_rollouts(context, services, spec, plan, mode.ended, inputs, layout))
         ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
         scored = score(ungated, rollouts, 0, name)
         seconds = time.monotonic() - begun
@@ -135,13 +135,13 @@ def _rollouts(
     context: ExperimentContext,
     services: RolloutServices,
     spec: RolloutSpec,
-    asked: Asked,
+    plan: PlayPlan,
     ended: Watch,
     inputs: Mapping[str, str],
     layout: PlayLayout,
 ) -> Iterator[Artifact]:
     """Play and publish one shard after the other."""
-    progress = watching("play", 0, 0, len(asked.episodes))
+    progress = watching("play", 0, 0, len(plan.episodes))
 
     def watch(trajectory: Trajectory) -> None:
         ended(trajectory)
@@ -150,7 +150,7 @@ def _rollouts(
     def make(shard: Sequence[EpisodeSpec], folder: Path) -> Mapping[str, float]:
         return play_shard(spec, OPEN, services.sampler, shard, folder, watch, services.environments)
 
-    for number, shard in enumerate(asked.shards):
+    for number, shard in enumerate(plan.shards):
         target = _key(layout.rollout(number), inputs)
         yield publish(context.store, target, partial(make, shard))
 
@@ -160,7 +160,7 @@ def _save(services: RolloutServices, folder: Path) -> Mapping[str, float]:
     return {}
 
 
-def _take_name(context: ExperimentContext, player: Player, asked: Asked, mode: ModeName) -> str:
+def _take_name(context: ExperimentContext, player: Player, plan: PlayPlan, mode: ModeName) -> str:
     """The next free name, taken by writing its play.json."""
     science = context.science
     sampled_from: ArtifactRecord | None = None
@@ -172,12 +172,12 @@ def _take_name(context: ExperimentContext, player: Player, asked: Asked, mode: M
         "sampled_from": sampled_from,
         "script": None if isinstance(player, Model) else player.path,
         "way": mode,
-        "split": asked.split,
+        "split": plan.split,
         "seed": science.seed,
         "science": science.model_dump(mode="json"),
         "science_digest": science.digest,
         "time_ms": int(time.time() * 1000),
-        "command": asked.command,
+        "command": plan.command,
     }
     while True:
         name = next_play(context.store, context.experiment)

@@ -70,8 +70,8 @@ class _Session:
         if turn == 0:
             self.shown = ()
             self.show(f"problem {problem}, chain {chain}")
-        prompt, known = tuple(request.prompt), len(self.shown)
-        new = prompt[known:] if prompt[:known] == self.shown else prompt
+        prompt, length = tuple(request.prompt), len(self.shown)
+        new = prompt[length:] if prompt[:length] == self.shown else prompt
         self.show(Piece("read", self.decode(new)))
         sampled = await self.inner.sample(request)
         self.show(sampled_piece(sampled, self.decode))

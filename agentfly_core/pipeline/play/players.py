@@ -85,7 +85,7 @@ def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
             "names none. Give the import path of yours, --policy my_file:policy."
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
-    found = load(path)
-    if not is_policy(found) and "spoilt" in inspect.signature(found).parameters:
+    policy = load(path)
+    if not is_policy(policy) and "spoilt" in inspect.signature(policy).parameters:
         settings = {**settings, "spoilt": 0.0}
     return Script("oracle", path, policy_at(path, settings, problems, context.science.seed))

@@ -57,7 +57,7 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
         sampling as sampler,
     ):
         speakers = frozen_speakers(context, tokenizer, chats)
-        found = RolloutServices(sampler, environments, tokenizer, speakers)
+        ready = RolloutServices(sampler, environments, tokenizer, speakers)
         if isinstance(player, Model):
-            found.load(context, player.policy, 0)
-        yield found
+            ready.load(context, player.policy, 0)
+        yield ready

@@ -8,7 +8,7 @@ from pathlib import Path
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import episodes, players
-from agentfly_core.pipeline.play.episodes import Asked, Played
+from agentfly_core.pipeline.play.episodes import Played, PlayPlan
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import Player
 from agentfly_core.pipeline.play.services import services
@@ -34,10 +34,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Table:
-    """What is about to be played: `Table(Script("oracle", ...), Asked("train", ...))`."""
+    """What is about to be played: `Table(Script("oracle", ...), PlayPlan("train", ...))`."""
 
     player: Player
-    asked: Asked
+    plan: PlayPlan
 
 
 def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
@@ -48,17 +48,17 @@ def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
         folder, wish.split, wish.episodes, wish.problem, context.science.tasks
     )
     specs = of_split(context.science, chosen, wish.split, wish.episodes)
-    asked = Asked(wish.split, data, specs, at_once, wish.command)
-    return Table(players.player(context, wish.policy, chosen), asked)
+    plan = PlayPlan(wish.split, data, specs, at_once, wish.command)
+    return Table(players.player(context, wish.policy, chosen), plan)
 
 
 def play(context: ExperimentContext, laid: Table, logs: Path, mode: Mode) -> Played:
     """Play and store the episodes in this mode; services end with the call. Raises as
     `episodes.play`.
     """
-    with services(context, laid.player, logs) as found:
-        sampler = mode.sampler(found.sampler, decode_with(found.tokenizer))
-        changed = replace(found, sampler=sampler)
-        spec = mode.rules(rollout_spec(context.resolved, found.tokenizer, found.frozen))
+    with services(context, laid.player, logs) as ready:
+        sampler = mode.sampler(ready.sampler, decode_with(ready.tokenizer))
+        changed = replace(ready, sampler=sampler)
+        spec = mode.rules(rollout_spec(context.resolved, ready.tokenizer, ready.frozen))
         with imports_frozen():
-            return episodes.play(context, laid.player, changed, spec, laid.asked, mode)
+            return episodes.play(context, laid.player, changed, spec, laid.plan, mode)

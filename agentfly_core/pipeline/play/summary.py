@@ -63,7 +63,9 @@ def figures(played: Played, resolved: Resolved) -> Figures:
     ]
     unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
     causes = [
-        found.reason for first in unfailed if isinstance(found := scores[first.id].reward, Unscored)
+        reward.reason
+        for first in unfailed
+        if isinstance(reward := scores[first.id].reward, Unscored)
     ]
     solved = solved_by_problem(played.episodes, played.scores, resolved.goal)
     by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)

@@ -99,8 +99,8 @@ def _rate_advice(run: Run, step: int) -> str | None:
 
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:
-    found = run.store.read_json(step_layout(run.store, run.name, step).metrics)
-    metrics: Mapping[str, float] = found["metrics"] if found else {}  # a step that a kill cut
+    content = run.store.read_json(step_layout(run.store, run.name, step).metrics)
+    metrics: Mapping[str, float] = content["metrics"] if content else {}  # a step that a kill cut
     return metrics
 
 
