@@ -28,7 +28,7 @@ from flows.run_pages import name_after
 
 
 @dataclass(frozen=True)
-class Session:
+class RunSession:
     """What a flow works with: the run, its reporter and the folder of its logs."""
 
     run: Run
@@ -44,7 +44,7 @@ class Session:
 @contextmanager
 def session(
     experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str
-) -> Iterator[Session]:
+) -> Iterator[RunSession]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
     context = context_of_flow(experiment, overrides, site, store)
     check_run(context, name_of(context, run, new))
@@ -63,4 +63,4 @@ def session(
                 listening(display),
             ):
                 name_after(name)
-                yield Session(mine, reporter, logs)
+                yield RunSession(mine, reporter, logs)

@@ -17,7 +17,7 @@ from agentfly_core.models.reference import materialise
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised
-from agentfly_core.system.supervisor import State
+from agentfly_core.system.supervisor import ChildState
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
 from tests.support.learning import KILLED, site, stored
@@ -116,7 +116,7 @@ def workers(
 
         yield start
         for service in started.values():
-            state = State.read(service.address)
+            state = ChildState.read(service.address)
             assert state and state.starts == 1 + KILLED[service.address], (
                 f"A learner died that no test killed, and was started again: {state}"
             )

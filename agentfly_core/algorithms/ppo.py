@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
@@ -14,8 +14,6 @@ from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
 from agentfly_core.rl.late import torch
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
-
-Positive = Annotated[float, Field(gt=0.0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +29,9 @@ class PPO(PolicyGradient):
 
     gae: GAE = TokenGAE()
     critic: Literal["head", "model"] = "head"
-    critic_rate: Positive = 10.0
-    value_weight: Positive = 0.5
-    value_clip: Positive = 0.2
+    critic_rate: PositiveFloat = 10.0
+    value_weight: PositiveFloat = 0.5
+    value_clip: PositiveFloat = 0.2
 
     @property
     def needs(self) -> Needs:

@@ -25,8 +25,10 @@ class Overdue(Exception):
     """A function gave no result in time: `Overdue("no result within 30 s")`."""
 
 
-class Work:
-    """A call that its asker waits for on the running event loop: `Work("The tool 'search'", 30.0)`.
+class PendingCall:
+    """A call that its asker waits for on the running event loop.
+
+    Example: `PendingCall("The tool 'search'", 30.0)`.
 
     `ended` has its error or None, once; what comes later is dropped. `lost` are the seconds in
     which it was held up by other code on its loop: they do not count.
@@ -142,7 +144,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     """The result of `function()` in a thread of its own; raises Overdue, or what it raised."""
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
     # for hung ones.
-    work = Work(what, seconds)
+    work = PendingCall(what, seconds)
     results: list[R] = []
 
     def run() -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from agentfly_core.authoring.author_call import Overdue, Work, harmless
+from agentfly_core.authoring.author_call import Overdue, PendingCall, harmless
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import background_loop
 
@@ -38,7 +38,9 @@ ADVICE: dict[Which, str] = {
     "agents": "an agent or a policy has to `await` whatever takes time",
 }
 _log = logging.getLogger(__name__)
-calling_work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("work", default=None)
+calling_work: contextvars.ContextVar[PendingCall | None] = contextvars.ContextVar(
+    "work", default=None
+)
 """The call from within which code runs."""
 _loops: dict[Which, Loop] = {}
 _turn = threading.Lock()
@@ -73,13 +75,15 @@ class Loop:
         self._loop, self._thread = background_loop.started(f"authors' {which}")
         self._loop.set_task_factory(self._made)
         self._mailbox = background_loop.mailbox(self._loop)
-        self._works: dict[Work, asyncio.Task[None] | None] = {}
-        self._owners: WeakKeyDictionary[asyncio.Future[Any], Work | None] = WeakKeyDictionary()
+        self._works: dict[PendingCall, asyncio.Task[None] | None] = {}
+        self._owners: WeakKeyDictionary[asyncio.Future[Any], PendingCall | None] = (
+            WeakKeyDictionary()
+        )
         self._residents: WeakValueDictionary[int, Environment] = WeakValueDictionary()
         self._answered, self._held = True, 0.0
         self._holding: asyncio.Task[Any] | None = None
 
-    def begin(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
+    def begin(self, work: PendingCall, function: Callable[[], Awaitable[None]]) -> None:
         """Run `await function()` here, in the caller's context; `work` hears the outcome."""
         context = contextvars.copy_context()
         context.run(calling_work.set, work)
@@ -89,7 +93,7 @@ class Loop:
                 work.settle(LoopLost("other code held the event loop until it was given up"))
         self._post(functools.partial(self._start, work, function), context)
 
-    def cancel(self, work: Work) -> None:
+    def cancel(self, work: PendingCall) -> None:
         """Cancel what was begun, which may not listen."""
         work.cancel()
         self._post(functools.partial(self._cancel, work))
@@ -99,11 +103,11 @@ class Loop:
         with _turn:
             self._residents[id(environment)] = environment
 
-    def is_held_by(self, work: Work) -> bool:
+    def is_held_by(self, work: PendingCall) -> bool:
         """Whether the loop does not answer for what this call does at the moment."""
         return not self._answered and self._holder(asyncio.current_task(self._loop)) is work
 
-    def is_held_by_another(self, work: Work) -> bool:
+    def is_held_by_another(self, work: PendingCall) -> bool:
         """Whether something other than this call runs now; how long is known two TICKs later."""
         task = asyncio.current_task(self._loop)
         return task is not None and self._holder(task) is not work
@@ -129,7 +133,7 @@ class Loop:
         if self._held >= longest:
             self._give_up(holder)
 
-    def _give_up(self, holder: Work | None) -> None:
+    def _give_up(self, holder: PendingCall | None) -> None:
         what = holder.what if holder else "Code that no call stands for"
         fault = f"{what} held the event loop for {self._held:.3g} s: {self._advice}"
         stack = self._stack()  # first, since the code and its thread can end as soon as calls end
@@ -159,15 +163,15 @@ class Loop:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
-    def _start(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
+    def _start(self, work: PendingCall, function: Callable[[], Awaitable[None]]) -> None:
         self._works[work] = task = self._loop.create_task(_done(work, function))
         task.add_done_callback(functools.partial(self._end, work))
 
-    def _cancel(self, work: Work) -> None:
+    def _cancel(self, work: PendingCall) -> None:
         if task := self._works.get(work):
             task.cancel()
 
-    def _end(self, work: Work, task: asyncio.Task[None]) -> None:
+    def _end(self, work: PendingCall, task: asyncio.Task[None]) -> None:
         del self._works[work]
         if task.cancelled():
             work.settle(RuntimeError("it was cancelled from within"))
@@ -175,7 +179,7 @@ class Loop:
     def _answer(self) -> None:
         self._answered = True
 
-    def _holder(self, task: asyncio.Task[Any] | None) -> Work | None:
+    def _holder(self, task: asyncio.Task[Any] | None) -> PendingCall | None:
         return self._owners.get(task) if task else None
 
     def _made(
@@ -192,7 +196,7 @@ class Loop:
         return task
 
 
-async def _done(work: Work, function: Callable[[], Awaitable[None]]) -> None:
+async def _done(work: PendingCall, function: Callable[[], Awaitable[None]]) -> None:
     work.begin()
     try:
         await function()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 from typing_extensions import TypeIs
 
 from agentfly_core.authoring import author_loops, process_calls
-from agentfly_core.authoring.author_call import Overdue, Work, in_thread
+from agentfly_core.authoring.author_call import Overdue, PendingCall, in_thread
 from agentfly_core.authoring.author_loops import LoopLost, Which
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import (
@@ -32,11 +32,11 @@ from agentfly_core.system.formats.json_value import JSON
 
 E = TypeVar("E", bound=Environment)
 R = TypeVar("R")
-Ready = Callable[[], object]
+ReadyCheck = Callable[[], object]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part(ABC):
+class AuthorPart(ABC):
     """An author's function, still callable as that function: a Tool or a Reward.
 
     It is `made_of` a function, a method or an object with `__call__`, or of a class of such
@@ -53,7 +53,7 @@ class Part(ABC):
     name: str
     timeout: float
     retries: int
-    ready: Ready
+    ready: ReadyCheck
     process: bool
     settings: Mapping[str, JSON] = field(default_factory=dict)
     declared: Self | None = None
@@ -175,7 +175,7 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
         loop.adopt(environment)
         return environment
 
-    return await _on_loop(loop, make, Work(f"{kind.__name__}()", seconds))
+    return await _on_loop(loop, make, PendingCall(f"{kind.__name__}()", seconds))
 
 
 async def on_loop(
@@ -190,14 +190,14 @@ async def on_loop(
     Where the loop is given up before the first line ran, it is called once more, on the next loop.
     """
     _refuse_lost(lent)
-    work = Work(what, seconds)
+    work = PendingCall(what, seconds)
     try:
         return await _on_loop(author_loops.loop(which), function, work)
     except LoopLost:
         if work.begun:
             raise
     _refuse_lost(lent)
-    return await _on_loop(author_loops.loop(which), function, Work(what, seconds))
+    return await _on_loop(author_loops.loop(which), function, PendingCall(what, seconds))
 
 
 def _shared_defaults(kind: type[Environment]) -> dict[str, Any]:
@@ -242,7 +242,9 @@ def _refuse_lost(lent: Sequence[Environment]) -> None:
             )
 
 
-async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]], work: Work) -> R:
+async def _on_loop(
+    loop: author_loops.Loop, function: Callable[[], Awaitable[R]], work: PendingCall
+) -> R:
     results: list[R] = []
 
     async def run() -> None:

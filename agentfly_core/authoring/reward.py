@@ -44,10 +44,10 @@ _FOUND = TypeAdapter[dict[str, list[Found]]](dict[str, list[Found]])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Reward(calling.Part):
+class Reward(calling.AuthorPart):
     """A function that scores a trajectory, made by `@reward`, still callable.
 
-    See `calling.Part` for what it shares with tools. Each of the `retries` comes after a wait of
+    See also `calling.AuthorPart`. Each of the `retries` comes after a wait of
     `backoff` seconds that doubles up to LONGEST_WAIT; at most `concurrency` calls of it are made at
     a time, None: as many as there are. `examples` returns the Examples of a problem, which
     `agentfly prepare` scores; it raises ValueError for a problem that no answer solves.
@@ -203,7 +203,7 @@ def reward(
     retries: int = 0,
     backoff: float = 1.0,
     concurrency: int | None = None,
-    ready: calling.Ready = calling.nothing_needed,
+    ready: calling.ReadyCheck = calling.nothing_needed,
     process: bool = False,
     examples: Callable[[Problem], Examples] | None = None,
 ) -> Callable[[AuthorFunction], Reward]: ...
@@ -216,7 +216,7 @@ def reward(
     retries: int = 0,
     backoff: float = 1.0,
     concurrency: int | None = None,
-    ready: calling.Ready = calling.nothing_needed,
+    ready: calling.ReadyCheck = calling.nothing_needed,
     process: bool = False,
     examples: Callable[[Problem], Examples] | None = None,
 ) -> Reward | Callable[[AuthorFunction], Reward]:

@@ -69,10 +69,10 @@ class StepResult:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tool(calling.Part):
+class Tool(calling.AuthorPart):
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
-    See `calling.Part` for what it shares with rewards. A result is read by the model as it is when
+    See also `calling.AuthorPart`. A result is read by the model as it is when
     it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it, and a
     value without a text of its own, is a ServiceFailure, for the model can do nothing about that. A
     StepResult also gives a reward.
@@ -256,7 +256,7 @@ def tool(
     retries: int = 0,
     parallel: bool = False,
     ends_episode: bool = False,
-    ready: calling.Ready = calling.nothing_needed,
+    ready: calling.ReadyCheck = calling.nothing_needed,
     process: bool = False,
 ) -> Callable[[AuthorFunction], Tool]: ...
 def tool(
@@ -270,7 +270,7 @@ def tool(
     retries: int = 0,
     parallel: bool = False,
     ends_episode: bool = False,
-    ready: calling.Ready = calling.nothing_needed,
+    ready: calling.ReadyCheck = calling.nothing_needed,
     process: bool = False,
 ) -> Tool | Callable[[AuthorFunction], Tool]:
     """Make a tool of a function, method, object with `__call__` or class of such objects; see Tool.

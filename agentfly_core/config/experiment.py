@@ -21,19 +21,18 @@ from agentfly_core.config.parts import (
     Nano,
     OwnSettings,
     Part,
-    Pool,
+    PoolSettings,
     RewardPart,
     ToolPart,
     own_settings_of,
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import run_step
-from agentfly_core.config.section import RESUMABLE, Positive, Section
-from agentfly_core.config.tasks import GOAL, TASK, Name, Task, mixed, quotas
+from agentfly_core.config.section import RESUMABLE, Positive, Section, Share
+from agentfly_core.config.tasks import GOAL, TASK, Task, TaskName, mixed, quotas
 from agentfly_core.system.formats.hashing import digest
 
 T = TypeVar("T")
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -137,7 +136,7 @@ class Update(Section):
         return self.lr_scheduler_type != "constant"
 
 
-class Place(Section):
+class OrderPosition(Section):
     """Where an order of problems is continued: `{epoch: 2, problem: 512}`.
 
     An epoch plays each training problem once, in an order of its own; `problem` of them are behind
@@ -148,7 +147,7 @@ class Place(Section):
     problem: Annotated[int, Field(ge=0)] = 0
 
 
-class Night(Place):
+class Night(OrderPosition):
     """Where a run of many that are one training begins: `{number: 12, epoch: 2, problem: 512}`.
 
     Its sampling seeds belong to its `number` alone. In a mixture each task has its own place,
@@ -156,7 +155,7 @@ class Night(Place):
     """
 
     number: Positive
-    tasks: dict[Name, Place] = Field(default_factory=dict)
+    tasks: dict[TaskName, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> Night:
         """The night as one task has it."""
@@ -199,8 +198,8 @@ class Science(Section):
     agent: AgentPart = AgentPart()
     tools: tuple[ToolPart, ...] = ()
     rewards: dict[str, RewardPart]
-    environments: dict[str, Pool] = Field(default_factory=dict)
-    tasks: dict[Name, Task] = Field(default_factory=dict)
+    environments: dict[str, PoolSettings] = Field(default_factory=dict)
+    tasks: dict[TaskName, Task] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
     algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")

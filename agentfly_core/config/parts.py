@@ -25,7 +25,7 @@ from agentfly_core.config.import_path import (
     settings_of,
     with_defaults,
 )
-from agentfly_core.config.reference import Speaker, speaker
+from agentfly_core.config.reference import SpeakerReference, speaker
 from agentfly_core.config.section import (
     OPEN,
     Keys,
@@ -157,7 +157,7 @@ class AgentPart(Section):
     frozen: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def speakers(self) -> Mapping[str, Speaker]:
+    def speakers(self) -> Mapping[str, SpeakerReference]:
         """The policies and services of `frozen` by role."""
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
@@ -179,7 +179,7 @@ class AgentPart(Section):
         return frozen
 
 
-class Pool(Section):
+class PoolSettings(Section):
     """How many environments of a kind there may be at a time, how many episodes and seconds each
     serves, and the settings of their class.
 

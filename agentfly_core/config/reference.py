@@ -139,7 +139,7 @@ class RandomPolicy:
 Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
 """What has weights of its own, and not those of a run."""
 ModelReference = Model | RunPolicy | LastPolicy
-Speaker = RunPolicy | EndpointPolicy
+SpeakerReference = RunPolicy | EndpointPolicy
 Reference = (
     ModelReference
     | EndpointPolicy
@@ -228,7 +228,7 @@ def run_step(text: str) -> RunPolicy | None:
     return policy if isinstance(policy, RunPolicy) else None
 
 
-def speaker(text: str) -> Speaker | None:
+def speaker(text: str) -> SpeakerReference | None:
     """Parse who speaks for a frozen role, run:NAME@STEP or endpoint:NAME; None for others."""
     endpoint = re.fullmatch(f"endpoint:({NAME})", text)
     return EndpointPolicy(endpoint[1]) if endpoint else run_step(text)

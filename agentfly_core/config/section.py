@@ -13,6 +13,7 @@ from agentfly_core.system.formats.json_value import JSON
 T = TypeVar("T")
 Keys = tuple[str, ...]
 Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 RESUMABLE: JsonDict = {"resumable": True}
 """Marks a setting that may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)

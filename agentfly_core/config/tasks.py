@@ -13,7 +13,7 @@ from pydantic import (
     model_serializer,
 )
 
-from agentfly_core.config.parts import Data, Pool, RewardPart, ToolPart
+from agentfly_core.config.parts import Data, PoolSettings, RewardPart, ToolPart
 from agentfly_core.config.section import Positive, Section
 from agentfly_core.system.formats.json_value import JSON
 
@@ -24,10 +24,10 @@ GOAL = "goal"
 """
 TASK = "task"
 """What tells the problems of a mixture apart in an evaluation, beside the fact of `evaluate.by`."""
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 
-class Limits(Section):
+class TaskLimits(Section):
     """What a task has of the section `agent` for itself: `{system: "You shop.", max_turns: 8}`."""
 
     system: str | None = None
@@ -62,10 +62,10 @@ class Task(Section):
 
     weight: Annotated[float, Field(gt=0)] = 1.0
     data: Data
-    agent: Limits = Limits()
+    agent: TaskLimits = TaskLimits()
     tools: tuple[ToolPart, ...] | None = None
     rewards: dict[str, RewardPart] | None = None
-    environments: dict[str, Pool] | None = None
+    environments: dict[str, PoolSettings] | None = None
     goal: str = ""
     warm_start: Demonstrations | None = None
 
@@ -76,7 +76,7 @@ class Task(Section):
         return {name: section for name, section in sections.items() if section is not None}
 
 
-_TASKS = TypeAdapter(dict[Name, Task])
+_TASKS = TypeAdapter(dict[TaskName, Task])
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.babyai_player import Goal, Pose, Room, fits
-from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.demonstrations import Demonstrator
 from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.environments.babyai import ACTIONS
 from agentfly_core.records.messages import call_text
@@ -18,7 +18,7 @@ from agentfly_core.tools.babyai import DONE, OVER
 MISTAKES = ("other thing", "wander")
 
 
-def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Turn until the thing is seen, go there, and do with it what the mission says; it understands
     missions to go to a thing, to pick one up, and to put one next to another, in one room.
 

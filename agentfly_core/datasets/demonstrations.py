@@ -21,17 +21,17 @@ from agentfly_core.system.formats import hashing
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
-Script = Callable[[Conversation], Awaitable[str]]
-Play = Callable[[random.Random, Problem, str], list[str]]
+Demonstrator = Callable[[Conversation], Awaitable[str]]
+EpisodeWriter = Callable[[random.Random, Problem, str], list[str]]
 """All replies of an episode, with a mistake of this name, or without one for ""."""
-Work = Callable[[random.Random, Problem, str], tuple[str, str]]
+ToolStep = Callable[[random.Random, Problem, str], tuple[str, str]]
 """What a tool is asked, which is nothing for a guess, and what is answered."""
-Reply = Callable[[random.Random, Conversation, str], str]
+ReplyWriter = Callable[[random.Random, Conversation, str], str]
 """The next reply, in the same way; it draws the same in each turn of an episode."""
 _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
-def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Call the calculator, then answer with what it said.
 
     For sums of `datasets.arithmetic`, and for problems whose fact `expression` says what to work
@@ -42,7 +42,7 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
 
 
-def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """The same sums and mistakes as `calculator`, said in the form of `agents.react`: a thought, an
     action and its input, and then the final answer.
     """
@@ -54,7 +54,7 @@ def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script
     return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
 
 
-def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Wishes of `datasets.shop`: for each line search the product and put it into the cart; then
     check out.
 
@@ -64,7 +64,7 @@ def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     return _script(seed, spoilt, _buy, "forget", "miscount", "mistake the key", "walk out")
 
 
-def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Sums of `datasets.powers`: run a program that works one out, then answer with what it
     printed.
 
@@ -76,7 +76,7 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     return _script(seed, spoilt, play, *mistakes)
 
 
-def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """The same programs and mistakes as `python`, said in the form of `agents.code_block`: a block
     of Python, and then the answer alone.
     """
@@ -85,7 +85,7 @@ def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     return _script(seed, spoilt, play, *mistakes)
 
 
-def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Ledgers of `datasets.ledgers`: carry the balance from page to page, and say the last one.
 
     Asked by `agents.folding` to sum up, it says where it stands, and from there it continues. A
@@ -95,7 +95,7 @@ def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     return _replying(seed, spoilt, _carry, "mistype", "misremember", "stop early", "misread")
 
 
-def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Problems of `datasets.two_steps` for the speakers of `agents.planner_executor`: the planner
     names a step, and the executor has the calculator carry it out and says the result.
 
@@ -106,7 +106,7 @@ def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3
     return _replying(seed, spoilt, _cooperate, *mistakes)
 
 
-def idler(problems: Sequence[Problem], seed: int) -> Script:
+def idler(problems: Sequence[Problem], seed: int) -> Demonstrator:
     """Whatever is asked, it says that it does not know."""
 
     async def policy(conversation: Conversation) -> str:
@@ -115,14 +115,14 @@ def idler(problems: Sequence[Problem], seed: int) -> Script:
     return policy
 
 
-def _script(seed: int, spoilt: float, play: Play, *mistakes: str) -> Script:
+def _script(seed: int, spoilt: float, play: EpisodeWriter, *mistakes: str) -> Demonstrator:
     def reply(draw: random.Random, conversation: Conversation, mistake: str) -> str:
         return play(draw, conversation.problem, mistake)[conversation.turn]
 
     return _replying(seed, spoilt, reply, *mistakes)
 
 
-def _replying(seed: int, spoilt: float, reply: Reply, *mistakes: str) -> Script:
+def _replying(seed: int, spoilt: float, reply: ReplyWriter, *mistakes: str) -> Demonstrator:
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
         draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
@@ -133,7 +133,7 @@ def _replying(seed: int, spoilt: float, reply: Reply, *mistakes: str) -> Script:
 
 
 def _called(
-    work: Work, tool: str, key: str, draw: random.Random, problem: Problem, mistake: str
+    work: ToolStep, tool: str, key: str, draw: random.Random, problem: Problem, mistake: str
 ) -> list[str]:
     argument, answer = work(draw, problem, mistake)
     calls = [call_text(tool, **{key: argument})] if argument else []
@@ -141,7 +141,7 @@ def _called(
 
 
 def _said(
-    work: Work, asks: str, answers: str, draw: random.Random, problem: Problem, mistake: str
+    work: ToolStep, asks: str, answers: str, draw: random.Random, problem: Problem, mistake: str
 ) -> list[str]:
     argument, answer = work(draw, problem, mistake)
     calls = [asks.format(argument)] if argument else []

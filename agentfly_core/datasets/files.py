@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.datasets.file_rows import FIRST, INDEX, first_fields, rows
-from agentfly_core.records.dataset import BadRow, Repeated, spaced_alike
+from agentfly_core.records.dataset import BadRow, Repeated, Rows, spaced_alike
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats.hashing import digest, short
 from agentfly_core.system.formats.json_fault import json_fault
 from agentfly_core.system.formats.text import did_you_mean
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "messages")
-Rows = list[Problem | BadRow]
 Columns = dict[str, str] | None
 """Under which name a column is read, where not under its own: `{"solution": "answer"}`."""
 

@@ -46,7 +46,7 @@ WHY_NOT = (
 _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
 
-class Refused(Exception):
+class RefusedTask(Exception):
     """A task that cannot be played here, and the line that says so."""
 
     def __init__(self, path: Path, line: int, why: str) -> None:
@@ -55,7 +55,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class HarborTask:
     """What a task's folder says, however it is laid out.
 
     `context` is what its Dockerfile copies from, `says` its category and difficulty.
@@ -92,7 +92,7 @@ def harbor(
         try:
             task = _harbor(path) if (path / "task.toml").exists() else _terminal_bench(path)
             files = _copied(task.context)
-        except Refused as refused:
+        except RefusedTask as refused:
             bad.append(BadRow(str(refused.path.relative_to(folder)), refused.line, str(refused)))
             continue
         labels = {key: str(task.says[key]) for key in TOLD if key in task.says}
@@ -106,45 +106,45 @@ def harbor(
     return built
 
 
-def _harbor(folder: Path) -> Task:
+def _harbor(folder: Path) -> HarborTask:
     settings = folder / "task.toml"
     try:
         document = tomllib.loads(_text(settings))
     except tomllib.TOMLDecodeError as error:
-        raise Refused(settings, 1, f"it is no TOML: {error}") from None
+        raise RefusedTask(settings, 1, f"it is no TOML: {error}") from None
     image = _section(settings, document, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
-        raise Refused(settings, 1, f"it needs the image {image}, expected a bare one")
+        raise RefusedTask(settings, 1, f"it needs the image {image}, expected a bare one")
     if (several := folder / "environment/docker-compose.yaml").exists():
-        raise Refused(several, 1, "it needs several containers")
+        raise RefusedTask(several, 1, "it needs several containers")
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
-        raise Refused(script, 1, "it writes no /logs/verifier/reward.txt")
+        raise RefusedTask(script, 1, "it writes no /logs/verifier/reward.txt")
     seconds = _section(settings, document, "verifier").get("timeout_sec", SECONDS)
     check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
     says = _section(settings, document, "metadata")
-    return Task(instruction, says, folder / "environment", check)
+    return HarborTask(instruction, says, folder / "environment", check)
 
 
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The section of a name, empty where it is left out."""
     section = document.get(name) or {}
     if not isinstance(section, Mapping):
-        raise Refused(settings, 1, f"{name} is {section!r}, expected a section")
+        raise RefusedTask(settings, 1, f"{name} is {section!r}, expected a section")
     return section
 
 
-def _terminal_bench(folder: Path) -> Task:
+def _terminal_bench(folder: Path) -> HarborTask:
     settings, containers = folder / "task.yaml", folder / "docker-compose.yaml"
     document = _yaml(settings)
     if containers.exists() and len(_section(containers, _yaml(containers), "services")) > 1:
-        raise Refused(containers, 1, "it needs several containers")
+        raise RefusedTask(containers, 1, "it needs several containers")
     seconds = _seconds(settings, document.get("max_test_timeout_sec", SECONDS))
     if not isinstance(instruction := document.get("instruction"), str):
-        raise Refused(settings, 1, "it has no instruction")
+        raise RefusedTask(settings, 1, "it has no instruction")
     check = _check(folder, folder / "run-tests.sh", seconds)
-    return Task(instruction.strip(), document, folder, check)
+    return HarborTask(instruction.strip(), document, folder, check)
 
 
 def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
     for path in dict.fromkeys([script, *_files(tests)]):
         for number, text in _called(path):
             if match := _REFUSED.search(text):
-                raise Refused(path, number, f"it calls {match[1]}: {WHY_NOT}")
+                raise RefusedTask(path, number, f"it calls {match[1]}: {WHY_NOT}")
     _require_modules([path for path in _files(tests) if path.suffix == ".py"])
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
@@ -180,7 +180,7 @@ def _parsed(program: Path) -> ast.Module:
     try:
         return parsing.module(_text(program))
     except SyntaxError as error:
-        raise Refused(program, error.lineno or 1, f"it is no Python: {error.msg}") from None
+        raise RefusedTask(program, error.lineno or 1, f"it is no Python: {error.msg}") from None
 
 
 def _require_modules(programs: list[Path]) -> None:
@@ -194,13 +194,15 @@ def _require_modules(programs: list[Path]) -> None:
             named = [alias.name for alias in node.names]
             for name in named if isinstance(node, ast.Import) else [node.module or path.stem]:
                 if name.partition(".")[0] not in available:
-                    raise Refused(path, node.lineno, f"it imports {name}: {WHY_NOT}")
+                    raise RefusedTask(path, node.lineno, f"it imports {name}: {WHY_NOT}")
 
 
 def _seconds(settings: Path, limit: object) -> float:
     """How long a check may take: the task's own limit, but at most MOST_SECONDS."""
     if not isinstance(limit, int | float) or not limit > 0:
-        raise Refused(settings, 1, f"its check may take {limit!r} seconds, expected more than 0")
+        raise RefusedTask(
+            settings, 1, f"its check may take {limit!r} seconds, expected more than 0"
+        )
     return min(float(limit), MOST_SECONDS)
 
 
@@ -211,10 +213,10 @@ def _copied(context: Path) -> dict[str, str]:
         try:
             files |= _laid_out(context, instruction.split())
         except ValueError as error:
-            raise Refused(dockerfile, number, f"{instruction}: {error}") from None
+            raise RefusedTask(dockerfile, number, f"{instruction}: {error}") from None
     size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
     if len(files) > MOST_FILES or size > MOST_BYTES:
-        raise Refused(dockerfile, 1, f"{len(files)} files of {size} bytes are too many")
+        raise RefusedTask(dockerfile, 1, f"{len(files)} files of {size} bytes are too many")
     return files
 
 
@@ -273,16 +275,16 @@ def _yaml(path: Path) -> dict[str, Any]:
     try:
         document = strict_yaml.parse(_text(path), path.name)
     except ValueError as error:
-        raise Refused(path, 1, str(error)) from None
+        raise RefusedTask(path, 1, str(error)) from None
     if not isinstance(document, dict):
-        raise Refused(path, 1, "it is no mapping")
+        raise RefusedTask(path, 1, "it is no mapping")
     return document
 
 
 def _text(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
-        raise Refused(path, 1, "there is no such file, expected one that is no link")
+        raise RefusedTask(path, 1, "there is no such file, expected one that is no link")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise Refused(path, 1, "it is not text") from None
+        raise RefusedTask(path, 1, "it is not text") from None

@@ -15,7 +15,7 @@ from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
 NUMBERS, ENTRIES = range(10, 100), range(10, 100)
-Page = tuple[int, int]
+LedgerPage = tuple[int, int]
 """Its number and its entry."""
 
 
@@ -51,7 +51,7 @@ def ledgers(
 
 
 def _ledgers(
-    draw: random.Random, pages: Sequence[Page], lengths: range, size: int, split: str
+    draw: random.Random, pages: Sequence[LedgerPage], lengths: range, size: int, split: str
 ) -> list[Problem]:
     """`size` ledgers, no two of which are the same."""
     entries = defaultdict[int, list[int]](list)

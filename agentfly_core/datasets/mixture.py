@@ -10,11 +10,9 @@ from typing import Any
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
-from agentfly_core.records.dataset import BadRow, build, problems_of, spaced_alike
+from agentfly_core.records.dataset import BadRow, Rows, build, problems_of, spaced_alike
 from agentfly_core.records.trajectory import Problem, in_task, task_of
 from agentfly_core.system.formats.hashing import digest
-
-Rows = list[Problem | BadRow]
 
 
 def mixture(

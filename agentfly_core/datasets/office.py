@@ -105,7 +105,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OfficeQuestion:
     """What a question is about: an order, who placed it, and the company that they work for."""
 
     records: Records
@@ -135,30 +135,30 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class QuestionKind:
     """A kind of question: its text, how many lookups lead to the answer, and the answer."""
 
     text: str
     steps: int
-    answer: Callable[[Asked], str | int]
+    answer: Callable[[OfficeQuestion], str | int]
 
 
 KINDS = {
-    "amount": Kind("How much is order {order}?", 1, attrgetter("order.amount")),
-    "buyer": Kind("Who placed order {order}?", 2, attrgetter("person.name")),
-    "orders": Kind("How many orders did {person} place?", 2, attrgetter("orders")),
-    "spent": Kind("How much did {person} order in all?", 2, attrgetter("spent")),
-    "company": Kind(
+    "amount": QuestionKind("How much is order {order}?", 1, attrgetter("order.amount")),
+    "buyer": QuestionKind("Who placed order {order}?", 2, attrgetter("person.name")),
+    "orders": QuestionKind("How many orders did {person} place?", 2, attrgetter("orders")),
+    "spent": QuestionKind("How much did {person} order in all?", 2, attrgetter("spent")),
+    "company": QuestionKind(
         "Which company does the person who placed order {order} work for?",
         3,
         attrgetter("company.name"),
     ),
-    "colleagues": Kind(
+    "colleagues": QuestionKind(
         "How many people work for the company of the person who placed order {order}?",
         3,
         attrgetter("colleagues"),
     ),
-    "city": Kind(
+    "city": QuestionKind(
         "In which city is the company of the person who placed order {order}?",
         4,
         attrgetter("city"),
@@ -187,7 +187,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
     }
 
 
-def problem(kind: str, question: Asked) -> Problem:
+def problem(kind: str, question: OfficeQuestion) -> Problem:
     """The question of a kind; its id is made of it and of the database."""
     chosen, script = KINDS[kind], question.records.script()
     prompt = chosen.text.format(order=question.order.number, person=question.person.name)
@@ -200,7 +200,7 @@ def problem(kind: str, question: Asked) -> Problem:
     return Problem(f"{kind}-{hashing.short(prompt, script)}", prompt, facts)
 
 
-def asked(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> Asked:
+def asked(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> OfficeQuestion:
     """A database with people and companies of these names, and what may be asked of it.
 
     The company is drawn first, then who works for it: so none of a question's numbers is likelier
@@ -230,4 +230,4 @@ def asked(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> As
     )
     company = draw.choice(list(records.companies.values()))
     person = draw.choice(records.staff(company.number))
-    return Asked(records, draw.choice(records.of_person(person.number)), person, company)
+    return OfficeQuestion(records, draw.choice(records.of_person(person.number)), person, company)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.demonstrations import Demonstrator
 from agentfly_core.datasets.mistakes import another, mistake, observed
 from agentfly_core.datasets.names import companies, people
 from agentfly_core.datasets.office import CITIES, KINDS
@@ -86,7 +86,7 @@ QUERIES = {
 }
 
 
-def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Look up what the question names, then what was found, and so on; then answer.
 
     A share `spoilt` of the episodes guesses, answers with a number that stands for something else
@@ -107,7 +107,7 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     return policy
 
 
-def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Ask one query of `tools.sql` that joins the tables, then answer with what it found.
 
     A share `spoilt` of the episodes guesses, or misreads what was found.

@@ -17,7 +17,7 @@ from agentfly_core.system.formats import hashing
 
 ROUNDS = 20
 LOOKED_AT = 8
-Entry = Mapping[str, Any]
+GymEntry = Mapping[str, Any]
 
 
 @generated
@@ -46,7 +46,7 @@ def reasoning_gym(
     seen: set[str] = set()
     splits = {}
     for split, size in sizes.items():
-        entries: list[Entry] = []
+        entries: list[GymEntry] = []
         for number in range(ROUNDS):
             of_round = hashing.seed(seed, "reasoning-gym", split, number) % 2**32
             entries += _unseen(draw(seed=of_round, size=max(1, size)), size - len(entries), seen)
@@ -66,7 +66,7 @@ def reasoning_gym(
     return splits
 
 
-def _unseen(gym: Iterable[Entry], wanted: int, seen: set[str]) -> Iterator[Entry]:
+def _unseen(gym: Iterable[GymEntry], wanted: int, seen: set[str]) -> Iterator[GymEntry]:
     """Up to `wanted` entries whose prompts were not `seen`, and are from then on."""
     for entry in gym if wanted else ():
         if entry["question"] not in seen:
@@ -77,7 +77,7 @@ def _unseen(gym: Iterable[Entry], wanted: int, seen: set[str]) -> Iterator[Entry
             return
 
 
-def stored(entry: Entry) -> str:
+def stored(entry: GymEntry) -> str:
     """An entry as a Python literal, which keeps tuples apart from lists, as some scorers do.
 
     Metadata that is none is left out: objects that only the generator uses.
@@ -111,7 +111,7 @@ def _require_judgement(gym: Any, dataset: str) -> None:
             )
 
 
-def _is_right(gym: Any, answer: str, entry: Entry) -> bool:
+def _is_right(gym: Any, answer: str, entry: GymEntry) -> bool:
     try:
         return bool(gym.score_answer(answer, entry) >= 1)
     except Exception:  # scorers raise anything of an answer that is not of their kind

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.demonstrations import Demonstrator
 from agentfly_core.datasets.encyclopaedia import COUNTRIES, PROFESSIONS, QUESTIONS, ROLES
 from agentfly_core.datasets.mistakes import another, mistake, observed
 from agentfly_core.records.messages import call_text
@@ -30,7 +30,7 @@ MISREAD = {"country": "year", "year": "profession", "profession": "country"}
 UNKNOWN = "unknown"
 
 
-def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Search what the question is about, then the person whom that page names; then answer.
 
     A share `spoilt` of the episodes guesses, answers with the person's name, or with something else

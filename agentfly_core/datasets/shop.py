@@ -15,7 +15,7 @@ from agentfly_core.records.trajectory import Problem
 COLOURS = ("red", "blue", "green", "black", "white", "pink")
 THINGS = ("cup", "pen", "hat", "box", "bag", "jar")
 COUNTS = (1, 2, 3)
-Wish = tuple[tuple[str, int], ...]
+ShoppingList = tuple[tuple[str, int], ...]
 
 
 @generated
@@ -53,7 +53,7 @@ def shop(
     }
 
 
-def _problem(draw: random.Random, wish: Wish, names: Sequence[str], size: int) -> Problem:
+def _problem(draw: random.Random, wish: ShoppingList, names: Sequence[str], size: int) -> Problem:
     wanted = [name for name, _ in wish]
     shelf = wanted + draw.sample([name for name in names if name not in wanted], size - len(wish))
     draw.shuffle(shelf)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.demonstrations import Demonstrator
 from agentfly_core.datasets.mistakes import mistake, observed
 from agentfly_core.datasets.names import ADJECTIVES, TRADES
 from agentfly_core.datasets.terminal import ENDINGS, KEYS, LEVELS, PROMPTS
@@ -89,7 +89,7 @@ PLANS: Mapping[str, Callable[[Mapping[str, str]], Plan]] = {
 }
 
 
-def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Look at the folder, then do in one command what is asked for; then say so.
 
     A share `spoilt` of the episodes does nothing after it looked, or takes a wrong name, ending,

@@ -15,7 +15,7 @@ from agentfly_core.environments.text_shop_catalogue import (
     CATEGORIES,
     DEPARTMENTS,
     OPTIONS,
-    Product,
+    CatalogueProduct,
     catalogue,
 )
 from agentfly_core.records.generated_dataset import generated
@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.text_shop import Wish
 from agentfly_core.system.formats.text import with_article
 
-Kind = tuple[str, ...]
+WishKind = tuple[str, ...]
 """A category and the attributes that are asked for: `("shirt", "cotton", "slim")`."""
 ROOM = (10, 20, 30)
 """How far above the price's tens a limit is: for $23 it is 30, 40 or 50."""
@@ -70,7 +70,7 @@ def text_shop(
     return problems
 
 
-def kinds_of(attributes: int) -> Mapping[str, frozenset[Kind]]:
+def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
     """What each split may ask for; its words occur in all of them."""
     kinds = [
         (category, *chosen)
@@ -97,11 +97,11 @@ def problem(shop: Mapping[str, Any], wish: Wish) -> Problem:
     return Problem("-".join(words), prompt, facts)
 
 
-def _kind(one: Product, attributes: int) -> Kind:
+def _kind(one: CatalogueProduct, attributes: int) -> WishKind:
     return one.category, *one.attributes[:attributes]
 
 
-def _wishes(products: Sequence[Product], attributes: int, options: int) -> Iterator[Wish]:
+def _wishes(products: Sequence[CatalogueProduct], attributes: int, options: int) -> Iterator[Wish]:
     """All that these products fulfil."""
     for one in products:
         category, *required = _kind(one, attributes)

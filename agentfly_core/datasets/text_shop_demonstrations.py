@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.demonstrations import Demonstrator
 from agentfly_core.datasets.mistakes import mistake, observed
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
@@ -33,8 +33,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a prompt asks for: `Wanted("slim cotton shirt", ("red",), 40)`."""
+class WantedProduct:
+    """What a prompt asks for: `WantedProduct("slim cotton shirt", ("red",), 40)`."""
 
     words: str
     options: tuple[str, ...]
@@ -45,7 +45,7 @@ class Wanted:
         return {*self.words.split()} <= {*line.title.split()} and line.price <= self.limit
 
 
-def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Browse for the words of the wish, view what fits in title and price, from the top, and buy
     the first that has the options.
 
@@ -91,13 +91,13 @@ async def random_shopper(conversation: Conversation) -> str:
     return call_text("buy", product=product, options=[draw.choice(values) for values in offered])
 
 
-def understood(prompt: str) -> Wanted:
+def understood(prompt: str) -> WantedProduct:
     """What a prompt asks for; raises ValueError for one that is no wish."""
     match = _WISH.fullmatch(prompt)
     if match is None:
         raise ValueError(f"Got {prompt!r}, expected a wish of datasets.text_shop.")
     options = tuple(match[2].split(", ")) if match[2] else ()
-    return Wanted(match[1], options, int(match[3]))
+    return WantedProduct(match[1], options, int(match[3]))
 
 
 def listed(page: str) -> list[Line]:
@@ -115,7 +115,7 @@ def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]
 
 def _decided(
     conversation: Conversation,
-    wanted: Wanted,
+    wanted: WantedProduct,
     lines: Sequence[Line],
     product: str,
     options: Mapping[str, list[str]],

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.demonstrations import Demonstrator
 from agentfly_core.datasets.mistakes import called, mistake, observed
 from agentfly_core.datasets.textworld import hunted
 from agentfly_core.records.messages import call_text
@@ -62,7 +62,7 @@ class Map:
         return ""
 
 
-def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Look for the room in which the thing lies, wherever an exit leads that was not tried, and
     take it; say each time which room this is, and which one it should be.
 

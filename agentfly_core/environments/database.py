@@ -72,8 +72,8 @@ def save():
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """What a query found: `Table(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more`
+class QueryResult:
+    """Rows of a query: `QueryResult(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more`
     rows were left out.
 
     Values are int, float, str and None; a blob is shown as Python writes it, "b'\\\\x00'".
@@ -109,7 +109,7 @@ class Database(Environment):
         """Forget it."""
         await self._interpreter.close()
 
-    async def run(self, statement: str, most: int) -> Table:
+    async def run(self, statement: str, most: int) -> QueryResult:
         """Run one statement, for 5 seconds at most, and read at most `most` rows.
 
         Raises ToolError with what is wrong; one that must be stopped by force takes all changes
@@ -119,7 +119,7 @@ class Database(Environment):
         if isinstance(answer, str):
             raise ToolError(answer)
         columns, rows, more = answer
-        return Table(tuple(columns), tuple(map(tuple, rows)), more)
+        return QueryResult(tuple(columns), tuple(map(tuple, rows)), more)
 
     async def snapshot(self) -> bytes:
         """All that is in it; of a transaction that is not over, what it has changed so far."""

@@ -18,7 +18,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 }
 MOST_ROWS = 10
 _OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
-Row = dict[str, str | int]
+TableRow = dict[str, str | int]
 
 
 class Office(Environment):
@@ -44,7 +44,7 @@ class Office(Environment):
         self._opened.set_authorizer(_inside)
         self._opened.executescript(script)
 
-    def find(self, table: str, column: str, value: str | int) -> list[Row]:
+    def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
         """The first MOST_ROWS rows of a table where a column has this value, in their order."""
         named = TABLES[_known(table, column)]
         rows = self._ask(f"{', '.join(named)} FROM {table}", column, value)

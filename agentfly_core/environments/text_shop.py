@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
-from agentfly_core.environments.text_shop_catalogue import Product, catalogue
+from agentfly_core.environments.text_shop_catalogue import CatalogueProduct, catalogue
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import hashing
 
@@ -22,9 +22,9 @@ NOTHING = "Nothing was found."
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """A product and the options that were chosen: `Purchase(Product("4172", ...), ("red",))`."""
+    """A product and the chosen options: `Purchase(CatalogueProduct("4172", ...), ("red",))`."""
 
-    product: Product
+    product: CatalogueProduct
     options: tuple[str, ...]
 
 
@@ -97,11 +97,11 @@ class TextShop(Environment):
         self.page, bought = json.loads(snapshot)
         self.purchase = bought and Purchase(self._known(bought[0]), tuple(bought[1]))
 
-    def _known(self, product: str) -> Product:
+    def _known(self, product: str) -> CatalogueProduct:
         if product not in self.catalogue.products:
             raise ToolError(f"There is no product {product!r}.")
         return self.catalogue.products[product]
 
 
-def _line(product: Product) -> str:
+def _line(product: CatalogueProduct) -> str:
     return f"{product.id} {product.title} ${product.price}"

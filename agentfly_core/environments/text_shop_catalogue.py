@@ -75,9 +75,9 @@ IDS, PRICES = range(1000, 10000), range(10, 70)
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """`Product("4172", "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red", "grey"],
-    "size": ["small", "large"]})`: one attribute of each kind, and the options that a buyer has.
+class CatalogueProduct:
+    """`CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red",
+    "grey"], "size": ["small", "large"]})`: one attribute of each kind, and the buyer's options.
     """
 
     id: str
@@ -95,14 +95,14 @@ class Product:
 class Catalogue:
     """Products by id, in the order of the ids, and a search in their titles."""
 
-    def __init__(self, products: Sequence[Product]) -> None:
+    def __init__(self, products: Sequence[CatalogueProduct]) -> None:
         self.products = {one.id: one for one in sorted(products, key=attrgetter("id"))}
-        self._with_word = defaultdict[str, list[Product]](list)
+        self._with_word = defaultdict[str, list[CatalogueProduct]](list)
         for product in self.products.values():
             for word in product.title.split():
                 self._with_word[word].append(product)
 
-    def search(self, words: str) -> list[Product]:
+    def search(self, words: str) -> list[CatalogueProduct]:
         """The products whose title has one of the words or more: those with the most of them first,
         equally good ones by id.
         """
@@ -127,5 +127,7 @@ def catalogue(seed: int, products: int, /) -> Catalogue:
             for kind, values in OPTIONS.items()
         }
         attributes = tuple(draw.choice(kind) for kind in kinds)
-        made.append(Product(str(number), category, attributes, draw.choice(PRICES), offered))
+        made.append(
+            CatalogueProduct(str(number), category, attributes, draw.choice(PRICES), offered)
+        )
     return Catalogue(made)

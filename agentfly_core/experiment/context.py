@@ -18,7 +18,7 @@ from agentfly_core.config.parts import AgentPart, RewardPart
 from agentfly_core.config.reference import (
     LastPolicy,
     RunPolicy,
-    Speaker,
+    SpeakerReference,
     model_reference,
     run_step,
 )
@@ -301,7 +301,7 @@ def agent_of(part: AgentPart) -> Agent:
     return agent
 
 
-def digest_of_speaker(store: Store, site: Site, role: str, who: Speaker) -> str:
+def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference) -> str:
     """The digest of the policy or the chat service that is to speak for a role; raises ValueError
     for one that is not there.
     """

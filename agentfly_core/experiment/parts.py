@@ -13,7 +13,7 @@ from agentfly_core.authoring.injection import kinds_needed, refuse_iterators
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.import_path import at, check_settings, construct, load
-from agentfly_core.config.parts import Part, Pool, RewardPart, ToolPart
+from agentfly_core.config.parts import Part, PoolSettings, RewardPart, ToolPart
 from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     return made
 
 
-def limits_of(pools: Mapping[str, Pool]) -> dict[type[Environment], Limit]:
+def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
     """The kinds of environments and how many there are; raises ValueError for what is none."""
     limits = {}
     with at("environments"):

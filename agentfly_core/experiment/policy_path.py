@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.import_path import at, check_settings, construct, load
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Message, Problem, task_of
 from agentfly_core.system.formats.json_value import JSON
 
@@ -17,7 +17,7 @@ GIVEN = ("problems", "seed")
 
 def policy_at(
     path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
-) -> Policy:
+) -> ScriptedPolicy:
     """The policy that an import path names, or that the function there makes of the problems, the
     seed and its settings.
 
@@ -41,7 +41,7 @@ def of_tasks(
     seed: int,
     tasks: Mapping[str, Mapping[str, Any]],
     spoilt: float | None = None,
-) -> Policy:
+) -> ScriptedPolicy:
     """A policy that for each task of a mixture is another one, such as
     `{"sums": {"demonstrations": "my_sums:adds", "settings": {}}}`.
 
@@ -81,7 +81,7 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
         )
 
 
-def is_policy(found: object) -> TypeGuard[Policy]:
+def is_policy(found: object) -> TypeGuard[ScriptedPolicy]:
     """Whether it is an `async def`, or an object whose `__call__` is one."""
     if isinstance(found, type):
         return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfly_core.inference.endpoints.chat import ChatRequest
-from agentfly_core.inference.endpoints.chat_service import Chat, ChatService
+from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
 from agentfly_core.inference.endpoints.failures import BudgetSpent, EndpointLost, EndpointRefused
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import NoReply
@@ -49,7 +49,7 @@ class EndpointSampler:
 @dataclass(frozen=True, slots=True)
 class _Session:
     sampler: EndpointSampler
-    chat: Chat
+    chat: ChatClient
 
     async def sample(self, request: Request) -> Sampled:
         """The service's reply; raises SamplerLost where it gives none, and NoReply where it refuses

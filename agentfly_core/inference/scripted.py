@@ -19,7 +19,7 @@ from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.stop_strings import first_stop
 from agentfly_core.system.formats.text import fault
 
-Policy = Callable[[Conversation], Awaitable[str | Message]]
+ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
 """What a model would say: its exact text, or a message whose calls are written out."""
 
 
@@ -50,7 +50,7 @@ class Scripted:
         self,
         encode: Callable[[str], Sequence[int]],
         stop_token: int,
-        policy: Policy,
+        policy: ScriptedPolicy,
         write: Callable[[Message], str] = reply_text,
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from agentfly_core.models.nano import POSITIONS, SPECIAL, learned
 
-Conversation = Sequence[str]
+Pieces = Sequence[str]
 """Its pieces as they are encoded: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
 VOCABULARY = 1024
 EVERYWHERE = 0.95
@@ -24,7 +24,7 @@ _WORD = r"[^\W\d]+"
 
 
 def make(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[Pieces],
     atoms: Sequence[str],
     longest: int,
     folder: Path,
@@ -41,9 +41,7 @@ def make(
     write_untrained(nano_tokenizer, folder, dtype, max(POSITIONS, longest))
 
 
-def tokenizer(
-    conversations: Sequence[Conversation], atoms: Sequence[str]
-) -> PreTrainedTokenizerFast:
+def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
     """A byte-level BPE of at most VOCABULARY tokens.
 
     Digits and what the regular expressions `atoms` match are tokens of their own, so that they can
@@ -75,7 +73,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     return learned([], r"\d", _ALPHABET + len(SPECIAL))
 
 
-def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Conversation:
+def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Pieces:
     """The text of spans of tokens, cut at special tokens."""
     cut = re.compile("|".join(map(re.escape, SPECIAL)))
     texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)

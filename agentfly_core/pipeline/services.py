@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.injection import kinds_needed
-from agentfly_core.config.reference import EndpointPolicy, RunPolicy, Speaker
+from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.context import ExperimentContext, digest_of_speaker, of_run
 from agentfly_core.experiment.parts import template_of
@@ -213,7 +213,7 @@ def frozen_speakers(
 
     A warning tells of a chat service that has changed since, which its site may have moved.
     """
-    frozen, speakers = context.science.agent.speakers, dict[Speaker, Frozen]()
+    frozen, speakers = context.science.agent.speakers, dict[SpeakerReference, Frozen]()
     for role, who in frozen.items():
         changed = digest_of_speaker(context.store, context.site, role, who) != context.frozen[role]
         if changed and isinstance(who, RunPolicy):

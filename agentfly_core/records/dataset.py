@@ -38,6 +38,9 @@ class BadRow:
         return f"{self.source}, row {self.row}: {self.fault}"
 
 
+Rows = list[Problem | BadRow]
+
+
 @dataclass(frozen=True, slots=True)
 class Repeated(BadRow):
     """A row that is left out since its problem is there already, in its split or in another:

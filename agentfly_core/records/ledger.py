@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FILE = "ledger.parquet"
 PassRates = Mapping[str, tuple[int, int]]
 """Solved and scored episodes by kind of problem: `{"amount": (12, 16)}`."""
-Outcome = Literal["used", "zero_spread", "unscored"]
+ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LedgerRow:
     episodes: int
     scored: int
     reward: float | None
-    outcome: Outcome
+    outcome: ProblemOutcome
     kind: str | None = None
     solved: int | None = None
 
@@ -54,7 +54,7 @@ def ledger(
     for problem, episodes in sorted(problems.items()):
         scored = [one for one in episodes if one is not None]
         mean = sum(fmean(one.values()) for one in scored) / len(scored) if scored else None
-        outcome: Outcome = "used"
+        outcome: ProblemOutcome = "used"
         if not scored:
             outcome = "unscored"
         elif not any_spread(scored):

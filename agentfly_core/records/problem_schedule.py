@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfly_core.config.experiment import Night, Place, Rollout
+from agentfly_core.config.experiment import Night, OrderPosition, Rollout
 from agentfly_core.records.trajectory import Problem, in_task, tag, task_of
 from agentfly_core.system.formats import hashing
 
@@ -225,7 +225,7 @@ def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int
     for name, size in sizes.items():
         before = night.of(name)
         epochs, problem = divmod(before.problem + played.get(name, 0), size)
-        places[name] = Place(epoch=before.epoch + epochs, problem=problem)
+        places[name] = OrderPosition(epoch=before.epoch + epochs, problem=problem)
     if "" in places:
         return Night(number=night.number + 1, **places[""].model_dump())
     return Night(number=night.number + 1, tasks=places)

@@ -13,7 +13,7 @@ from agentfly_core.rl.late import np, torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-Spans = list[tuple[int, Given | Sampled]]
+TurnSpans = list[tuple[int, Given | Sampled]]
 LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 
@@ -122,11 +122,11 @@ def is_cut(trajectory: Trajectory) -> bool:
     return any(turn.cut for turn in trajectory.turns[-1:]) or trajectory.ending in LIMITS
 
 
-def _contexts(trajectory: Trajectory) -> list[Spans]:
+def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
     """The spans of each context with a trained token, with the numbers of their turns, the first
     context first.
     """
-    contexts: defaultdict[int, Spans] = defaultdict(list)
+    contexts: defaultdict[int, TurnSpans] = defaultdict(list)
     for number, turn in enumerate(trajectory.turns):
         spans: list[Given | Sampled] = [turn.given, *turn.sampled]
         if not trajectory.trains(turn):
@@ -139,11 +139,11 @@ def _contexts(trajectory: Trajectory) -> list[Spans]:
     ]
 
 
-def _length(spans: Spans) -> int:
+def _length(spans: TurnSpans) -> int:
     return sum(len(span.tokens) for _, span in spans)
 
 
-def _columns(rows: Sequence[Spans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _columns(rows: Sequence[TurnSpans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tokens, which are sampled, log-probabilities, turns: each [rows, T], filled span by span."""
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.config.section import BY_NAME, Section, Share
 from agentfly_core.rl.advantage import first_of_turns, last_of_turns
 from agentfly_core.rl.late import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class TokenGAE(Section):

@@ -20,7 +20,7 @@ from agentfly_core.rl.policy_loss import TokenLosses
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kind = Literal["k1", "k2", "k3", "abs"]
+KLEstimator = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]
 START = "start"
 
@@ -33,13 +33,13 @@ def _a_policy(where: str) -> str:
     return where
 
 
-Reference = Annotated[str, AfterValidator(_a_policy)]
+ReferencePolicy = Annotated[str, AfterValidator(_a_policy)]
 """The reference policy: `start`, the one that training started from, or another run's
 `run:NAME@STEP`.
 """
 
 
-def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
+def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
     """KL(policy || reference), estimated at the policy's tokens (joschu.net/blog/kl-approx.html).
 
     With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
@@ -86,7 +86,7 @@ class LossKL(NoKL):
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
     kind: Literal["k2", "k3", "abs"] = "k3"
-    reference: Reference = START
+    reference: ReferencePolicy = START
 
     def add_needs(self, needs: Needs) -> Needs:
         """A reference; and it has a gradient at tokens without an advantage."""
@@ -106,8 +106,8 @@ class RewardKL(NoKL):
 
     use: Literal["reward"] = "reward"
     weight: Weight = 0.001
-    kind: Kind = "k1"
-    reference: Reference = START
+    kind: KLEstimator = "k1"
+    reference: ReferencePolicy = START
 
     def add_needs(self, needs: Needs) -> Needs:
         """A reference and the old policy, both before the advantages."""

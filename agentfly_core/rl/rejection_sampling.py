@@ -12,7 +12,7 @@ from pydantic import Field
 from agentfly_core.records.speakers import by_episode, episode_reward, reaches
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
-Sampled = tuple[tuple[int, ...], ...]
+SampledTokens = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RejectionSampling:
         episodes.reverse()  # of equal ones the sort keeps the order
         scores = {score.trajectory_id: score for _, score in good}
         episodes.sort(key=lambda episode: episode_reward(episode, scores) or 0.0, reverse=True)
-        problems: defaultdict[str, dict[Sampled, list[Trajectory]]] = defaultdict(dict)
+        problems: defaultdict[str, dict[SampledTokens, list[Trajectory]]] = defaultdict(dict)
         for episode in episodes:
             turns = [turn for trajectory in episode for turn in trajectory.turns]
             sampled = tuple(span.tokens for turn in turns for span in turn.sampled)

@@ -19,8 +19,8 @@ from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, task_of
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec, Frozen
-from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage, current_branch
-from agentfly_core.rollout.timeline import Branch
+from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker, current_branch
+from agentfly_core.rollout.timeline import EpisodeBranch
 from agentfly_core.system.formats.text import clip
 
 R = TypeVar("R")
@@ -54,7 +54,7 @@ class Episode(Speaker):
         self.problem = replace(problem, facts=deepcopy(problem.facts))
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
-        stage = Stage(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        stage = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
         super().__init__(stage, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
         self.timed, self._opened = self._stage.timed, 0
@@ -168,7 +168,9 @@ class Episode(Speaker):
         while self._opened:
             await self._close()
 
-    async def _part(self, branch: Branch, work: Coroutine[Any, Any, R], going: list[Branch]) -> R:
+    async def _part(
+        self, branch: EpisodeBranch, work: Coroutine[Any, Any, R], going: list[EpisodeBranch]
+    ) -> R:
         current_branch.set(branch)
         try:
             return await work

@@ -14,8 +14,8 @@ from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy
-from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage
-from agentfly_core.rollout.timeline import Branch, Reply
+from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker
+from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 
 
@@ -95,14 +95,14 @@ class EndpointSpeaker(Speaker):
     """
 
     def __init__(
-        self, chat: OpenChat, stage: Stage, name: str, rules: EpisodeRules, *begin: Message
+        self, chat: OpenChat, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
     ) -> None:
         super().__init__(stage, name, rules, *begin)
         self._chat = chat
 
     async def _reply(
         self,
-        branch: Branch,
+        branch: EpisodeBranch,
         before: Reply | None,
         read: tuple[Message | Observation, ...],
         params: SamplingParams,

@@ -60,7 +60,7 @@ class Instance:
     returning: asyncio.Task[None] | None = None
 
 
-Place = Instance | asyncio.Task[Instance | None] | None
+PoolSlot = Instance | asyncio.Task[Instance | None] | None
 
 
 class Pool:
@@ -74,7 +74,7 @@ class Pool:
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
         self._kind, self._limit = kind, limit
         self._free = asyncio.Semaphore(limit.limit)
-        self._places: deque[Place] = deque([None] * limit.limit)
+        self._places: deque[PoolSlot] = deque([None] * limit.limit)
         self._alive: list[Instance] = []
         self._background: set[asyncio.Task[None]] = set()
         self._count: Counter[str] = Counter()
@@ -150,7 +150,7 @@ class Pool:
     def _leased(self) -> int:
         return sum(one.problem is not None for one in self._alive)
 
-    async def _take(self, seconds: float) -> Place:
+    async def _take(self, seconds: float) -> PoolSlot:
         start = time.monotonic()
         self._waiting += 1
         if self._free.locked():
@@ -180,7 +180,7 @@ class Pool:
             self._places.append(instance)
         self._free.release()
 
-    async def _warm(self, place: Place, seconds: float) -> Instance | None:
+    async def _warm(self, place: PoolSlot, seconds: float) -> Instance | None:
         if (instance := await _in(place)) and await self._kept(instance):
             return instance
         try:
@@ -188,7 +188,7 @@ class Pool:
         except ServiceFailure:  # the lease of this place starts one again, and fails itself
             return None
 
-    async def _ready(self, place: Place, problem: Problem, seconds: float) -> Instance:
+    async def _ready(self, place: PoolSlot, problem: Problem, seconds: float) -> Instance:
         instance = await _in(place)
         if instance and (
             self._is_worn(instance) or await self._wrong_reset(instance, problem, seconds)
@@ -320,6 +320,6 @@ class Pool:
         return task
 
 
-async def _in(place: Place) -> Instance | None:
+async def _in(place: PoolSlot) -> Instance | None:
     """The instance of a place, once it has started; None when there is none."""
     return await place if isinstance(place, asyncio.Task) else place

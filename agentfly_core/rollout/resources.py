@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout import child_process
 from agentfly_core.rollout.pool import Limit, Pool
 
-Lent = dict[type[Environment], Environment]
+LentEnvironments = dict[type[Environment], Environment]
 
 
 class LeaseExpired(ServiceFailure):
@@ -68,7 +68,7 @@ class ResourceManager:
         problem: Problem,
         timeout: float,  # noqa: ASYNC109
         deadline: float = math.inf,
-    ) -> AsyncIterator[Lent]:
+    ) -> AsyncIterator[LentEnvironments]:
         """An environment of each kind that was reset for `problem`, for the block's duration.
 
         They are leased in a fixed order, so that no two episodes wait for each other. Waiting for

@@ -29,18 +29,18 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.standstill import Parts
-from agentfly_core.rollout.timeline import Branch, Reply
+from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import clip, did_you_mean, fault
 
 R = TypeVar("R")
 STATE_SECONDS = 30.0
-current_branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
+current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
 """The branch of an agent in which code runs, None outside `Episode.gather`."""
 
 
 @dataclass
-class Stage:
+class EpisodeState:
     """Shared state of an episode's speakers: the sampler, lent objects and recorded times."""
 
     spec: EpisodeSpec
@@ -49,14 +49,14 @@ class Stage:
     max_sampled_tokens: int
     lent: dict[type[Lent], Lent]
     spans: list[Span] = field(default_factory=list)
-    trunk: Branch = field(default_factory=Branch)
+    trunk: EpisodeBranch = field(default_factory=EpisodeBranch)
     here: LoopCrossing = field(default_factory=LoopCrossing)
     parts: Parts = field(default_factory=Parts)
     fault: Exception | None = None
     """The last error of a request of the agent: it is not an error in the agent's code."""
 
     @property
-    def branch(self) -> Branch:
+    def branch(self) -> EpisodeBranch:
         """The branch of the agent that asks."""
         return current_branch.get() or self.trunk
 
@@ -146,7 +146,9 @@ class Speaker:
     `name` is its role and instance, `planner/2`; the first of a role goes by the role's name.
     """
 
-    def __init__(self, stage: Stage, name: str, rules: EpisodeRules, *begin: Message) -> None:
+    def __init__(
+        self, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
+    ) -> None:
         self.name, self.rules = name, rules
         self._stage, self._begin = stage, begin
         self._tools = {tool.name: tool for tool in rules.tools}
@@ -219,7 +221,7 @@ class Speaker:
         return reply.message
 
     @property
-    def branch(self) -> Branch:
+    def branch(self) -> EpisodeBranch:
         """The branch of the agent that asks."""
         return self._stage.branch
 
@@ -235,7 +237,7 @@ class Speaker:
 
     async def _reply(
         self,
-        branch: Branch,
+        branch: EpisodeBranch,
         before: Reply | None,
         read: tuple[Message | Observation, ...],
         params: SamplingParams,
@@ -277,7 +279,7 @@ class Speaker:
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         return reply
 
-    def _require_turn(self, branch: Branch) -> None:
+    def _require_turn(self, branch: EpisodeBranch) -> None:
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
 
@@ -286,7 +288,7 @@ class Speaker:
         lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
         return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
-    def _add(self, branch: Branch, reply: Reply) -> None:
+    def _add(self, branch: EpisodeBranch, reply: Reply) -> None:
         self._said.append(reply)
         branch.add(reply)
 
@@ -302,7 +304,7 @@ class Speaker:
         with self._stage.timed("generating"):
             return await self._stage.session.sample(replace(request, params=params))
 
-    def _tokens_left(self, branch: Branch) -> int:
+    def _tokens_left(self, branch: EpisodeBranch) -> int:
         """How many tokens may still be sampled, by this speaker and in the episode."""
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
@@ -310,7 +312,7 @@ class Speaker:
         own, whole = self.rules.max_sampled_tokens, self._stage.max_sampled_tokens
         return max(0, min(own - mine, whole - everybodys))
 
-    def _seed(self, branch: Branch, before: Reply | None, prompt: str) -> int:
+    def _seed(self, branch: EpisodeBranch, before: Reply | None, prompt: str) -> int:
         """The seed of a reply. In the only context so far of the only speaker it depends on the
         reply's number, elsewhere on the speaker, the prompt and the number of earlier replies to
         that prompt.
@@ -323,7 +325,7 @@ class Speaker:
         return hashing.seed(spec.seed, self.name, prompt, repeats, *branch.number)
 
     def _conversation(
-        self, branch: Branch, messages: tuple[Message | Observation, ...], seed: int
+        self, branch: EpisodeBranch, messages: tuple[Message | Observation, ...], seed: int
     ) -> Conversation:
         return Conversation(
             problem=self._stage.spec.problem,
@@ -335,7 +337,9 @@ class Speaker:
             speaker=self.name,
         )
 
-    async def _call(self, branch: Branch, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+    async def _call(
+        self, branch: EpisodeBranch, *calls: ToolCall | BadCall
+    ) -> tuple[Observation, ...]:
         observations: list[Observation] = []
         with self._stage.timed("tools"):
             for parallel, run in groupby(calls, self._is_parallel):
@@ -351,7 +355,7 @@ class Speaker:
                         self._end(branch, observations[-1])
         return tuple(observations)
 
-    def _end(self, branch: Branch, last: Observation) -> None:
+    def _end(self, branch: EpisodeBranch, last: Observation) -> None:
         if self.name != self._stage.main:
             branch.answers.append((self.name, last.content))
         raise EpisodeOver(Ending.TERMINAL)
@@ -363,7 +367,9 @@ class Speaker:
             and self._tools[call.name].parallel
         )
 
-    async def _answers(self, branch: Branch, *calls: ToolCall | BadCall) -> list[Observation]:
+    async def _answers(
+        self, branch: EpisodeBranch, *calls: ToolCall | BadCall
+    ) -> list[Observation]:
         answers = await asyncio.gather(
             *(self._answer(call) for call in calls), return_exceptions=True
         )

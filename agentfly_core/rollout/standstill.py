@@ -14,7 +14,7 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.rollout.timeline import Branch
+from agentfly_core.rollout.timeline import EpisodeBranch
 from agentfly_core.system.formats.tracebacks import INSTALLED
 
 SECONDS = 60.0
@@ -31,13 +31,13 @@ class Parts:
     """
 
     failure: ServiceFailure | None = None
-    _tasks: dict[Branch, asyncio.Task[Any]] = field(default_factory=dict)
-    _asking: Counter[Branch] = field(default_factory=Counter)
-    _held: Counter[Branch] = field(default_factory=Counter)
+    _tasks: dict[EpisodeBranch, asyncio.Task[Any]] = field(default_factory=dict)
+    _asking: Counter[EpisodeBranch] = field(default_factory=Counter)
+    _held: Counter[EpisodeBranch] = field(default_factory=Counter)
     _changes: int = 0
 
     @contextmanager
-    def asking(self, branch: Branch, held: bool) -> Iterator[None]:
+    def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
         """Count a reply or a call of a part for the time of the block."""
         self._count(branch, held, 1)
         try:
@@ -46,7 +46,9 @@ class Parts:
             self._count(branch, held, -1)
 
     @contextmanager
-    def running(self, parent: Branch, tasks: Mapping[Branch, asyncio.Task[Any]]) -> Iterator[None]:
+    def running(
+        self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
+    ) -> Iterator[None]:
         """Watch these parts, instead of their parent, for the time of the block."""
         own = self._tasks.pop(parent, None)
         self._tasks.update(tasks)
@@ -61,7 +63,7 @@ class Parts:
             if own:
                 self._tasks[parent] = own
 
-    def ended(self, branch: Branch) -> None:
+    def ended(self, branch: EpisodeBranch) -> None:
         """Stop counting a part."""
         self._tasks.pop(branch, None)
         self._changes += 1
@@ -95,19 +97,19 @@ class Parts:
             "continue after gather, or wait in a tool."
         )
 
-    def _count(self, branch: Branch, held: bool, change: int) -> None:
+    def _count(self, branch: EpisodeBranch, held: bool, change: int) -> None:
         self._asking[branch] += change
         self._held[branch] += change if held else 0
         self._changes += 1
 
 
-def _replies(chains: Mapping[Branch, Chain], held: Sequence[Branch]) -> str:
+def _replies(chains: Mapping[EpisodeBranch, Chain], held: Sequence[EpisodeBranch]) -> str:
     if not held:
         return ""
     return f", {_listed(chains, held)} for a reply, which begins when every part asks for one"
 
 
-def _listed(chains: Mapping[Branch, Chain], branches: Sequence[Branch]) -> str:
+def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:
     """The author's functions and their lines: `listen (duo.py:14), speak (duo.py:21)`."""
     return ", ".join(
         f"{part.__qualname__} ({Path(part.cr_code.co_filename).name}:{part.cr_frame.f_lineno})"

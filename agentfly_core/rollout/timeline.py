@@ -116,7 +116,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
 
 
 @dataclass(eq=False)
-class Branch:
+class EpisodeBranch:
     """A line of an agent's work: what lies before its next reply in the agent's own order, whatever
     came earlier by the clock.
 
@@ -167,14 +167,14 @@ class Branch:
         """What tools answered to a speaker since its last reply."""
         return tuple(answer for one, answer in self.unread if one == speaker)
 
-    def fork(self, count: int) -> list[Branch]:
+    def fork(self, count: int) -> list[EpisodeBranch]:
         """So many branches, before each of which lies what lies before this one."""
         return [
-            Branch((*self.number, number), [*self.replies], dict(self.last))
+            EpisodeBranch((*self.number, number), [*self.replies], dict(self.last))
             for number in range(count)
         ]
 
-    def join(self, branches: Sequence[Branch]) -> None:
+    def join(self, branches: Sequence[EpisodeBranch]) -> None:
         """Continue behind these branches of this one; where several continued in one context, the
         last of them counts.
         """

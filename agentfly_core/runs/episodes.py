@@ -27,15 +27,21 @@ if TYPE_CHECKING:
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
-Kind = Literal["read", "sampled", "said", "after", "context"]
-STYLES: dict[Kind, str] = {
+PieceKind = Literal["read", "sampled", "said", "after", "context"]
+STYLES: dict[PieceKind, str] = {
     "read": "dim",
     "sampled": "bold green",
     "said": "green",
     "after": "dim italic",
     "context": "cyan",
 }
-MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "said": ">", "after": ".", "context": "#"}
+MARKS: dict[PieceKind, str] = {
+    "read": "|",
+    "sampled": ">",
+    "said": ">",
+    "after": ".",
+    "context": "#",
+}
 Pair = tuple[Trajectory, Scored | None]
 
 
@@ -49,7 +55,7 @@ class Piece:
     one in which the model now reads, where it was another before.
     """
 
-    kind: Kind
+    kind: PieceKind
     text: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:

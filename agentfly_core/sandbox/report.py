@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentfly_core.sandbox.guest import landlock
 from agentfly_core.sandbox.sandbox import Sandbox
-from agentfly_core.sandbox.self_test import Outcome
+from agentfly_core.sandbox.self_test import AttackResult
 
 WHAT_IT_IS = {
     "forkserver": "a warm interpreter, forked for each execution into namespaces of its own",
@@ -50,7 +50,7 @@ def described(sandbox: Sandbox) -> str:
     return "; ".join(parts)
 
 
-def table(sandbox: Sandbox, outcomes: Sequence[Outcome]) -> RenderableType:
+def table(sandbox: Sandbox, outcomes: Sequence[AttackResult]) -> RenderableType:
     """What became of each attack, and what is not stopped."""
     shown = Table("stopped", "attack", "how it ended", show_edge=False)
     for outcome in outcomes:

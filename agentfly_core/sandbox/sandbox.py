@@ -40,7 +40,7 @@ class Sandbox:
     backend: Backend
     cgroups: Cgroups
     refused: Mapping[str, str] = field(default_factory=dict)
-    _spares: deque[Ready] = field(default_factory=deque)
+    _spares: deque[ReadyExecution] = field(default_factory=deque)
     _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
         default_factory=WeakKeyDictionary
     )
@@ -97,10 +97,10 @@ class Sandbox:
                 else:  # others made enough of them meanwhile
                     self._drop(spare)
 
-    async def _ready(self, kept: bool) -> Ready:
+    async def _ready(self, kept: bool) -> ReadyExecution:
         cgroup = self.cgroups.fresh()
         try:
-            return Ready(await self.backend.connect(cgroup.entries, kept), cgroup)
+            return ReadyExecution(await self.backend.connect(cgroup.entries, kept), cgroup)
         except BaseException:  # cancelled too: whatever it is passes on, but the groups are ended
             self.cgroups.end(cgroup)
             raise
@@ -112,7 +112,7 @@ class Sandbox:
         """
         return self.backend.warm and self._owner == os.getpid()
 
-    def _spared(self) -> Ready | None:
+    def _spared(self) -> ReadyExecution | None:
         while self._warm and self._spares:
             with suppress(IndexError):  # another thread was faster
                 spare = self._spares.popleft()
@@ -121,7 +121,7 @@ class Sandbox:
                 self._drop(spare)
         return None
 
-    def _drop(self, spare: Ready) -> None:
+    def _drop(self, spare: ReadyExecution) -> None:
         spare.connection.close()
         self.cgroups.end(spare.cgroup)
 
@@ -131,7 +131,7 @@ SECONDS_TO_NOTICE = 0.2  # until the end of a server that took its executions al
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyExecution:
     """An execution that waits for its request, its namespaces made, its control groups entered."""
 
     connection: socket.socket
@@ -153,7 +153,7 @@ class Execution:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    ready: Ready
+    ready: ReadyExecution
     backend: Backend
     alive: bool = True
     started: bool = False

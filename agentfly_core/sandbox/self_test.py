@@ -46,8 +46,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of an attack: `Outcome("reach a port of this machine", True, "ok")`."""
+class AttackResult:
+    """The outcome of an attack: `AttackResult("reach a port of this machine", True, "ok")`."""
 
     name: str
     stopped: bool
@@ -80,12 +80,12 @@ def target() -> Iterator[Target]:
 
 async def attacked(
     sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
-) -> list[Outcome]:
+) -> list[AttackResult]:
     """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that
     wait for more.
     """
     await sandbox.execute(ExecRequest(b""))
-    outcomes: list[Outcome] = []
+    outcomes: list[AttackResult] = []
     with target() as on:
         for attack in attacks:
             outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
@@ -103,7 +103,7 @@ async def attacked(
                 wrong = f"ended as {result.status}, expected {attack.ends[0]}: {last}"
             else:
                 wrong = await on.harmed()
-            outcomes.append(Outcome(attack.name, not wrong, wrong or result.status))
+            outcomes.append(AttackResult(attack.name, not wrong, wrong or result.status))
     return outcomes
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from agentfly_core.system import files
 from agentfly_core.system.formats import checksummed_json
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.file_shapes import Entry, Manifest
+from agentfly_core.system.formats.file_shapes import FileEntry, Manifest
 from agentfly_core.system.formats.hashing import digest
 
 MANIFEST = "MANIFEST.json"
@@ -43,7 +43,7 @@ def verify(folder: Path) -> Manifest:
     return manifest
 
 
-def unstripped(manifest: Manifest) -> dict[str, Entry]:
+def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
     """The listed files without the stripped ones."""
     stripped = manifest.get("stripped", [])
     return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
@@ -54,9 +54,9 @@ def mismatch(path: str) -> str:
     return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
 
 
-def entry_of(path: Path) -> Entry:
+def entry_of(path: Path) -> FileEntry:
     """The entry of a file that is to be published."""
-    return Entry(sha256=files.sha256(path), size=path.stat().st_size)
+    return FileEntry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
 def digest_of(manifest: Manifest) -> str:

@@ -29,7 +29,7 @@ from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import warn_once
 from agentfly_core.system.module_search import for_children
 from agentfly_core.system.process import Owner
-from agentfly_core.system.supervisor import FIRST_START, GRACE, State, clean
+from agentfly_core.system.supervisor import FIRST_START, GRACE, ChildState, clean
 
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
@@ -80,7 +80,7 @@ class Service:
             )
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         log.parent.mkdir(parents=True, exist_ok=True)
-        State(str(log), os.getpid()).write(self.address)
+        ChildState(str(log), os.getpid()).write(self.address)
         owner = Owner.current().to_json()
         write_json(Path(f"{self.address}.owner"), owner)
         marks = {RUN: run, OWNER: json.dumps(owner), "TMPDIR": str(self.scratch)}
@@ -101,7 +101,7 @@ class Service:
 
     def lost(self, what: str) -> ServiceLost:
         """The error that says what happened to this service, with the end of its log."""
-        state = State.read(self.address)
+        state = ChildState.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
@@ -113,7 +113,7 @@ class Service:
 
     def fault(self) -> str | None:
         """Why it will not come back by itself, a phrase; None while it may."""
-        state = State.read(self.address)
+        state = ChildState.read(self.address)
         if state is None:
             return "was ended, or never started"
         if state.exit is not None:

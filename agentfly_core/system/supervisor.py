@@ -36,9 +36,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The state of a service's child: `State("vllm.log", 4713, starts=2)`; `exit` is set once it is
-    given up.
+class ChildState:
+    """The state of a service's child: `ChildState("vllm.log", 4713, starts=2)`; `exit` is set once
+    it is given up.
     """
 
     log: str
@@ -47,7 +47,7 @@ class State:
     exit: int | None = None
 
     @classmethod
-    def read(cls, address: str) -> State | None:
+    def read(cls, address: str) -> ChildState | None:
         """The state of the service at an address; None when there is none, or none any more."""
         with suppress(FileNotFoundError):
             return cls(**json.loads(Path(f"{address}.state").read_text()))
@@ -93,7 +93,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
     while starts <= options.restarts:
         starts += 1
         Path(options.address).unlink(missing_ok=True)
-        State(options.log, os.getpid(), starts).write(options.address)
+        ChildState(options.log, os.getpid(), starts).write(options.address)
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
         child = subprocess.Popen(
             options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
@@ -108,7 +108,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
-    State(options.log, os.getpid(), starts, code).write(options.address)
+    ChildState(options.log, os.getpid(), starts, code).write(options.address)
     select.select(ends, [], [])
 
 

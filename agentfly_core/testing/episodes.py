@@ -15,7 +15,7 @@ from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.experiment.parts import refuse_misfits
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.inference.scripted import Policy, Scripted
+from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Message, Problem, Scored, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, Episode, RolloutSpec
@@ -27,7 +27,7 @@ from agentfly_core.system.formats.hashing import seed
 from agentfly_core.testing.letters import STOP, Letters, call_text, encode
 
 ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
-Reply = str | ToolCall | Sequence[ToolCall]
+ScriptReply = str | ToolCall | Sequence[ToolCall]
 MOST_TURNS = 100
 
 
@@ -76,12 +76,12 @@ def rollout_spec(
     )
 
 
-def scripted(policy: Policy) -> Scripted:
+def scripted(policy: ScriptedPolicy) -> Scripted:
     """A sampler whose replies are the policy's, in letters."""
     return Scripted(encode, STOP, policy, _text_of)
 
 
-def saying(*replies: str) -> Policy:
+def saying(*replies: str) -> ScriptedPolicy:
     """The policy that gives these replies, one a turn."""
 
     async def policy(conversation: Conversation) -> str:
@@ -115,7 +115,7 @@ async def play_all(
 
 
 async def play(
-    replies: Sequence[Reply] | Policy,
+    replies: Sequence[ScriptReply] | ScriptedPolicy,
     *tools: Tool,
     problem: Problem = ADD,
     spec: RolloutSpec | None = None,
@@ -166,7 +166,7 @@ class _Watched:
             raise
 
 
-def _text(reply: Reply) -> str:
+def _text(reply: ScriptReply) -> str:
     if isinstance(reply, str):
         return reply
     return "".join(map(call_text, [reply] if isinstance(reply, ToolCall) else reply))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from agentfly_core.authoring.tool import tool
-from agentfly_core.environments.office import Office, Row
+from agentfly_core.environments.office import Office, TableRow
 
-Table = Literal["orders", "people", "companies", "cities"]
+TableName = Literal["orders", "people", "companies", "cities"]
 Column = Literal["number", "person", "amount", "name", "company", "city"]
 OrderColumn = Literal["number", "person"]
 
 
 @tool
-async def find(table: Table, column: Column, value: str | int, *, office: Office) -> list[Row]:
+async def find(
+    table: TableName, column: Column, value: str | int, *, office: Office
+) -> list[TableRow]:
     """See the rows of a table in which a column has a value, ten at most.
 
     Args:
@@ -26,7 +28,7 @@ async def find(table: Table, column: Column, value: str | int, *, office: Office
 
 
 @tool
-async def count(table: Table, column: Column, value: str | int, *, office: Office) -> int:
+async def count(table: TableName, column: Column, value: str | int, *, office: Office) -> int:
     """Count the rows of a table in which a column has a value.
 
     Args:

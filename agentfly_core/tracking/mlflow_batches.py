@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.foreign_names import is_cut, storable
 from agentfly_core.system.formats.text import shown
-from agentfly_core.tracking.outbox import Refused, cause
+from agentfly_core.tracking.outbox import EntriesRefused, cause
 
-Kind = Literal["metrics", "params", "tags"]
-SIZES: dict[Kind, int] = {"metrics": 1000, "params": 100, "tags": 100}
+EntryKind = Literal["metrics", "params", "tags"]
+SIZES: dict[EntryKind, int] = {"metrics": 1000, "params": 100, "tags": 100}
 """Entries that MLflow accepts at once."""
-NOUNS: dict[Kind, str] = {"metrics": "metric", "params": "setting", "tags": "tag"}
+NOUNS: dict[EntryKind, str] = {"metrics": "metric", "params": "setting", "tags": "tag"}
 LATER = ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
 
 
@@ -44,10 +44,10 @@ class Sink(Protocol):
         """Whether MLflow answers at all."""
 
 
-def log_entries(sink: Sink, kind: Kind, entries: Sequence[Entry]) -> None:
+def log_entries(sink: Sink, kind: EntryKind, entries: Sequence[Entry]) -> None:
     """Log entries of one kind, and the original of each cut text as `originals/DIGEST.json`.
 
-    Raises Refused for entries that MLflow refuses alone, too, once the others are sent.
+    Raises EntriesRefused for entries that MLflow refuses alone, too, once the others are sent.
     """
     refused: list[str] = []
     for start in range(0, len(entries), SIZES[kind]):
@@ -63,10 +63,10 @@ def log_entries(sink: Sink, kind: Kind, entries: Sequence[Entry]) -> None:
         texts = {"sent": sent, "original": storable(original)}
         sink.client.log_dict(sink.run_id, texts, f"originals/{hashing.short(sent)}.json")
     if refused:
-        raise Refused(refused)
+        raise EntriesRefused(refused)
 
 
-def _failures(sink: Sink, kind: Kind, batch: Sequence[Entry]) -> list[tuple[Entry, Exception]]:
+def _failures(sink: Sink, kind: EntryKind, batch: Sequence[Entry]) -> list[tuple[Entry, Exception]]:
     """Log entries at once, or where MLflow refuses that, each half; return the failed ones."""
     try:
         sink.client.log_batch(sink.run_id, **{kind: [entry.entity for entry in batch]})

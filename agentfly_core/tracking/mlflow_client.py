@@ -59,10 +59,10 @@ ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MlflowStore:
     """Where MLflow keeps what it is sent, and why there.
 
-    `Place("sqlite:////home/user/shop/.agentfly/mlflow.db", "/home/user/shop/.agentfly", "the
+    `MlflowStore("sqlite:////home/user/shop/.agentfly/mlflow.db", "/home/user/shop/.agentfly", "the
     project's own store")`
     """
 
@@ -71,7 +71,7 @@ class Place:
     why: str
 
     @classmethod
-    def choose(cls, state: Path, chosen: str = "") -> Place:
+    def choose(cls, state: Path, chosen: str = "") -> MlflowStore:
         """The site's choice, else MLFLOW_TRACKING_URI, else a database in the folder `state`."""
         state = state.resolve()
         if chosen:
@@ -105,7 +105,7 @@ class Tracker:
     """
 
     def __init__(
-        self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int
+        self, place: MlflowStore, experiment: str, run_name: str, run_uid: str, started_ms: int
     ) -> None:
         self.place = place
         self._outbox = Outbox(partial(_Sink, place, experiment, run_name, run_uid, started_ms))
@@ -199,7 +199,7 @@ class Tracker:
         return "\n".join(lines)
 
 
-def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
+def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> None:
     """Let each alias of a registered model name the newest version of the policy with this digest,
     or nothing where it is empty or no version is registered.
     """
@@ -215,20 +215,20 @@ def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
             client.delete_registered_model_alias(model, alias)
 
 
-def add_report(place: Place, run_id: str, text: str, tags: Mapping[str, str]) -> None:
+def add_report(place: MlflowStore, run_id: str, text: str, tags: Mapping[str, str]) -> None:
     """Log a text as the artifact report.md of a run that may be over, and set tags of the run."""
     _connect(place).log_text(run_id, storable(text), "report.md")
     set_tags(place, run_id, tags)
 
 
-def set_tags(place: Place, run_id: str, tags: Mapping[str, str]) -> None:
+def set_tags(place: MlflowStore, run_id: str, tags: Mapping[str, str]) -> None:
     """Set tags of a run that may be over; raises whatever MLflow does where it is not reached."""
     client = _connect(place)
     for name, value in tags.items():
         client.set_tag(run_id, mlflow_key(name), mlflow_text(redact(value), LONGEST_TAG))
 
 
-def page(place: Place, run_id: str, server: str) -> str:
+def page(place: MlflowStore, run_id: str, server: str) -> str:
     """The address of a run's charts at the `server` that shows a place's runs."""
     run = f"experiments/{_connect(place).get_run(run_id).info.experiment_id}/runs/{run_id}"
     return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
@@ -238,7 +238,7 @@ class _Sink:
     """One run of an MLflow store, through explicit ids; used by one thread."""
 
     def __init__(
-        self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int
+        self, place: MlflowStore, experiment: str, run_name: str, run_uid: str, started_ms: int
     ) -> None:
         experiment, run_name = (mlflow_text(n, LONGEST_KEY) for n in (experiment, run_name))
         place.state.mkdir(parents=True, exist_ok=True)
@@ -380,7 +380,7 @@ class _Sink:
         )
 
 
-def _connect(place: Place) -> MlflowClient:
+def _connect(place: MlflowStore) -> MlflowClient:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient

@@ -24,7 +24,7 @@ class Connection(Protocol):
         """Whether the service is there now; must not raise."""
 
 
-class Refused(Exception):
+class EntriesRefused(Exception):
     """Entries of a call that the service refuses, each with its reason; the others are sent."""
 
     def __init__(self, entries: Sequence[str]) -> None:
@@ -64,8 +64,8 @@ class Outbox(Generic[C]):
     """Calls to a service, made in order by one thread; it calls `connect` too, which may raise.
 
     A call that fails while the service answers is tried three times and then given up; one that
-    fails while it does not answer stays first until it does. A call that raises Refused is not
-    repeated. Each refusal is reported once.
+    fails while it does not answer stays first until it does. A call that raises EntriesRefused is
+    not repeated. Each refusal is reported once.
     """
 
     def __init__(self, connect: Callable[[], C]) -> None:
@@ -123,7 +123,7 @@ class Outbox(Generic[C]):
                 self.connection = self.connection or self._connect()
                 call.send(self.connection)
                 over = True
-            except Refused as refused:
+            except EntriesRefused as refused:
                 self._refused += [e for e in refused.entries if e not in self._refused]
                 over = True
             except Exception as error:  # whatever a mere listener raises, the work continues

@@ -25,15 +25,15 @@ from agentfly_core.training.job import (
     LearnerFailed,
     LearnerLost,
     Lost,
-    Progress,
-    Reply,
-    Request,
+    OnStep,
     Result,
     RunUpdate,
     SavePolicy,
     SaveState,
     StepsDone,
     UpdateJob,
+    WorkerReply,
+    WorkerRequest,
     unobserved,
 )
 
@@ -48,7 +48,7 @@ ALONE = {
     "MASTER_PORT": 29500,
 }
 """The world of a single rank; nothing listens on the port: it finds itself by a file."""
-REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
+REPLY: TypeAdapter[WorkerReply] = TypeAdapter(WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
@@ -108,7 +108,7 @@ class DeepSpeedLearner:
         assert not isinstance(label, dict)
         return label
 
-    def update(self, job: UpdateJob, progress: Progress = unobserved) -> dict[str, float]:
+    def update(self, job: UpdateJob, progress: OnStep = unobserved) -> dict[str, float]:
         """Run an update in the workers."""
         metrics = self._ask(RunUpdate(job=job), progress).value
         assert isinstance(metrics, dict)
@@ -125,10 +125,10 @@ class DeepSpeedLearner:
         next(results)
         return partial(next, results)
 
-    def _ask(self, request: Request, progress: Progress = unobserved) -> Result:
+    def _ask(self, request: WorkerRequest, progress: OnStep = unobserved) -> Result:
         return next(self._results(request, progress))
 
-    def _results(self, request: Request, progress: Progress = unobserved) -> Iterator[Result]:
+    def _results(self, request: WorkerRequest, progress: OnStep = unobserved) -> Iterator[Result]:
         """What the workers answer to a request; raises LearnerFailed, and LearnerLost also where
         they send no more.
         """

@@ -78,8 +78,8 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class State:
-    """A learner's state: `State({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
+class LearnerState:
+    """A learner's state: `LearnerState({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
 
     tensors: dict[str, Tensor]
     optimizer_steps: int
@@ -150,7 +150,7 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
         )
 
 
-def copy_state(engine: Engine) -> State:
+def copy_state(engine: Engine) -> LearnerState:
     """A copy of all that a bit-identical resume needs; every rank calls it, the first gets it."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -161,10 +161,10 @@ def copy_state(engine: Engine) -> State:
                 f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()
             }
     moments = next(iter(engine.basic_optimizer.state.values()))
-    return State(tensors, int(moments["step"]))
+    return LearnerState(tensors, int(moments["step"]))
 
 
-def write_state(state: State, label: str, folder: Path) -> None:
+def write_state(state: LearnerState, label: str, folder: Path) -> None:
     """Write a copied state."""
     save_file(state.tensors, folder / TENSORS)
     (folder / STATE).write_text(

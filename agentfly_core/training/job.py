@@ -15,7 +15,7 @@ from agentfly_core.config.parts import AlgorithmPart
 
 FRESH = "fresh:"
 SKIPPED_IN_A_ROW = 3
-Progress = Callable[[int, int], None]
+OnStep = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
@@ -89,7 +89,7 @@ class Learner(Protocol):
     def label(self) -> str | None:
         """The label of the state in memory, None when there is none. Raises LearnerLost."""
 
-    def update(self, job: UpdateJob, progress: Progress = unobserved) -> dict[str, float]:
+    def update(self, job: UpdateJob, progress: OnStep = unobserved) -> dict[str, float]:
         """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk;
         return the metrics.
 
@@ -114,7 +114,7 @@ class Learner(Protocol):
         """
 
 
-class Message(BaseModel):
+class WorkerMessage(BaseModel):
     """One line of JSON between the workers and their client, which has a connection for each
     request.
     """
@@ -122,20 +122,20 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class AskLabel(Message):
+class AskLabel(WorkerMessage):
     """Which state is in memory? The result is its label or None."""
 
     op: Literal["label"] = "label"
 
 
-class RunUpdate(Message):
+class RunUpdate(WorkerMessage):
     """Run an update; the result are its metrics."""
 
     op: Literal["update"] = "update"
     job: UpdateJob
 
 
-class SavePolicy(Message):
+class SavePolicy(WorkerMessage):
     """Write the policy of the state with this label into a folder."""
 
     op: Literal["save_policy"] = "save_policy"
@@ -143,7 +143,7 @@ class SavePolicy(Message):
     folder: Path
 
 
-class SaveState(Message):
+class SaveState(WorkerMessage):
     """Copy the state with this label, which is the first result, and write it into a folder, which
     is the second.
     """
@@ -153,7 +153,7 @@ class SaveState(Message):
     folder: Path
 
 
-class StepsDone(Message):
+class StepsDone(WorkerMessage):
     """How many optimizer steps of an update are done, of how many."""
 
     kind: Literal["steps_done"] = "steps_done"
@@ -161,21 +161,21 @@ class StepsDone(Message):
     total: int
 
 
-class Result(Message):
+class Result(WorkerMessage):
     """What a request asked for."""
 
     kind: Literal["result"] = "result"
     value: str | dict[str, float] | None
 
 
-class Lost(Message):
+class Lost(WorkerMessage):
     """The state that is to be saved is not in memory."""
 
     kind: Literal["lost"] = "lost"
     reason: str
 
 
-class Failure(Message):
+class Failure(WorkerMessage):
     """What went wrong, and where."""
 
     kind: Literal["failure"] = "failure"
@@ -183,5 +183,5 @@ class Failure(Message):
     traceback: str
 
 
-Request = Annotated[AskLabel | RunUpdate | SavePolicy | SaveState, Field(discriminator="op")]
-Reply = Annotated[StepsDone | Result | Lost | Failure, Field(discriminator="kind")]
+WorkerRequest = Annotated[AskLabel | RunUpdate | SavePolicy | SaveState, Field(discriminator="op")]
+WorkerReply = Annotated[StepsDone | Result | Lost | Failure, Field(discriminator="kind")]

@@ -25,13 +25,13 @@ from agentfly_core.rl.kl import kl
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.training.data import UpdateData, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
-from agentfly_core.training.job import SKIPPED_IN_A_ROW, Progress, UpdateJob
+from agentfly_core.training.job import SKIPPED_IN_A_ROW, OnStep, UpdateJob
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
 
 @dataclass
-class Update:
+class Updater:
     """The work of one job; every rank holds all the update's data and computes its share of the
     rows.
 
@@ -58,9 +58,7 @@ class Update:
     one_temperature: bool = True
     skipped: int = 0
 
-    def run(
-        self, data: UpdateData, reference: Policy | None, progress: Progress
-    ) -> dict[str, float]:
+    def run(self, data: UpdateData, reference: Policy | None, progress: OnStep) -> dict[str, float]:
         """Take the optimizer steps, reporting how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)

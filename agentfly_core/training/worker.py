@@ -39,20 +39,20 @@ from agentfly_core.training.job import (
     AskLabel,
     Failure,
     Lost,
-    Progress,
-    Reply,
-    Request,
+    OnStep,
     Result,
     RunUpdate,
     SaveState,
     StepsDone,
     UpdateJob,
+    WorkerReply,
+    WorkerRequest,
 )
 from agentfly_core.training.policy import Policy, load_policy
-from agentfly_core.training.update import Update
+from agentfly_core.training.update import Updater
 
-Send = Callable[[Reply], None]
-REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+Send = Callable[[WorkerReply], None]
+REQUEST: TypeAdapter[WorkerRequest] = TypeAdapter(WorkerRequest)
 PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
@@ -72,7 +72,7 @@ class Worker:
         self.reference: tuple[str, Policy] | None = None
 
     def obey(
-        self, request: Request, progress: Progress
+        self, request: WorkerRequest, progress: OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
         """Handle one request; raises Forgotten, and whatever goes wrong.
 
@@ -93,13 +93,13 @@ class Worker:
         engines.write_policy(self.engine, Path(self.policy), request.folder)
         return None
 
-    def update(self, job: UpdateJob, progress: Progress) -> dict[str, float]:
+    def update(self, job: UpdateJob, progress: OnStep) -> dict[str, float]:
         """Go from `job.start` to `job.end`."""
         algorithm = job.algorithm.make()
         engine = self._engine_at(job, algorithm.needs.critic)
         self.label = None
         engines.set_hyper_parameters(engine, job.update, algorithm.needs.critic_rate)
-        update = Update(engine, job, algorithm.after(job.before), self.ranks, self.token_budget)
+        update = Updater(engine, job, algorithm.after(job.before), self.ranks, self.token_budget)
         data = read_update_data(job, algorithm.needs.drops_equal_groups)
         engines.require_known_tokens(engine, data.batch)
 
@@ -161,7 +161,7 @@ def requests(address: str) -> Iterator[tuple[str, Send]]:
                     yield line, partial(_write, lines)
 
 
-def _write(lines: TextIO, reply: Reply) -> None:
+def _write(lines: TextIO, reply: WorkerReply) -> None:
     with suppress(OSError):
         print(reply.model_dump_json(), file=lines, flush=True)
 

@@ -9,7 +9,7 @@ from agentfly_core.reports.compare.run_steps import run_steps, view
 from agentfly_core.reports.show import choice, rescored_view
 from agentfly_core.reports.show.as_json import both_json, episodes_json
 from agentfly_core.reports.show.printed import show as printed
-from agentfly_core.reports.show.reference import PlayReference, Reference, reference
+from agentfly_core.reports.show.reference import EpisodeSource, PlayReference, reference
 from agentfly_core.reports.show.reference import against as against_of
 from agentfly_core.reports.show.rescored_view import Second, judged
 from agentfly_core.reports.show.rescoring import new_rewards, rescored
@@ -111,7 +111,7 @@ def show(arguments: Namespace) -> None:
         VisibleConsole().print(show_both(stored, against, twice, len(matching), filters, changed))
 
 
-def _show_steps(arguments: Namespace, store: Store, named: Reference) -> None:
+def _show_steps(arguments: Namespace, store: Store, named: EpisodeSource) -> None:
     """Show a run step by step; raises ValueError for what chooses among episodes."""
     if isinstance(named, PlayReference) or named.step is not None:
         raise ValueError(f"--steps shows all steps of a RUN; got {arguments.what}.")
@@ -140,7 +140,7 @@ def score(arguments: Namespace) -> None:
         VisibleConsole().print(rescored_view.view(second, store), soft_wrap=True)
 
 
-def _order(arguments: Namespace) -> tuple[choice.Order, int]:
+def _order(arguments: Namespace) -> tuple[choice.SortOrder, int]:
     return ("best", arguments.best) if arguments.best else ("worst", arguments.worst or SHOWN)
 
 

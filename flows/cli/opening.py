@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import known_run, links_of
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.cli.arguments import RUN, STORE, Commands
 from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run
@@ -40,4 +40,4 @@ def open_ui(arguments: Namespace) -> None:
     if arguments.ui == "prefect":
         open_flow_run(places, ids[-1])
     else:
-        open_run(Place.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])
+        open_run(MlflowStore.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])

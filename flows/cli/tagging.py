@@ -9,7 +9,7 @@ from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import known_run, links_of
 from agentfly_core.runs.run_tags import change_tags, remember_told, tags_of
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import TAGS, Place, set_tags
+from agentfly_core.tracking.mlflow_client import TAGS, MlflowStore, set_tags
 from flows.cli.arguments import RUN, STORE, Commands
 from flows.local.state_dirs import settle
 from flows.store import store_at
@@ -38,7 +38,9 @@ def tag(arguments: Namespace) -> None:
         return
     try:
         if ids:
-            place = Place.choose(settle(Path.cwd()).state, record["site"]["mlflow_tracking_uri"])
+            place = MlflowStore.choose(
+                settle(Path.cwd()).state, record["site"]["mlflow_tracking_uri"]
+            )
             set_tags(place, ids[-1], {TAGS: str(tags)})
             remember_told(store, name, tags)
             return

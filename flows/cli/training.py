@@ -30,7 +30,7 @@ from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, fault, redact
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows import dvc_outputs
 from flows.cli.arguments import STORE, Commands
 from flows.cli.given import context_given, flow_arguments
@@ -168,7 +168,7 @@ def fork(arguments: Namespace) -> None:
 
 def show_places(places: Places, context: ExperimentContext) -> None:
     """Print the addresses of Prefect and MLflow, each with the reason."""
-    mlflow = Place.choose(places.state, context.site.mlflow_tracking_uri)
+    mlflow = MlflowStore.choose(places.state, context.site.mlflow_tracking_uri)
     for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(str(place)), flush=True)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly_core.config import loading
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.cli.arguments import Commands
 from flows.local.ports import require_free
 from flows.local.servers import Servers
@@ -95,7 +95,7 @@ def _wanted(arguments: Namespace, places: Places) -> Wanted:
             "that, or deploy there with `python -m flows.deploy`, and start a worker with "
             "`agentfly prefect worker start --pool agentfly`."
         )
-    mlflow = Place.choose(places.state, loading.site("local").mlflow_tracking_uri)
+    mlflow = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
     wanted = Wanted(places, mlflow, arguments.prefect_port, arguments.mlflow_port)
     require_free(wanted.prefect_port, "Prefect's server", "--prefect-port")
     if not mlflow.served:

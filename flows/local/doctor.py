@@ -28,7 +28,7 @@ from rich.text import Text
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.service import SANDBOX
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 
 MEMORY_GIB = 6.0
 DISK_GIB = 2.0
@@ -59,7 +59,7 @@ class Finding:
     needed: bool = True
 
 
-Probe = Callable[[], Finding]
+Check = Callable[[], Finding]
 
 
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
@@ -68,7 +68,7 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
     `mlflow_uri` is the site's choice, `prefect_api` that of the environment or a Prefect profile;
     either may be empty.
     """
-    probes: list[Probe] = [
+    probes: list[Check] = [
         python,
         memory,
         partial(disk, project),
@@ -83,7 +83,7 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
         sandbox,
         git,
         partial(dvc, project),
-        partial(mlflow, Place.choose(project / ".agentfly", mlflow_uri)),
+        partial(mlflow, MlflowStore.choose(project / ".agentfly", mlflow_uri)),
         partial(prefect, prefect_api),
         s3,
         *(partial(port, number, use) for number, use in PORTS.items()),
@@ -258,7 +258,7 @@ def dvc(project: Path) -> Finding:
     return finding
 
 
-def mlflow(place: Place) -> Finding:
+def mlflow(place: MlflowStore) -> Finding:
     """MLflow's store, by reaching it."""
     finding = _package("MLflow", ("mlflow",), "make install")
     if not finding.ok:
@@ -366,7 +366,7 @@ def _answer(url: str) -> str:
     return "" if status == 200 else f"it answers {status}"
 
 
-def _database(place: Place) -> str:
+def _database(place: MlflowStore) -> str:
     """What is wrong with a database; empty when it can be opened or made. Only SQLite files are
     looked into.
     """

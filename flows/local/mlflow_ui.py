@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.system.module_search import finding_ours
-from agentfly_core.tracking.mlflow_client import Place, page
+from agentfly_core.tracking.mlflow_client import MlflowStore, page
 from flows.local.ports import first_free, own
 from flows.local.programs import mlflow_server
 from flows.local.servers import Servers
@@ -20,12 +20,12 @@ UI = f"http://127.0.0.1:{PORTS.start}"
 """Where `open_run` serves the project's own store, unless the port is taken."""
 
 
-def mlflow_place(context: ExperimentContext) -> Place:
+def mlflow_place(context: ExperimentContext) -> MlflowStore:
     """Where MLflow keeps an experiment's runs."""
-    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
+    return MlflowStore.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
 
 
-def serving(place: Place) -> str:
+def serving(place: MlflowStore) -> str:
     """The server that shows a place's runs: an MLflow server that keeps them, that of `agentfly
     up`, or another one of this project; empty without any.
     """
@@ -36,7 +36,7 @@ def serving(place: Place) -> str:
     return next((_at(port) for port in own("mlflow", place.state, place.uri)), "")
 
 
-def open_run(place: Place, run_id: str) -> None:
+def open_run(place: MlflowStore, run_id: str) -> None:
     """Print a run's address in the MLflow UI, and become the server of that UI if none of this
     project is running.
 
@@ -57,7 +57,7 @@ def _at(port: int) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def _page(place: Place, run_id: str, server: str) -> str:
+def _page(place: MlflowStore, run_id: str, server: str) -> str:
     try:
         return page(place, run_id, server)
     except Exception as error:  # MLflow has errors of many kinds

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.ports import mark
 from flows.local.prefect_server import PAGE_API, POOL
 from flows.local.sign_in import SignIn
@@ -36,7 +36,7 @@ def prefect_server(url: str, state: Path, sign_in: SignIn) -> Program:
     return Program("prefect", command, env)
 
 
-def mlflow_server(url: str, place: Place, sign_in: SignIn) -> Program:
+def mlflow_server(url: str, place: MlflowStore, sign_in: SignIn) -> Program:
     """MLflow's server and its UI, on the store in which runs are recorded."""
     command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", *_at(url)]
     command += ["--workers", "1", "--backend-store-uri", place.uri]

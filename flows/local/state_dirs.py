@@ -31,8 +31,8 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where Prefect's state is kept: `Place("/home/user/shop/.agentfly/prefect", "the project's
+class StateDir:
+    """Where Prefect's state is kept: `StateDir("/home/user/shop/.agentfly/prefect", "the project's
     own")`.
     """
 
@@ -49,7 +49,7 @@ class Places:
 
     state: Path
     api: str
-    prefect: Place
+    prefect: StateDir
 
 
 def state_of(project: Path) -> Path:
@@ -78,8 +78,8 @@ def settle(project: Path) -> Places:
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
     if (servers := Servers.running(state)) and servers.ready:
         os.environ |= {"PREFECT_API_URL": servers.api, **SignIn.of(state).prefect_client}
-        return Places(state, servers.api, Place(servers.api, "of `agentfly up`"))
-    return Places(state, "", Place(str(home), "the project's own"))
+        return Places(state, servers.api, StateDir(servers.api, "of `agentfly up`"))
+    return Places(state, "", StateDir(str(home), "the project's own"))
 
 
 def main_workspace(folder: Path) -> Path:
@@ -93,7 +93,7 @@ def main_workspace(folder: Path) -> Path:
     return folder
 
 
-def _chosen() -> Place | None:
+def _chosen() -> StateDir | None:
     """Prefect's state as the environment or the active profile places it; None by neither."""
     path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:
@@ -107,7 +107,7 @@ def _chosen() -> Place | None:
     profile: Mapping[str, str] = profiles.get("profiles", {}).get(name, {})
     for key in ELSEWHERE:
         if key in os.environ:
-            return Place(os.environ[key], f"{key} is set")
+            return StateDir(os.environ[key], f"{key} is set")
         if key in profile:
-            return Place(profile[key], f"{key} in the Prefect profile {name!r}")
+            return StateDir(profile[key], f"{key} in the Prefect profile {name!r}")
     return None

@@ -28,10 +28,10 @@ from flows.up.wanted import Wanted
 from flows.up.worker import end_flow_runs, flow_runs
 
 LOOK_SECONDS = 5.0
-Ready = Callable[[Servers, SignIn], None]
+OnReady = Callable[[Servers, SignIn], None]
 
 
-def serve(wanted: Wanted, ready: Ready) -> str:
+def serve(wanted: Wanted, ready: OnReady) -> str:
     """Start all, call `ready` when it works, and keep it until it is to be started anew: what is
     installed has changed, or a program has died for good, and no flow run is at work. Returns why.
 

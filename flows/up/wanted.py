@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.system.process import Owner
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.servers import Servers
 from flows.local.state_dirs import Places
 from flows.up.log import LOG
@@ -18,7 +18,7 @@ class Wanted:
     """What to serve: a project's places, where MLflow keeps its runs, and the ports."""
 
     places: Places
-    mlflow: Place
+    mlflow: MlflowStore
     prefect_port: int
     mlflow_port: int
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import psutil
 
 from agentfly_core.system.service import Service
-from agentfly_core.system.supervisor import State
+from agentfly_core.system.supervisor import ChildState
 
 GRACE = 120.0
 """Seconds that a flow run may take to end: what it is writing is written."""
@@ -17,7 +17,7 @@ MARK = "PREFECT__FLOW_RUN_ID"
 def flow_runs(worker: Service) -> list[psutil.Process]:
     """The processes in which the worker's flow runs are at work, or wait."""
     processes = []
-    state = State.read(worker.address)
+    state = ChildState.read(worker.address)
     with suppress(psutil.NoSuchProcess):
         for program in psutil.Process(state.keeper).children() if state else ():
             for child in program.children():

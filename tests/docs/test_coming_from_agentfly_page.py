@@ -13,7 +13,7 @@ from agentfly_core.experiment import checks
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rewards.exact import exact
-from agentfly_core.rl.kl import Kind
+from agentfly_core.rl.kl import KLEstimator
 from agentfly_core.runs.metrics import rollout_metrics
 from agentfly_core.testing.episodes import play, rollout_spec, score_of
 from agentfly_core.tools.calculator import calculator
@@ -75,7 +75,7 @@ def test_every_setting_algorithm_and_penalty_that_the_page_names_is_there():
     ]
     assert algorithms and set(algorithms) <= NAMES.keys()
     (kinds,) = re.findall(r"`kind: (.*)\|", cells)
-    assert {*re.findall(r"\w+", kinds)} == {*Kind.__args__}
+    assert {*re.findall(r"\w+", kinds)} == {*KLEstimator.__args__}
     assert {"terminal", "max_turns", "max_model_len", "no_tool_calls"} <= {*Ending}
 
 

@@ -5,7 +5,7 @@ import re
 import yaml
 
 from agentfly_core.config.experiment import Science
-from agentfly_core.config.tasks import Limits, Task
+from agentfly_core.config.tasks import Task, TaskLimits
 from agentfly_core.experiment.checks import check
 from tests.support.project import ROOT
 
@@ -22,4 +22,4 @@ def test_the_experiment_of_the_page_is_valid_and_divides_a_step_as_told():
 def test_every_setting_of_a_task_is_on_the_page():
     assert {*re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)} == Task.model_fields.keys()
     limits = re.search(r"^\| `agent` .*limits of its own: (.*) \|$", PAGE, re.MULTILINE)[1]
-    assert {*re.findall(r"`(\w+)`", limits)} == Limits.model_fields.keys()
+    assert {*re.findall(r"`(\w+)`", limits)} == TaskLimits.model_fields.keys()

@@ -21,7 +21,7 @@ SECTIONS = {
     "`data`": experiment.Data,
     "`agent`": parts.AgentPart,
     "`rewards`": parts.RewardPart,
-    "`environments`": parts.Pool,
+    "`environments`": parts.PoolSettings,
     "`warm_start`": experiment.WarmStart,
     "`adapter`": experiment.Adapter,
     "`update`": experiment.Update,

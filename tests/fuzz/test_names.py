@@ -22,7 +22,7 @@ from agentfly_core.system.formats.foreign_names import (
     prefect_key,
     storable,
 )
-from agentfly_core.tracking.mlflow_client import Place, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
 from tests.support.mlflow_store import new_store
 
 SEED, COUNT, TIME = 42, 500, 1763740000000
@@ -98,7 +98,9 @@ def test_each_name_can_be_read_back(names: list[str]) -> None:
 
 
 def test_mlflow_gets_every_metric_setting_and_tag(names: list[str], tmp_path: Path) -> None:
-    tracker = Tracker(Place.choose(tmp_path, new_store(tmp_path)), "shop", "demo", "4f1c", TIME)
+    tracker = Tracker(
+        MlflowStore.choose(tmp_path, new_store(tmp_path)), "shop", "demo", "4f1c", TIME
+    )
     every = [*NEIGHBOURS[:1], *names, *NEIGHBOURS[1:]]
     tracker.points({name: float(number) for number, name in enumerate(every)}, 1, TIME)
     tracker.params({name: f"setting {name}" for name in every})

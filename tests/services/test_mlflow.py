@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.tracking.mlflow_client import Place, Success, Tracker, page
+from agentfly_core.tracking.mlflow_client import MlflowStore, Success, Tracker, page
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
 from tests.support.servers import free_port
@@ -22,11 +22,11 @@ TIME = 1763740000000
 COMMAND = "agentfly train quickstart"
 
 
-def own_store(folder: Path) -> Place:
-    return Place.choose(folder, new_store(folder))
+def own_store(folder: Path) -> MlflowStore:
+    return MlflowStore.choose(folder, new_store(folder))
 
 
-def track(place: Place, uid: str = "4f1c") -> Tracker:
+def track(place: MlflowStore, uid: str = "4f1c") -> Tracker:
     return Tracker(place, "quickstart", "quickstart-1f2e3d4c", uid, TIME)
 
 
@@ -46,7 +46,7 @@ def send_a_run(tracker: Tracker, success: float = 0.91, digest: str = "cd" * 32)
     tracker.finish("FINISHED", TIME + 9)
 
 
-def seen(place: Place, run_id: str) -> dict[str, Any]:
+def seen(place: MlflowStore, run_id: str) -> dict[str, Any]:
     """All that MLflow has about a run, without the times at which it learned it."""
     client = MlflowClient(place.uri)
     run = client.get_run(run_id)
@@ -78,7 +78,7 @@ def read_table(client: MlflowClient, run_id: str, path: str) -> list[dict[str, A
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> MlflowStore:
     return own_store(tmp_path_factory.mktemp("project"))
 
 
@@ -87,18 +87,18 @@ def test_the_project_keeps_its_own_store_at_an_absolute_address(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert Place.choose(Path(".agentfly")).uri == f"sqlite:///{tmp_path}/.agentfly/mlflow.db"
+    assert MlflowStore.choose(Path(".agentfly")).uri == f"sqlite:///{tmp_path}/.agentfly/mlflow.db"
 
 
 def test_the_site_goes_before_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://team:5000")
-    assert Place.choose(tmp_path).uri == "http://team:5000"
-    assert Place.choose(tmp_path, "http://site:5000").uri == "http://site:5000"
+    assert MlflowStore.choose(tmp_path).uri == "http://team:5000"
+    assert MlflowStore.choose(tmp_path, "http://site:5000").uri == "http://site:5000"
 
 
-def test_a_run_sent_twice_is_stored_once(place: Place) -> None:
+def test_a_run_sent_twice_is_stored_once(place: MlflowStore) -> None:
     first = track(place)
     send_a_run(first)
     assert not first.close()
@@ -118,7 +118,7 @@ def test_a_run_sent_twice_is_stored_once(place: Place) -> None:
     assert (once["status"], once["time"]) == ("FINISHED", (TIME, TIME + 9))
 
 
-def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: Place) -> None:
+def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: MlflowStore) -> None:
     tracker = track(place, "resumed")
     tracker.params({"steps": 2, "seed": 0})
     tracker.params({"steps": 30, "seed": 0})
@@ -131,7 +131,7 @@ def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: Place) -> None:
 
 
 def test_secrets_in_settings_and_tags_are_not_sent(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: MlflowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", "sk-1f2e3d4c")
     tracker = track(place, "secret")
@@ -144,7 +144,9 @@ def test_secrets_in_settings_and_tags_are_not_sent(
     assert data.tags["agentfly.store"] == "http://me:[password]@host"
 
 
-def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(place: Place) -> None:
+def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(
+    place: MlflowStore,
+) -> None:
     tracker = track(place, "models")
     for digest, success in (("aa", 0.7), ("bb", 0.9), ("cc", 0.8), ("bb", 0.9)):
         tracker.register("shop", f"runs/demo/{digest}", digest, Success(success, "ab" * 32), {})
@@ -153,7 +155,7 @@ def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(place: 
     assert model.aliases == {"best": 2, "last": 3}
 
 
-def test_best_compares_only_what_was_tried_on_the_same_data(place: Place) -> None:
+def test_best_compares_only_what_was_tried_on_the_same_data(place: MlflowStore) -> None:
     def aliases(*told: tuple[str, float, str]) -> dict[str, int]:
         tracker = track(place, "of two datasets")
         for digest, share, data in told:
@@ -166,7 +168,7 @@ def test_best_compares_only_what_was_tried_on_the_same_data(place: Place) -> Non
     assert aliases(("dd", 0.4, "cd"), ("bb", 0.9, "ab")) == {"best": 3, "last": 4}
 
 
-def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
+def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: MlflowStore) -> None:
     tracker = track(place, "refused")
     tracker.finish("ENDED", TIME)
     tracker.points({"reward (mean)": 0.5}, 1, TIME)
@@ -180,7 +182,7 @@ def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
     }
 
 
-def test_a_refused_entry_takes_no_neighbour_along_and_is_named_once(place: Place) -> None:
+def test_a_refused_entry_takes_no_neighbour_along_and_is_named_once(place: MlflowStore) -> None:
     tracker, odd = track(place, "one refused"), cast("float", "no number")
     for step in (1, 2):
         metrics = {f"metric {number}": 0.5 for number in range(100)}
@@ -194,7 +196,7 @@ def test_a_refused_entry_takes_no_neighbour_along_and_is_named_once(place: Place
 
 
 def start_run(state: Path, uid: str) -> None:
-    tracker = track(Place.choose(state, f"sqlite:///{state}/mlflow.db"), uid)
+    tracker = track(MlflowStore.choose(state, f"sqlite:///{state}/mlflow.db"), uid)
     tracker.points({"reward": 1.0}, 1, TIME)
     sys.exit(1 if tracker.close(LIMIT) else 0)
 
@@ -244,7 +246,7 @@ def served(folder: Path, port: int, address: Path) -> Iterator[None]:
 def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(
     tmp_path: Path, service_address: Callable[[str], Path]
 ) -> None:
-    place = Place.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
+    place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
     tracker = track(place)
     send_a_run(tracker)
     unsent = tracker.flush()

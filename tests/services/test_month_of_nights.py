@@ -24,7 +24,7 @@ from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, Nigh
 from agentfly_core.reports.nights.nights import Nights
 from agentfly_core.reports.nights.promotion import Verdict, compare_goal, judge
 from agentfly_core.store.store import Artifact
-from agentfly_core.tracking.mlflow_client import DIGEST, Place
+from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
 from flows.nights import aliases, events, missed
 from flows.nights.aliases import report_aliases
 from tests.support.experiments import context as context_in
@@ -112,7 +112,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     folder = tmp_path_factory.mktemp("month")
     rollout = {"problems": 4, "group_size": 2}
     context = context_in(folder, steps=3, rollout=rollout)
-    place = Place.choose(folder, new_store(folder))
+    place = MlflowStore.choose(folder, new_store(folder))
     client = MlflowClient(place.uri)
     client.create_registered_model("agentfly-tiny")
     data = published(context, "artifacts/data", "train", PROBLEMS)

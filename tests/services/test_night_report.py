@@ -17,7 +17,7 @@ from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import Place, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
 from flows.reporting import FLOW_RUN_TAG
@@ -83,7 +83,7 @@ def artifacts(api: str, flow_run_id: str) -> list[dict[str, str]]:
 def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
     context: ExperimentContext, api: str
 ) -> None:
-    place = Place.choose(context.store.root / ".agentfly")
+    place = MlflowStore.choose(context.store.root / ".agentfly")
     tracker = Tracker(place, "My_shop", NIGHT, "4f1c", int(time.time() * 1000))
     tracker.finish("FINISHED", int(time.time() * 1000))
     assert not tracker.close().waiting

@@ -19,7 +19,7 @@ import pytest
 from agentfly_core.config.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.system.service import Service, supervised
-from agentfly_core.system.supervisor import State
+from agentfly_core.system.supervisor import ChildState
 from agentfly_core.training import multinode, remote_watchdog
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import LearnerLost
@@ -210,7 +210,7 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     learner.update(job)
     assert [digests(folder) for folder in saved(learner, tmp_path / "again")] == expected
 
-    state, far = State.read(two_nodes.address), second(two_nodes)
+    state, far = ChildState.read(two_nodes.address), second(two_nodes)
     assert state
     psutil.Process(state.keeper).kill()
     far.wait(LIMIT)

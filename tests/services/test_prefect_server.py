@@ -10,7 +10,7 @@ import pytest
 from flows.local.prefect_server import answers, crash_abandoned, own_api, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.sign_in import SignIn
-from flows.local.state_dirs import Place, Places
+from flows.local.state_dirs import Places, StateDir
 from tests.support.project import ROOT, Project
 from tests.support.servers import free_port, request
 from tests.support.waiting import until
@@ -81,7 +81,9 @@ def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeyp
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # so that it is restored
-    with prefect_api_of(Places(tmp_path, nowhere, Place(nowhere, "PREFECT_API_URL is set"))) as api:
+    with prefect_api_of(
+        Places(tmp_path, nowhere, StateDir(nowhere, "PREFECT_API_URL is set"))
+    ) as api:
         assert api.service is not None
         api.wait()
         assert httpx.post(f"{api.url}/deployments/filter", json={}).status_code == 401

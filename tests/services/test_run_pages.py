@@ -15,7 +15,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
-from agentfly_core.tracking.mlflow_client import Place, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
 from flows.local.prefect_server import deliver, use
 from flows.local.servers import Servers
 from flows.run_pages import artifact_key, name_after, show_summary
@@ -48,7 +48,7 @@ def api(prefect_api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
 @pytest.fixture
 def tracker(api: str, tmp_path: Path) -> Tracker:
     """A run that MLflow has heard of."""
-    found = Tracker(Place.choose(tmp_path / ".agentfly"), "My_shop", RUN, "4f1c", 0)
+    found = Tracker(MlflowStore.choose(tmp_path / ".agentfly"), "My_shop", RUN, "4f1c", 0)
     found.tags({"mine": "yes"})
     assert not found.flush().waiting
     return found

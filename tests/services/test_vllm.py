@@ -26,7 +26,7 @@ from agentfly_core.models import lora
 from agentfly_core.models.probe import WrongWeights
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.service import supervised
-from agentfly_core.system.supervisor import State
+from agentfly_core.system.supervisor import ChildState
 from tests.support.waiting import LIMIT
 
 SCIENCE = Science.model_validate(
@@ -348,6 +348,6 @@ def test_no_process_of_the_server_spins_while_it_waits(
 
 
 def family(server: VLLM) -> list[psutil.Process]:
-    state = State.read(server.service.address)
+    state = ChildState.read(server.service.address)
     assert state is not None
     return list(psutil.Process(state.keeper).children(recursive=True))

@@ -7,7 +7,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import SamplerLost
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Message, Problem, ToolCall, Trajectory
 
 CAPITALS = {"Chile": "Santiago", "Japan": "Tokyo", "Kenya": "Nairobi", "Norway": "Oslo"}
@@ -69,7 +69,7 @@ async def knows(conversation: Conversation) -> Message:
     return Message("assistant", "", (call,))
 
 
-def shown(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> Policy:
+def shown(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> ScriptedPolicy:
     """Answer at once; wrongly, where it is spoilt."""
 
     async def policy(conversation: Conversation) -> Message:

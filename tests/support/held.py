@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.system.service import supervised
-from agentfly_core.system.supervisor import State
+from agentfly_core.system.supervisor import ChildState
 from tests.support.waiting import LIMIT
 
 
@@ -28,5 +28,5 @@ def serving(
 
 def _children(address: str) -> list[psutil.Process]:
     """What the supervisor of a service has started; nothing while there is none yet."""
-    state = State.read(address)
+    state = ChildState.read(address)
     return psutil.Process(state.keeper).children() if state and state.starts else []

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.models import lora, probe
 
 
-def chained(replies: Callable[[int], Sequence[str]]) -> Policy:
+def chained(replies: Callable[[int], Sequence[str]]) -> ScriptedPolicy:
     """The policy that gives `replies(chain)`, one a turn."""
 
     async def policy(conversation: Conversation) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agentfly_core import Message, Problem, ToolCall, Trajectory, reward, tool
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.system.formats import hashing
 
 ROOMS = [
@@ -96,7 +96,7 @@ def stock(
     }
 
 
-def shown(problems: Sequence[Problem], seed: int, spoilt: float = 0.4) -> Policy:
+def shown(problems: Sequence[Problem], seed: int, spoilt: float = 0.4) -> ScriptedPolicy:
     """Count, then answer; a share `spoilt` of the episodes counts in another room."""
 
     async def policy(conversation: Conversation) -> Message:

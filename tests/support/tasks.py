@@ -14,7 +14,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.inference.scripted import Policy, Scripted
+from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Ending, Message, Problem, Score, ToolCall, Trajectory
 from agentfly_core.system.formats.json_value import JSON
@@ -23,7 +23,7 @@ from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 
 async def played(
     problems: Sequence[Problem],
-    policy: Policy,
+    policy: ScriptedPolicy,
     tools: Sequence[Tool],
     tokenizer: PreTrainedTokenizerBase,
     kinds: Sequence[type[Environment]] = (),

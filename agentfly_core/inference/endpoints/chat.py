@@ -14,8 +14,8 @@ from agentfly_core.records.trajectory import BadCall, Finish, Message, Observati
 from agentfly_core.system.formats.json_value import JSON
 
 
-class Unreadable(ValueError):
-    """An answer that is none: `Unreadable("it has no choices[0].message")`."""
+class UnreadableAnswer(ValueError):
+    """An answer that is none: `UnreadableAnswer("it has no choices[0].message")`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ChatReply:
 
 
 class OpenChat(Protocol):
-    """A chat service with its connections, see `endpoints.chat_service.Chat`."""
+    """A chat service with its connections, see `endpoints.chat_service.ChatClient`."""
 
     async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
         """What the service says; raises EndpointLost, EndpointRefused and BudgetSpent."""
@@ -66,16 +66,16 @@ class OpensChat(Protocol):
 
 
 def reply_of(answer: JSON) -> ChatReply:
-    """The reply that an answer holds; raises Unreadable where it holds none."""
+    """The reply that an answer holds; raises UnreadableAnswer where it holds none."""
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]
         content, calls = message.get("content") or "", message.get("tool_calls") or ()
         tool_calls = tuple(_call(call["function"]) for call in calls)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise Unreadable("it has no readable choices[0].message") from error
+        raise UnreadableAnswer("it has no readable choices[0].message") from error
     if not isinstance(content, str):
-        raise Unreadable("the content of its message is no text")
+        raise UnreadableAnswer("the content of its message is no text")
     cut = choice.get("finish_reason") == "length"
     return ChatReply(Message("assistant", content, tool_calls, cut), "length" if cut else "stop")
 

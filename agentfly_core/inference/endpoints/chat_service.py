@@ -68,7 +68,7 @@ class ChatService:
         return asyncio.Semaphore(self.settings.concurrency)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Chat]:
+    async def open(self) -> AsyncIterator[ChatClient]:
         """Connections to the service, on the running event loop; raises ValueError where the
         variable with its key is not set.
         """
@@ -84,11 +84,11 @@ class ChatService:
         async with aiohttp.ClientSession(
             connector=connector, timeout=limit, headers=key, trust_env=True
         ) as session:
-            yield Chat(self, session)
+            yield ChatClient(self, session)
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class ChatClient:
     """A service with its connections, bound to an event loop."""
 
     service: ChatService

@@ -17,7 +17,7 @@ from agentfly_core.config.reference import (
 from agentfly_core.experiment.context import ExperimentContext, final_policy
 from agentfly_core.experiment.policy_path import is_policy, policy_at
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import name_of
@@ -41,7 +41,7 @@ class Script:
 
     reference: str
     path: str
-    policy: Policy
+    policy: ScriptedPolicy
 
 
 Player = Model | Script

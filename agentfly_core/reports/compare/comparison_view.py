@@ -18,7 +18,7 @@ from agentfly_core.reports.compare.learning_curves import (
     is_anything_solved,
     plotted,
 )
-from agentfly_core.reports.compare.run_comparison import Group, RunComparison, shown
+from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, shown
 from agentfly_core.reports.compare.seed_intervals import Estimate
 from agentfly_core.reports.compare.unbroken_table import Unbroken
 from agentfly_core.system.formats.text import counted
@@ -105,7 +105,7 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
     figure.savefig(path, dpi=120, format="png")
 
 
-def _draw_learning(panel: Axes, groups: Sequence[Group], curves: Curves, axis: str) -> None:
+def _draw_learning(panel: Axes, groups: Sequence[SeedGroup], curves: Curves, axis: str) -> None:
     """A line a run with a point a step, in the colour of its group."""
     for color, group in enumerate(groups):
         for number, curve in enumerate(curves[group.label]):

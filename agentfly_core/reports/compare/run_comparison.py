@@ -17,10 +17,10 @@ from agentfly_core.system.formats.text import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SeedGroup:
     """Policies that differ in the seed of their run only, and in what they differ from others.
 
-        Group({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
+        SeedGroup({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
               Estimate(0.912, (0.893, 0.931), "problems and seeds"),
               Estimate(0.041, (0.02, 0.062), "problems and seeds"))
 
@@ -55,7 +55,7 @@ class RunComparison:
     problems lack a scored episode of one of the policies.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[SeedGroup, ...]
     problems: int
     left_out: int
 
@@ -117,7 +117,7 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     ]
     differing = _differing([group[0].settings for group in groups])
     made = [
-        Group(
+        SeedGroup(
             {key: group[0].settings.get(key) for key in differing},
             tuple(group),
             success(each),

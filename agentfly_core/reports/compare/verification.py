@@ -16,11 +16,12 @@ from agentfly_core.store.store import Pointer, Store
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ArtifactVerdict:
     """What became of one artifact of a run when it was built again.
 
-    `Verdict("step 3 rollout 1", "runs/demo/steps/000003/rollout-001", ("episodes.parquet",))`;
-    `differing` are the files that are not the same to the byte, None where it was not built.
+    `ArtifactVerdict("step 3 rollout 1", "runs/demo/steps/000003/rollout-001",
+    ("episodes.parquet",))`; `differing` are the files with other bytes, None where it was
+    not built.
     """
 
     what: str
@@ -41,10 +42,10 @@ class Verdict:
         return f"differs in {', '.join(files)}" if files else "was not built"
 
 
-def verdicts(store: Store, once: Mapping[str, Pointer], rebuilt: Store) -> list[Verdict]:
+def verdicts(store: Store, once: Mapping[str, Pointer], rebuilt: Store) -> list[ArtifactVerdict]:
     """Of each artifact that was `made` once, how it came out in the store `rebuilt`."""
     return [
-        Verdict(what, artifact.uri, differing(store, artifact, rebuilt))
+        ArtifactVerdict(what, artifact.uri, differing(store, artifact, rebuilt))
         for what, artifact in once.items()
     ]
 

@@ -14,13 +14,13 @@ from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import Piece
 
-Kind = Literal["better", "worse", "best", "worst"]
+PairKind = Literal["better", "worse", "best", "worst"]
 SHOWN, CHANGED = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """An episode that has a reward: `Played(trajectory, scored, 0.5)`."""
+class RatedEpisode:
+    """An episode that has a reward: `RatedEpisode(trajectory, scored, 0.5)`."""
 
     trajectory: Trajectory
     scored: Scored
@@ -28,11 +28,11 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PlayedPair:
     """The same problem, with the same seed, as champion and challenger played it."""
 
-    champion: Played
-    challenger: Played
+    champion: RatedEpisode
+    challenger: RatedEpisode
 
     @property
     def change(self) -> float:
@@ -42,15 +42,17 @@ class Pair:
 
 def pairs(
     champion: Iterable[tuple[Trajectory, Scored]], challenger: Iterable[tuple[Trajectory, Scored]]
-) -> list[Pair]:
+) -> list[PlayedPair]:
     """The episodes of both, problem by problem and chain by chain; those that lack a reward on one
     side are left out.
     """
     earlier, later = _by_place(champion), _by_place(challenger)
-    return [Pair(earlier[place], later[place]) for place in sorted(earlier.keys() & later.keys())]
+    return [
+        PlayedPair(earlier[place], later[place]) for place in sorted(earlier.keys() & later.keys())
+    ]
 
 
-def choose(candidates: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
+def choose(candidates: Sequence[PlayedPair]) -> list[tuple[PairKind, PlayedPair]]:
     """Ten of them, no episode twice: up to three that changed most for the better, as many for the
     worse, and of all others the challenger's best (of equal rewards the shortest) and worst (the
     longest).
@@ -64,7 +66,7 @@ def choose(candidates: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
     others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))
     room = min(SHOWN - len(changed), len(others))
     best, worst = others[: room // 2], others[len(others) - (room - room // 2) :]
-    chosen: list[tuple[Kind, Pair]] = [("better", pair) for pair in better]
+    chosen: list[tuple[PairKind, PlayedPair]] = [("better", pair) for pair in better]
     chosen += [("worse", pair) for pair in worse]
     chosen += [("best", pair) for pair in best]
     return [*chosen, *(("worst", pair) for pair in reversed(worst))]
@@ -80,11 +82,11 @@ def conversation(trajectory: Trajectory) -> list[Piece]:
     return pieces + [Piece("after", read_text(item)) for item in trajectory.closing]
 
 
-def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], Played]:
+def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], RatedEpisode]:
     played = [*episodes]
     answered = {answering(one).id for one in by_episode([trajectory for trajectory, _ in played])}
     return {
-        (trajectory.problem.id, trajectory.chain): Played(trajectory, scored, scored.reward)
+        (trajectory.problem.id, trajectory.chain): RatedEpisode(trajectory, scored, scored.reward)
         for trajectory, scored in played
         if trajectory.id in answered and not isinstance(scored.reward, Unscored)
     }

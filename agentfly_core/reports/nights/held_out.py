@@ -19,7 +19,7 @@ from agentfly_core.store.store import Pointer
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
 UNSCORED = "unscored"
 REWARD, TASK = "reward/", "task/"
-Outcome = Mapping[str, float]
+HeldOutMeans = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class HeldOut:
     """
 
     dataset: str
-    by_problem: Mapping[str, Outcome]
+    by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
         """The same of those problems whose id is wanted."""
@@ -48,7 +48,7 @@ class HeldOut:
         return replace(self, by_problem=kept)
 
 
-def unscored_share(outcome: Outcome) -> float:
+def unscored_share(outcome: HeldOutMeans) -> float:
     """The share of a problem's episodes that are unscored, from 0 to 1."""
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
@@ -90,7 +90,7 @@ def outcomes(
     scored: Iterable[Scored],
     goal: str,
     tasks: Collection[str] = (),
-) -> dict[str, Outcome]:
+) -> dict[str, HeldOutMeans]:
     """The outcome of each problem, as `HeldOut` has it; `goal` is the name of the reward that says
     solved, and `tasks` are those of a mixture.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from agentfly_core.reports.nights.episode_choice import Kind, Pair, conversation
+from agentfly_core.reports.nights.episode_choice import PairKind, PlayedPair, conversation
 from agentfly_core.reports.nights.night_ledger import NightEvent
 from agentfly_core.reports.nights.night_report import END, START, Effort, NightReport
 from agentfly_core.reports.show.markdown import fenced, marked, plain, sparkline, table
@@ -22,7 +22,7 @@ OUTCOMES: dict[NightEvent, str] = {
     "kept": "its policy did not pass the gate, the champion stays",
     "worse": "its policy is worse, the champion stays",
 }
-KINDS: dict[Kind, str] = {
+KINDS: dict[PairKind, str] = {
     "better": "Changed for the better",
     "worse": "Changed for the worse",
     "best": "Best",
@@ -130,7 +130,7 @@ def _effort(effort: Effort) -> Iterator[tuple[str, str]]:
         yield "cost", f"{effort.cost:,.2f} ({effort.price_per_hour:g} an hour)"
 
 
-def _episode(kind: Kind, pair: Pair) -> str:
+def _episode(kind: PairKind, pair: PlayedPair) -> str:
     champion, challenger = pair.champion, pair.challenger
     tokens = [one.trajectory.sampled_tokens for one in (champion, challenger)]
     facts = [f"reward {champion.reward:.4g} → {challenger.reward:.4g}"]

@@ -22,7 +22,7 @@ from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.intervals import Interval, improvement
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.reports.nights.episode_choice import Kind, Pair, choose, pairs
+from agentfly_core.reports.nights.episode_choice import PairKind, PlayedPair, choose, pairs
 from agentfly_core.reports.nights.held_out import evaluated_episodes
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
@@ -37,7 +37,7 @@ CURVES = {
 VALIDATION = "success on validation"
 TOKENS = "agent/rollout/avg_sampled_tokens"
 START, END, CHAMPION = "the night's first policy", "its last policy", "the champion"
-Curve = Sequence[tuple[int, float]]
+Series = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class NightReport:
     history: Sequence[NightEntry]
     held_out: Mapping[str, Evaluation]
     gain: tuple[float, Interval]
-    curves: Mapping[str, Curve]
+    curves: Mapping[str, Series]
     signs: Sequence[SignSeen]
-    episodes: Sequence[tuple[Kind, Pair]]
+    episodes: Sequence[tuple[PairKind, PlayedPair]]
     effort: Effort
 
 
@@ -185,9 +185,9 @@ class _Stored:
             who: stored_evaluation(self.context, policy, "test") for who, policy in policies.items()
         }
 
-    def curves(self) -> dict[str, Curve]:
+    def curves(self) -> dict[str, Series]:
         """Curves over the steps. A curve without any measured step is left out."""
-        curves: dict[str, Curve] = {}
+        curves: dict[str, Series] = {}
         for title, name in CURVES.items():
             measured = [step for step in self.steps if name in step["metrics"]]
             curves[title] = [(step["step"], step["metrics"][name]) for step in measured]

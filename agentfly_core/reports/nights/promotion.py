@@ -18,14 +18,14 @@ from agentfly_core.reports.nights.held_out import (
     UNREADABLE_CALLS,
     UNSCORED,
     HeldOut,
-    Outcome,
+    HeldOutMeans,
     unscored_share,
 )
 from agentfly_core.reports.nights.paired_comparison import Comparison, compared
 from agentfly_core.system.formats.json_value import JSON
 
 DATASET, CONFIRMATION = "dataset/", "confirmation"
-Pair = tuple[HeldOut, HeldOut]
+BothHeldOut = tuple[HeldOut, HeldOut]
 """A champion's and a challenger's outcomes."""
 
 
@@ -89,7 +89,7 @@ def judge(
     champion: HeldOut,
     challenger: HeldOut,
     settings: Promotion,
-    datasets: Mapping[str, Pair] = {},
+    datasets: Mapping[str, BothHeldOut] = {},
 ) -> Verdict:
     """Whether the challenger is better at the goal, and worse by its margin or more in no guard.
 
@@ -148,7 +148,7 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
             least = outcome[name] if name.startswith(REWARD) else 0.0
             lowest[name] = min(lowest.get(name, least), least)
 
-    def counted(problem: str, outcome: Outcome) -> Outcome:
+    def counted(problem: str, outcome: HeldOutMeans) -> HeldOutMeans:
         share = unscored_share(outcome)
         names = filter(_fails, outcome or other.by_problem.get(problem, {}))
         failed = {

@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Ending, ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 from agentfly_core.system.formats.text import did_you_mean
 
-Order = Literal["worst", "best"]
+SortOrder = Literal["worst", "best"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def matching(stored: Episodes, filters: Sequence[Filter]) -> list[list[Pair]]:
     ]
 
 
-def first(episodes: Sequence[list[Pair]], order: Order, count: int) -> list[Pair]:
+def first(episodes: Sequence[list[Pair]], order: SortOrder, count: int) -> list[Pair]:
     """The conversations of `count` episodes of lowest reward, those without one before them, or of
     highest reward.
     """

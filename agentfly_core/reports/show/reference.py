@@ -25,10 +25,10 @@ class PlayReference:
     name: str
 
 
-Reference = RunReference | PlayReference
+EpisodeSource = RunReference | PlayReference
 
 
-def reference(text: str, step: int | None = None) -> Reference:
+def reference(text: str, step: int | None = None) -> EpisodeSource:
     """What RUN, RUN@STEP (run: may stand before it) or play:NAME names; `step` is given beside it.
 
     Raises ValueError for anything else, and for two steps that differ.
@@ -49,7 +49,7 @@ def reference(text: str, step: int | None = None) -> Reference:
     return RunReference(run, step if named is None else named)
 
 
-def against(text: str, shown: Reference) -> Reference:
+def against(text: str, shown: EpisodeSource) -> EpisodeSource:
     """What a step's number, RUN@STEP or play:NAME names beside what is shown; raises ValueError."""
     if not text.isdecimal():
         return reference(text)

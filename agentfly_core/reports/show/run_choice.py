@@ -12,10 +12,10 @@ from agentfly_core.system.formats.json_value import JSON
 
 Sorting = Literal["name", "time", "success", "step"]
 SORTINGS: tuple[Sorting, ...] = ("name", "time", "success", "step")
-Run = Listed | Unreadable
+ListedRun = Listed | Unreadable
 
 
-def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
+def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """The runs for which all conditions hold: `experiment=quickstart`, `state=stopped`,
     `tag=baseline`, a setting such as `update.learning_rate=3e-4`, or a text of their line.
 
@@ -37,7 +37,7 @@ def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
     return kept
 
 
-def ordered(runs: Sequence[Run], by: Sorting) -> list[Run]:
+def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
     """Sorted by name, or with the newest, the best or the furthest first; damaged ones last."""
     whole = sorted((run for run in runs if isinstance(run, Listed)), key=attrgetter("name"))
     if by == "time":
@@ -47,11 +47,11 @@ def ordered(runs: Sequence[Run], by: Sorting) -> list[Run]:
     if by == "step":
         whole.sort(key=attrgetter("step"), reverse=True)
     damaged = [run for run in runs if isinstance(run, Unreadable)]
-    everything: list[Run] = [*whole, *damaged]
+    everything: list[ListedRun] = [*whole, *damaged]
     return sorted(everything, key=attrgetter("name")) if by == "name" else everything
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, JSON]:
+def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
     """The runs for programs; `differs` has what the listed ones differ in."""
     differing = differences([run for run in runs if isinstance(run, Listed)])
     rows: list[JSON] = []

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.records.speakers import episode_numbers
-from agentfly_core.reports.show.choice import Filter, Order, reward_of_episode
+from agentfly_core.reports.show.choice import Filter, SortOrder, reward_of_episode
 from agentfly_core.reports.show.printed import counts, facts, heading, legend
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 from agentfly_core.system.formats.text import counted
@@ -53,7 +53,7 @@ def played_twice(shown: Sequence[Pair], against: Episodes, of: str) -> list[Twic
     return matched
 
 
-def most_changed(played: Sequence[Twice], order: Order, count: int) -> list[Twice]:
+def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
     """The conversations of `count` episodes whose reward fell most, or rose most; episodes without
     a change come last.
     """

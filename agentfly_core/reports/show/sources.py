@@ -11,7 +11,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout, plays
 from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.reports.show.reference import PlayReference, Reference
+from agentfly_core.reports.show.reference import EpisodeSource, PlayReference
 from agentfly_core.runs.episodes import (
     Episodes,
     Pair,
@@ -32,7 +32,7 @@ from agentfly_core.system.formats.text import did_you_mean
 HELD_OUT = ("test", "validation")
 
 
-def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) -> Episodes:
+def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
     """The episodes of a step or a play, or of a run's evaluation on a split or its demonstrations;
     raises ValueError where there are none.
     """

@@ -52,12 +52,12 @@ def require_part(name: str) -> str:
     return name
 
 
-Name = Annotated[str, AfterValidator(require_relative)]
-Part = Annotated[str, AfterValidator(require_part)]
+FileName = Annotated[str, AfterValidator(require_relative)]
+PathPart = Annotated[str, AfterValidator(require_part)]
 Uri = Annotated[str, AfterValidator(require_uri)]
 
 
-class Entry(TypedDict):
+class FileEntry(TypedDict):
     """One file of an artifact."""
 
     sha256: str
@@ -69,8 +69,8 @@ class Manifest(TypedDict):
 
     stage: str
     key: str
-    inputs: dict[Name, str]
-    files: dict[Name, Entry]
+    inputs: dict[FileName, str]
+    files: dict[FileName, FileEntry]
     revision: NotRequired[Mapping[str, Any]]
     stripped: NotRequired[list[str]]
 
@@ -81,11 +81,11 @@ class _Pointer(TypedDict):
 
 
 class _Parent(_Pointer):
-    run: Part
+    run: PathPart
 
 
 class _Names(TypedDict, total=False):
-    experiment: Part
+    experiment: PathPart
     origin: dict[str, str]
     parent: _Parent | None
     reference: _Pointer | None

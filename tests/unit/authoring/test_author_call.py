@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from agentfly_core.authoring import author_loops
-from agentfly_core.authoring.author_call import Overdue, Work
+from agentfly_core.authoring.author_call import Overdue, PendingCall
 from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.calling import call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -137,7 +137,7 @@ async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
 
 
 async def test_a_call_that_comes_just_as_its_loop_is_given_up_is_lost() -> None:
-    loop, work = author_loops.Loop("parts"), Work("The tool 'search'", 30.0)
+    loop, work = author_loops.Loop("parts"), PendingCall("The tool 'search'", 30.0)
     loop.given_up = True
 
     async def returns() -> None:
@@ -152,7 +152,11 @@ async def test_a_call_that_comes_just_as_its_loop_is_given_up_is_lost() -> None:
 async def test_the_watch_outlives_a_loop_that_ends_as_it_is_given_up(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop, work, holding = author_loops.Loop("parts"), Work("The tool 'search'", 0.0), Signal()
+    loop, work, holding = (
+        author_loops.Loop("parts"),
+        PendingCall("The tool 'search'", 0.0),
+        Signal(),
+    )
 
     async def blocks() -> None:
         holding.set()
@@ -177,7 +181,7 @@ async def test_the_watch_outlives_a_loop_that_ends_as_it_is_given_up(
 
 async def test_a_call_on_a_loop_whose_thread_ended_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.0)
-    loop, work = author_loops.Loop("parts"), Work("The tool 'search'", 30.0)
+    loop, work = author_loops.Loop("parts"), PendingCall("The tool 'search'", 30.0)
     loop._loop.call_soon_threadsafe(loop._loop.stop)
     loop._thread.join(LIMIT)
     loop.begin(work, partial(asyncio.sleep, 0))

@@ -19,7 +19,7 @@ from agentfly_core.datasets.mistakes import observed
 from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, told
 from agentfly_core.environments.babyai import mission as mission_of
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rewards.babyai import mission
@@ -44,7 +44,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 async def played(
-    problems: Sequence[Problem], policy: Policy, tokenizer: PreTrainedTokenizerBase
+    problems: Sequence[Problem], policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> list[Trajectory]:
     return await tasks.played(problems, policy, [act], tokenizer, [BabyAI], [mission], 12)
 

@@ -13,7 +13,7 @@ from agentfly_core.datasets.arithmetic import arithmetic
 from agentfly_core.datasets.powers import powers
 from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
-from agentfly_core.inference.scripted import Policy, Scripted
+from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
@@ -40,7 +40,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 async def played(
     problems: Sequence[Problem],
-    policy: Policy,
+    policy: ScriptedPolicy,
     rules: RolloutSpec,
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[Trajectory]:

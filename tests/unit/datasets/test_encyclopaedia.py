@@ -16,7 +16,7 @@ from agentfly_core.datasets import search_demonstrations
 from agentfly_core.datasets.encyclopaedia import encyclopaedia
 from agentfly_core.datasets.search_demonstrations import understood
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rewards.qa import qa_em
 from agentfly_core.tools.answer import answer
@@ -41,7 +41,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 async def answered(
-    policy: Policy, tokenizer: PreTrainedTokenizerBase, search: Tool = SEARCH
+    policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, search: Tool = SEARCH
 ) -> list[Trajectory]:
     return await tasks.played(HUNDRED, policy, [search, answer], tokenizer)
 

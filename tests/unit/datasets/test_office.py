@@ -20,7 +20,7 @@ from agentfly_core.datasets.office_demonstrations import PLANS, QUERIES, underst
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.office import Office
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Observation, Problem, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.tools.answer import answer
@@ -39,7 +39,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(nano)
 
 
-async def answered(policy: Policy, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
+async def answered(policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
     return await tasks.played(HUNDRED, policy, ASK, tokenizer, [Office])
 
 

@@ -19,7 +19,7 @@ from agentfly_core.datasets.terminal import FAMILIES, HELD_OUT, LEARNED, PROMPTS
 from agentfly_core.datasets.terminal_demonstrations import understood
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Message, Observation, Problem, Trajectory
 from agentfly_core.rewards.folder import expected_files
 from agentfly_core.tools.shell import shell
@@ -36,7 +36,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 async def done(
-    policy: Policy, tokenizer: PreTrainedTokenizerBase, problems: int = 100
+    policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, problems: int = 100
 ) -> list[Trajectory]:
     chosen = HUNDRED[:problems]
     return await tasks.played(chosen, policy, [shell], tokenizer, [Workspace], [expected_files])
@@ -125,7 +125,7 @@ async def test_the_oracle_solves_a_hundred_from_what_it_reads_and_none_from_anot
     assert tasks.observed_success(blind, expected_files) <= 0.1
 
 
-def reading_others(played: list[Trajectory]) -> Policy:
+def reading_others(played: list[Trajectory]) -> ScriptedPolicy:
     """The oracle, that reads what was printed for the next problem of the same family."""
     printed: Mapping[str, tuple[Observation, ...]] = {
         one.problem.id: other.observations
@@ -144,7 +144,7 @@ def reading_others(played: list[Trajectory]) -> Policy:
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("policy", [random_policy, tasks.wanderer])
 async def test_random_commands_solve_none(
-    policy: Policy, tokenizer: PreTrainedTokenizerBase
+    policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     assert tasks.observed_success(await done(policy, tokenizer), expected_files) == 0.0
 

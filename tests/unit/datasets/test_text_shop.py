@@ -17,7 +17,7 @@ from agentfly_core.datasets.text_shop_demonstrations import random_shopper, unde
 from agentfly_core.environments.text_shop import Purchase, TextShop
 from agentfly_core.environments.text_shop_catalogue import catalogue
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Observation, Problem, Score, Trajectory
 from agentfly_core.rewards.text_shop import Wish, fit, purchase
 from agentfly_core.tools.text_shop import browse, buy, view
@@ -40,7 +40,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 async def shopped(
-    problems: Sequence[Problem], policy: Policy, tokenizer: PreTrainedTokenizerBase
+    problems: Sequence[Problem], policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> list[Trajectory]:
     tools = (browse, view, buy)
     return await tasks.played(problems, policy, tools, tokenizer, [TextShop], [purchase])

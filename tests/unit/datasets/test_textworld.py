@@ -21,7 +21,7 @@ from agentfly_core.environments.textworld import TextWorld, World, _textworld, t
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import resolve
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.environment_return import environment_return
 from agentfly_core.tools.textworld import OVER, do
@@ -52,7 +52,7 @@ def few(games: None) -> dict[str, list[Problem]]:
 
 
 async def solved(
-    policy: Policy, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]
+    policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]
 ) -> float:
     played = await tasks.played(problems, policy, [do], tokenizer, [TextWorld], max_turns=TURNS)
     return await tasks.success(played, environment_return)

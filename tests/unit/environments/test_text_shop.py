@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.environments.text_shop import Purchase, TextShop
-from agentfly_core.environments.text_shop_catalogue import Catalogue, Product, catalogue
+from agentfly_core.environments.text_shop_catalogue import Catalogue, CatalogueProduct, catalogue
 from agentfly_core.records.trajectory import (
     Ending,
     Observation,
@@ -33,7 +33,7 @@ VIEWED = """\
 2723 striped slim cotton coat $55
 colour: red, grey
 size: tiny, small"""
-SHIRT = Product(
+SHIRT = CatalogueProduct(
     "4172",
     "shirt",
     ("cotton", "slim", "plain"),
@@ -109,7 +109,9 @@ def test_a_purchase_earns_the_share_of_what_was_asked_times_its_type(
 
 def test_products_with_more_of_the_words_come_first_and_equal_ones_by_number() -> None:
     titles = {"3": ("cotton", "slim"), "2": ("wool", "slim"), "1": ("wool", "long"), "4": ("silk",)}
-    found = Catalogue([Product(key, "coat", words, 20, {}) for key, words in titles.items()])
+    found = Catalogue(
+        [CatalogueProduct(key, "coat", words, 20, {}) for key, words in titles.items()]
+    )
     assert [one.id for one in found.search("Slim, wool!")] == ["2", "1", "3"]
     assert [one.id for one in found.search("coat")] == ["1", "2", "3", "4"]
     assert found.search("mug") == found.search("") == []

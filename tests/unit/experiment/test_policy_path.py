@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.experiment.policy_path import check_policy, of_tasks, policy_at
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem
 
 HERE = "tests.unit.experiment.test_policy_path"
@@ -20,7 +20,7 @@ async def direct(conversation: Conversation) -> str:
     return f"seed {conversation.seed}"
 
 
-def made(problems: Sequence[Problem], seed: int, word: str = "of") -> Policy:
+def made(problems: Sequence[Problem], seed: int, word: str = "of") -> ScriptedPolicy:
     async def policy(conversation: Conversation) -> str:
         return f"{seed} {word} {len(problems)}"
 
@@ -91,5 +91,5 @@ async def test_the_policy_of_a_mixture_is_for_each_task_another_one_with_its_own
     assert said == ["3 sums, 2", "3 0.25 of 1"]
 
 
-def spoils(problems: Sequence[Problem], seed: int, spoilt: float = 0.0) -> Policy:
+def spoils(problems: Sequence[Problem], seed: int, spoilt: float = 0.0) -> ScriptedPolicy:
     return made(problems, seed, f"{spoilt} of")

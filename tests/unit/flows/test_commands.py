@@ -20,7 +20,7 @@ from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
 from flows.cli.orchestration import message, next_step
 from flows.cli.training import show_places, show_summary
-from flows.local.state_dirs import Place, Places
+from flows.local.state_dirs import Places, StateDir
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import played_night
 
@@ -79,7 +79,9 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
     context = ExperimentContext(
         "tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)
     )
-    places = Places(project / ".agentfly", "", Place("/home/user/.prefect", "PREFECT_HOME is set"))
+    places = Places(
+        project / ".agentfly", "", StateDir("/home/user/.prefect", "PREFECT_HOME is set")
+    )
     show_places(places, context)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"

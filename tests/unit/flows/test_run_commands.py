@@ -11,7 +11,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_tags import Tags, change_tags, remember_told, tags_of
 from agentfly_core.store.lock import local_lock
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import Place, _Sink
+from agentfly_core.tracking.mlflow_client import MlflowStore, _Sink
 from flows.__main__ import main
 from flows.context import context_of
 from tests.support.experiments import TINY
@@ -68,7 +68,7 @@ def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new_store(store.root / ".agentfly")
-    place = Place.choose(store.root / ".agentfly")
+    place = MlflowStore.choose(store.root / ".agentfly")
     sink = _Sink(place, "tiny", "one", "uid", 0)
     store.write_json("runs/one/links.json", {"mlflow_run_ids": [sink.run_id]})
     assert main(["tag", "one", "baseline"]) == 0

@@ -9,7 +9,7 @@ import pytest
 from agentfly_core.authoring import author_loops
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.sampler import Request, SamplingParams
-from agentfly_core.inference.scripted import NoReply, Policy, Scripted
+from agentfly_core.inference.scripted import NoReply, Scripted, ScriptedPolicy
 from agentfly_core.records.trajectory import Ending, Message, Problem, Sampled, ToolCall
 from agentfly_core.testing.episodes import (
     ADD,
@@ -104,7 +104,7 @@ async def test_an_error_in_a_policy_is_told_as_that_policy_with_its_file_and_lin
     ]
 
 
-def makes(step: int) -> Policy:
+def makes(step: int) -> ScriptedPolicy:
     async def policy(conversation: Conversation) -> str:
         return str(1 // step)
 

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from agentfly_core.config.experiment import Night, Place
+from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.trajectory import Problem
@@ -105,12 +105,17 @@ def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() ->
     assert sorted(sums[:12]) == [*range(12)] == sorted(sums[12:])
     assert sorted(shop[:6]) == [*range(12, 18)] == sorted(shop[6:])
     assert (sums[:12], shop[:6]) != (sums[12:], shop[6:]), "each epoch has an order of its own"
-    assert night == Night(number=7, tasks={"sums": Place(epoch=2), "shop": Place(epoch=2)})
+    assert night == Night(
+        number=7, tasks={"sums": OrderPosition(epoch=2), "shop": OrderPosition(epoch=2)}
+    )
 
 
 def test_a_task_goes_on_behind_its_own_problems_however_far_another_is() -> None:
     night = night_after(Night(number=1), {"sums": 9, "shop": 7}, SIZES)
-    assert night.tasks == {"sums": Place(problem=9), "shop": Place(epoch=1, problem=1)}
+    assert night.tasks == {
+        "sums": OrderPosition(problem=9),
+        "shop": OrderPosition(epoch=1, problem=1),
+    }
     assert (night.of("sums").problem, night.of("shop").epoch) == (9, 1)
 
 

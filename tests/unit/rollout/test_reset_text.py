@@ -11,7 +11,7 @@ from agentfly_core.agents.react import React
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
-from agentfly_core.config.parts import Pool
+from agentfly_core.config.parts import PoolSettings
 from agentfly_core.experiment.parts import limits_of
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.episode import Agent
@@ -100,4 +100,4 @@ class Streaming(Environment):
 def test_a_method_with_yield_is_refused_before_any_work() -> None:
     path = f"{Streaming.__module__}:Streaming"
     with pytest.raises(ValueError, match=r"Streaming.start\(\) is a generator function"):
-        limits_of({path: Pool(limit=1)})
+        limits_of({path: PoolSettings(limit=1)})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.tracking.mlflow_client import Place, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
 from agentfly_core.tracking.outbox import Outbox
 
 
@@ -18,5 +18,5 @@ def test_a_server_may_hang_and_a_store_without_one_may_be_slow(
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr(Outbox, "flush", lambda _, deadline: waited.append(deadline))
-    Tracker(Place(uri, tmp_path, "for a test"), "shop", "shop-1", "4f1c", 0).flush()
+    Tracker(MlflowStore(uri, tmp_path, "for a test"), "shop", "shop-1", "4f1c", 0).flush()
     assert waited == [seconds]

@@ -24,7 +24,7 @@ from agentfly_core.system.module_search import (
     for_children,
     import_ours,
 )
-from agentfly_core.system.service import State, supervised
+from agentfly_core.system.service import ChildState, supervised
 from flows.__main__ import main
 from tests.support.project import PROGRAMS, ROOT
 from tests.support.waiting import LIMIT
@@ -129,7 +129,9 @@ def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_workin
     address, log = tmp_path / "a" / "s.sock", tmp_path / "log"
     with supervised("part", command, {}, address, log, "run-importing", restarts=0) as service:
         service.wait(
-            lambda: (state := State.read(service.address)) is not None and state.exit is not None,
+            lambda: (
+                (state := ChildState.read(service.address)) is not None and state.exit is not None
+            ),
             LIMIT,
         )
         assert (tmp_path / "found").exists(), log.read_text()

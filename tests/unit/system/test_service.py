@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from agentfly_core.system.service import Service, ServiceLost, end_orphans, new_address, supervised
-from agentfly_core.system.supervisor import State, die_with_parent
+from agentfly_core.system.supervisor import ChildState, die_with_parent
 from tests.support.clocks import set_clock
 from tests.support.waiting import LIMIT
 
@@ -125,7 +125,7 @@ def members(service: Service, but: Sequence[psutil.Process] = ()) -> list[psutil
 
 
 def supervisor(service: Service) -> psutil.Process:
-    state = State.read(service.address)
+    state = ChildState.read(service.address)
     assert state is not None
     return psutil.Process(state.keeper)
 

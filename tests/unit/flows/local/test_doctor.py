@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local import doctor
 from flows.local.doctor import Finding
 
@@ -40,7 +40,7 @@ def test_a_missing_compiler_is_named_with_what_installs_one(
 def test_an_mlflow_server_that_is_not_there_is_found_out(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, and nobody listens
-        place = Place.choose(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
+        place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
         finding = doctor.mlflow(place)
     assert not finding.ok
     assert (
@@ -59,7 +59,7 @@ def test_a_prefect_server_that_is_not_there_is_found_out() -> None:
 
 
 def test_a_damaged_mlflow_database_is_found_out_and_a_new_one_is_well(tmp_path: Path) -> None:
-    place = Place.choose(tmp_path / "project", f"sqlite:///{tmp_path}/project/mlflow.db")
+    place = MlflowStore.choose(tmp_path / "project", f"sqlite:///{tmp_path}/project/mlflow.db")
     assert doctor.mlflow(place).ok
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "mlflow.db").write_text("not a database, " * 100)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local import mlflow_ui
 from flows.local.ports import mark
 from flows.local.sign_in import SignIn
@@ -17,7 +17,7 @@ from tests.support.servers import free_port, listener
 def place(tmp_path, monkeypatch):
     """A project's store in which MLflow finds every run."""
     monkeypatch.setattr(mlflow_ui, "page", lambda place, run_id, server: f"{server}/#/{run_id}")
-    return Place(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, "the project's own store")
+    return MlflowStore(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, "the project's own store")
 
 
 def test_a_run_is_served_with_a_password_beside_a_stranger(place, monkeypatch, capsys):
@@ -50,5 +50,5 @@ def test_where_other_programs_have_all_ports_it_says_so(monkeypatch):
         monkeypatch.setattr(mlflow_ui, "PORTS", range(port, port + 1))
         with pytest.raises(ValueError, match=f"Other programs use all ports from {port} to {port}"):
             mlflow_ui.open_run(
-                Place("sqlite:///mlflow.db", Path(), "the project's own store"), "5f0e"
+                MlflowStore("sqlite:///mlflow.db", Path(), "the project's own store"), "5f0e"
             )

@@ -9,7 +9,7 @@ from flows.local import prefect_server
 from flows.local.ports import mark
 from flows.local.prefect_server import GUARD, PAGE_API, open_flow_run, prefect_command, reach
 from flows.local.sign_in import SignIn
-from flows.local.state_dirs import Place, Places
+from flows.local.state_dirs import Places, StateDir
 from tests.support.servers import free_port, listener
 
 START = ["server", "start"]
@@ -33,7 +33,9 @@ def places(tmp_path, monkeypatch):
     for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", GUARD, PAGE_API):
         monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
-    return Places(tmp_path, "http://127.0.0.1:4200/api", Place(str(tmp_path), "the project's own"))
+    return Places(
+        tmp_path, "http://127.0.0.1:4200/api", StateDir(str(tmp_path), "the project's own")
+    )
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
-from agentfly_core.tracking.mlflow_client import Place
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.nights.aliases import report_aliases
 from tests.support.experiments import context as context_in
 
@@ -36,7 +36,7 @@ def test_a_night_goes_on_where_no_place_of_mlflow_can_be_chosen(
     def refuse(*_: object) -> None:
         raise PermissionError("the state folder is not ours")
 
-    monkeypatch.setattr(Place, "choose", refuse)
+    monkeypatch.setattr(MlflowStore, "choose", refuse)
     context = context_in(tmp_path)
     report_aliases(context, NightLedger(context.store, context.experiment))
     assert "the state folder is not ours" in caplog.text

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.inference.endpoints.chat import ChatRequest, Unreadable, reply_of, tokens_of
+from agentfly_core.inference.endpoints.chat import (
+    ChatRequest,
+    UnreadableAnswer,
+    reply_of,
+    tokens_of,
+)
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from tests.support.chat_service import said
 
@@ -102,7 +107,7 @@ def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable
     "broken", [{}, [], None, {"choices": []}, {"choices": [{"message": {"content": 7}}]}]
 )
 def test_what_has_no_message_is_no_answer(broken: Any) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         reply_of(broken)
 
 

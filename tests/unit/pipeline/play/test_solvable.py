@@ -12,7 +12,7 @@ import pytest
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import reward
 from agentfly_core.experiment.context import ExperimentContext
-from agentfly_core.inference.scripted import Policy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.records.trajectory import Examples, Problem, Trajectory
@@ -80,7 +80,7 @@ def any_answer(trajectory: Trajectory) -> float:
     return float(trajectory.answer is not None)
 
 
-def atlas(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> Policy:
+def atlas(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> ScriptedPolicy:
     """Knows all capitals but Kenya's."""
 
     async def policy(conversation: Conversation) -> str:

@@ -11,19 +11,19 @@ from rich.console import Console
 
 from agentfly_core.reports.compare.comparison_view import draw, view
 from agentfly_core.reports.compare.learning_curves import AXES, Curve
-from agentfly_core.reports.compare.run_comparison import Group, RunComparison
+from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup
 from agentfly_core.reports.compare.seed_intervals import Estimate
 from agentfly_core.reports.compare.tried_policy import TriedPolicy
 
 RATE, SIZE = "update.learning_rate", "rollout.group_size"
 
 
-def group(rate: float, success: float, difference: float | None) -> Group:
+def group(rate: float, success: float, difference: float | None) -> SeedGroup:
     policy = TriedPolicy("demo", 2, 0, 0, {}, "f491", "exact", {"a": 1.0, "b": 0.0})
     interval = success - 0.05, success + 0.05
     found = None if difference is None else Estimate(difference, (-0.01, 0.05), "problems")
     settings = {RATE: rate, SIZE: 8}
-    return Group(settings, (policy,), Estimate(success, interval, "problems"), found)
+    return SeedGroup(settings, (policy,), Estimate(success, interval, "problems"), found)
 
 
 GROUPS = (group(1e-4, 0.5, None), group(3e-4, 0.52, 0.02))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.experiment import keys
-from agentfly_core.reports.compare.verification import Verdict, differing, made
+from agentfly_core.reports.compare.verification import ArtifactVerdict, differing, made
 from agentfly_core.runs.run import opened
 from agentfly_core.store import transfer
 from agentfly_core.store.store import Artifact, ArtifactKey, Store, _opened
@@ -44,7 +44,7 @@ def test_an_artifact_agrees_where_all_but_its_times_does(
     once = published(first, "runs/demo/x", episodes="[1]", scores="[2]", metrics='{"seconds": 3}')
     if again:
         published(second, "runs/demo/x", **again)
-    verdict = Verdict("step 1 rollout 0", once.uri, differing(first, once, second))
+    verdict = ArtifactVerdict("step 1 rollout 0", once.uri, differing(first, once, second))
     assert (verdict.words, verdict.agrees) == (words, words == "agrees")
 
 

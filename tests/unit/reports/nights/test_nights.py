@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Night, Place
+from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.experiment.run_layout import RunLayout
@@ -121,7 +121,11 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(context: Experim
     ]
     assert finished[0].details["played"] == {"sums": 4, "shop": 2}
     assert beginning(mixture, nights(work).ledger.read(), work.data).night == Night(
-        number=3, tasks={"sums": Place(epoch=1, problem=2), "shop": Place(epoch=1, problem=1)}
+        number=3,
+        tasks={
+            "sums": OrderPosition(epoch=1, problem=2),
+            "shop": OrderPosition(epoch=1, problem=1),
+        },
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.reports.show.reference import (
+    EpisodeSource,
     PlayReference,
-    Reference,
     RunReference,
     against,
     reference,
@@ -23,7 +23,7 @@ from agentfly_core.reports.show.reference import (
         ("play:quickstart-1", PlayReference("quickstart-1")),
     ],
 )
-def test_a_run_a_step_and_a_play_are_named(text: str, named: Reference) -> None:
+def test_a_run_a_step_and_a_play_are_named(text: str, named: EpisodeSource) -> None:
     assert reference(text) == named
 
 
