@@ -146,7 +146,7 @@ def vllm_sampler(
 ) -> Iterator[VLLM]:
     """A vLLM server for a model directory, starting, as the sampler that speaks to it."""
     address = new_address("vllm")
-    command, environment = vllm_server.launch(address, model, science, site)
+    command, environment = vllm_server.launch(address, model, science.dtype, science.agent, site)
     log = logs / "vllm.log"
     with supervised("vllm", command, environment, address, log, "benchmark") as service:
         yield VLLM(service, "float32", in_flight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.system import hardware
@@ -27,7 +27,7 @@ its cache is given. The learner may have most of it, when a server that died is 
 
 
 def launch(
-    address: Path, model: Path, science: Science, site: Site, adapter_rank: int = 0
+    address: Path, model: Path, dtype: str, agent: AgentPart, site: Site, adapter_rank: int = 0
 ) -> tuple[list[str], dict[str, str]]:
     """Command and environment of a server that starts on a model directory and listens on a UNIX
     socket.
@@ -45,17 +45,17 @@ def launch(
         "model": model,
         "served-model-name": SERVED,
         "uds": address,
-        "dtype": science.dtype,
-        "max-model-len": science.agent.max_model_len,
+        "dtype": dtype,
+        "max-model-len": agent.max_model_len,
         "max-num-seqs": site.concurrency,
-        "max-num-batched-tokens": max(BATCHED_TOKENS, science.agent.max_model_len),
+        "max-num-batched-tokens": max(BATCHED_TOKENS, agent.max_model_len),
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
         "generation-config": "vllm",
         "logprobs-mode": "processed_logprobs",
         "worker-extension-cls": "agentfly_core.inference.vllm_worker.Swap",
     }
     switches = ["enable-prefix-caching", "enable-scale-out"]
-    switches += [] if science.agent.stop else ["skip-tokenizer-init", "tokens-only"]
+    switches += [] if agent.stop else ["skip-tokenizer-init", "tokens-only"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
     if site.device == "cpu":
         options |= {"block-size": CPU_BLOCK, "compilation-config": OWN_KERNELS}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.parts import AgentPart, Part
 from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.store.store import Pointer
 
@@ -76,10 +77,22 @@ _OTHER = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeFormat:
+    """How the episodes were written that a policy was trained on: `EpisodeFormat(AgentPart(),
+    Part(use="my:Template"), ["my:calculator"], "bfloat16")`; `tools` by import path.
+    """
+
+    agent: AgentPart
+    template: Part
+    tools: Sequence[str]
+    dtype: str
+
+
 def page(
     reference: str,
     policy: Pointer,
-    science: Science,
+    episodes: EpisodeFormat,
     rank: int | None,
     templated: bool,
     stop: Sequence[int],
@@ -87,14 +100,15 @@ def page(
     """The page of a policy: of a whole model, or of an adapter of this `rank`; `templated`: its
     chat template is that of its training; `stop`: the tokens that end its replies.
     """
+    agent = episodes.agent
     most = next(limit for limit in VLLM_RANKS if limit >= (rank or 0))
     parts = _WHOLE if rank is None else _ADAPTER
-    sizes = {"dtype": science.dtype, "rank": rank, "most": most}
+    sizes = {"dtype": episodes.dtype, "rank": rank, "most": most}
     sections = {name: text.format(**sizes) for name, text in parts.items()}
-    system = [{"role": "system", "content": science.agent.system}] if science.agent.system else []
+    system = [{"role": "system", "content": agent.system}] if agent.system else []
     tools = ""
-    named = dict.fromkeys(tool.use for task in science.each.values() for tool in task.tools)
-    if named and science.template.settings.get("show_tools", True):
+    named = dict.fromkeys(episodes.tools)
+    if named and episodes.template.settings.get("show_tools", True):
         tools = _LISTED.replace("TOOLS", ", ".join(f"`{use}`" for use in named))
     elif named:
         tools = "It was shown no list of tools, and needs none."
@@ -104,8 +118,8 @@ def page(
         reference=reference,
         uri=policy.uri,
         digest=policy.digest[:12],
-        template=template if templated else _OTHER.replace("USE", science.template.use),
+        template=template if templated else _OTHER.replace("USE", episodes.template.use),
         messages=json.dumps([*system, _ASKED], ensure_ascii=False),
-        max_tokens=science.agent.max_tokens,
+        max_tokens=agent.max_tokens,
         stop=list(stop),
     )

@@ -14,7 +14,7 @@ from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
-from agentfly_core.models.policy_page import page
+from agentfly_core.models.policy_page import EpisodeFormat, page
 from agentfly_core.runs.run import known_run, science_of
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
@@ -54,7 +54,9 @@ def export(store: Store, reference: str, folder: Path) -> None:
             _copy(base, part / BASE, jinja, stop)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        text = page(str(where), named.policy, science, rank, bool(jinja), stop)
+        tools = [tool.use for task in science.each.values() for tool in task.tools]
+        episodes = EpisodeFormat(science.agent, science.template, tools, science.dtype)
+        text = page(str(where), named.policy, episodes, rank, bool(jinja), stop)
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:

@@ -94,10 +94,10 @@ def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]
     it, and a digest of what it comes from.
     """
     if context.parent:
-        return tokenizer_of(context, context.parent.policy), context.parent.policy.digest
+        return tokenizer_of(context.store, context.parent.policy), context.parent.policy.digest
     if isinstance(model_reference(context.science.model), OwnNano):
         model = base_model(context)
-        return tokenizer_of(context, model), model.digest
+        return tokenizer_of(context.store, model), model.digest
     name = context.science.model
     return reference.tokenizer(name), StageKeys(context.science).model().key
 

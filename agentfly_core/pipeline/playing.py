@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.config.experiment import Gates, Science, WarmStart
+from agentfly_core.config.evaluation import Evaluate
+from agentfly_core.config.experiment import Gates, Rollout, WarmStart
 from agentfly_core.experiment.context import Resolved
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import policy_at
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
+Seeds = tuple[int | str, ...]
 MOST_TAGS = 50
 REHEARSED = 8
 """The number of demonstrations that are scored before the warm start."""
@@ -108,28 +110,30 @@ def require_room(
             spec.require_room(some)
 
 
-def require_tags(science: Science, problems: Iterable[Problem]) -> None:
+def require_tags(by: str, problems: Iterable[Problem]) -> None:
     """Raise ValueError where the fact that `evaluate.by` names is missing, or tells too many apart
     to be looked at.
     """
-    if not science.evaluate.by:
+    if not by:
         return
-    tags = {tag(problem, science.evaluate.by, "evaluate.by") for problem in problems}
+    tags = {tag(problem, by, "evaluate.by") for problem in problems}
     if len(tags) > MOST_TAGS:
         raise ValueError(
-            f"evaluate.by is {science.evaluate.by}, which has {len(tags)} values on the held-out "
+            f"evaluate.by is {by}, which has {len(tags)} values on the held-out "
             f"problems, expected {MOST_TAGS} at most: name a fact such as a kind or a difficulty."
         )
 
 
 def of_step(
-    science: Science, problems: Sequence[Problem], step: int, greedy: bool
+    settings: Rollout,
+    seeds: Seeds,
+    problems: Sequence[Problem],
+    step: int,
+    greedy: bool,
 ) -> list[EpisodeSpec]:
     """The episodes of a training step: `group_size` chains of each problem, and with `greedy` one
     as its baseline.
     """
-    settings = science.rollout
-    seeds = science.seeds_of(step)
     sampled = _episode_specs(
         problems, settings.group_size, step, "train", settings.temperature, seeds
     )
@@ -139,25 +143,26 @@ def of_step(
     return sampled + [replace(baseline, chain=settings.group_size) for baseline in baselines]
 
 
-def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[EpisodeSpec]:
+def of_test(
+    settings: Evaluate, seed: int, problems: Sequence[Problem], name: str
+) -> list[EpisodeSpec]:
     """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be
     compared in pairs.
     """
-    settings, seeds = science.evaluate, (science.of_data.seed, name)
+    temperature = settings.temperature
     return _episode_specs(
-        problems, settings.episodes, name, "evaluation", settings.temperature, seeds
+        problems, settings.episodes, name, "evaluation", temperature, (seed, name)
     )
 
 
 def of_split(
-    science: Science, problems: Sequence[Problem], name: str, episodes: int
+    temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
     """So many episodes of these problems of a split, as a held-out evaluation plays them: one of
     each problem, then a second one of each, ...
     """
     chains = -(-episodes // len(problems))
-    seeds, temperature = (science.of_data.seed, name), science.evaluate.temperature
-    specs = _episode_specs(problems, chains, name, "evaluation", temperature, seeds)
+    specs = _episode_specs(problems, chains, name, "evaluation", temperature, (seed, name))
     return sorted(specs, key=attrgetter("chain"))[:episodes]
 
 
@@ -176,7 +181,7 @@ def demonstrate(
     """
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
-    specs = _demonstrations(science, problems, settings.episodes, science.seed)
+    specs = _demonstrations(problems, science.quotas(settings.episodes), science.seed)
     spec = rollout_spec(resolved, tokenizer, frozen)
     sampler = _showing(settings, tokenizer, spec, problems, science.seed)
     watch = watching("demonstrate", 0, 0, settings.episodes)
@@ -199,7 +204,7 @@ def rehearsed(
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
     spec = rollout_spec(resolved, tokenizer, frozen)
-    demonstrations = _demonstrations(science, problems, REHEARSED, science.seed)
+    demonstrations = _demonstrations(problems, science.quotas(REHEARSED), science.seed)
     specs = [replace(one, role="train") for one in demonstrations]
     shows = _showing(settings, tokenizer, spec, problems, science.seed)
     unsure = Scripted(reply_encoder(tokenizer), spec.template.stop_tokens[0], _unsure)
@@ -234,7 +239,7 @@ def shown(
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
     spec = boundless(rollout_spec(resolved, tokenizer))
-    specs = _demonstrations(science, problems, HEARD, 0)
+    specs = _demonstrations(problems, science.quotas(HEARD), 0)
     watch = watching("model", 0, 0, HEARD)
     sampler = _showing(settings, tokenizer, spec, problems, 0)
     played, _, _ = environment_loop.run(
@@ -292,12 +297,12 @@ def unshown(
 
 
 def _demonstrations(
-    science: Science, problems: Sequence[Problem], episodes: int, seed: int
+    problems: Sequence[Problem], quotas: Mapping[str, int], seed: int
 ) -> list[EpisodeSpec]:
     """So many episodes, of which each task has its quota; a fair draw, whatever is cut off."""
     specs, seeds = list[EpisodeSpec](), (seed, "demonstrations")
-    by_name = by_task(problems, science.tasks)
-    for name, quota in science.quotas(episodes).items():
+    by_name = by_task(problems, [name for name in quotas if name])
+    for name, quota in quotas.items():
         chains = -(-quota // len(by_name[name]))
         everything = _episode_specs(
             by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
@@ -381,7 +386,7 @@ def _episode_specs(
     place: int | str,
     role: Role,
     temperature: float,
-    seeds: tuple[int | str, ...],
+    seeds: Seeds,
 ) -> list[EpisodeSpec]:
     return [
         EpisodeSpec(p, chain, place, role, temperature, hashing.seed(*seeds, p.id, chain))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import construct
 from agentfly_core.experiment.run_layout import rollouts, step_layout
 from agentfly_core.records.parquet import (
@@ -61,15 +61,13 @@ def stored(
 
 
 def choose(
-    science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path
+    settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
     """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or
     as there are.
 
     Returns how many. Raises ValueError when there is none.
     """
-    settings = science.warm_start
-    assert settings is not None
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):
         raise ValueError(

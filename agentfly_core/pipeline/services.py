@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, digest_of_speaker, of_run
+from agentfly_core.experiment.context import (
+    ExperimentContext,
+    Resolved,
+    digest_of_speaker,
+    of_run,
+)
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.text_encoder import reply_encoder
@@ -51,9 +57,9 @@ class RolloutServices:
     tokenizer: PreTrainedTokenizerBase
     frozen: Mapping[str, Frozen]
 
-    def load(self, context: ExperimentContext, policy: Pointer, version: int) -> None:
+    def load(self, store: Store, policy: Pointer, version: int) -> None:
         """Have the sampler take a policy, its tokens labelled `version`; raises SamplerLost."""
-        folder, base = adapter_artifact.folders(context.store, policy)
+        folder, base = adapter_artifact.folders(store, policy)
         self.sampler.load(folder, version, base)
 
     def rest(self) -> None:
@@ -76,9 +82,17 @@ def training_services(
     context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What training needs, starting; `owner` is the uid of the run that the services belong to."""
+    share_prefixes = context.science.update.share_prefixes
     with (
         rollout_services(context, model, owner, logs) as playing,
-        learner_service(context, model, owner, logs) as learner,
+        learner_service(
+            context.store,
+            model,
+            share_prefixes,
+            divided_site(context),
+            owner,
+            logs,
+        ) as learner,
     ):
         yield TrainingServices(
             playing.sampler, playing.environments, playing.tokenizer, playing.frozen, learner
@@ -92,13 +106,14 @@ def rollout_services(
     """The sampler that the site asks for and the environments, starting, for `model` and policies
     trained from it; raises ValueError for a frozen speaker that cannot speak.
     """
-    chats = chat_services(context, endpoint_of(context.store, model))
+    store, speakers = context.store, context.science.agent.speakers
+    chats = chat_services(store, context.site, speakers, endpoint_of(store, model))
     with (
         sampler_service(context, model, owner, logs, chats) as sampler,
-        environments_service(context) as environments,
+        environments_service(context.resolved) as environments,
     ):
-        tokenizer = tokenizer_of(context, model)
-        frozen = frozen_speakers(context, tokenizer, chats)
+        tokenizer = tokenizer_of(store, model)
+        frozen = speakers_of(context, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
@@ -107,13 +122,16 @@ def demonstration_services(
     context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
+    store, science, site = context.store, context.science, divided_site(context)
     with (
-        environments_service(context) as environments,
-        learner_service(context, model, owner, logs) as learner,
+        environments_service(context.resolved) as environments,
+        learner_service(store, model, science.update.share_prefixes, site, owner, logs) as learner,
     ):
-        tokenizer = tokenizer_of(context, model)
-        frozen = frozen_speakers(context, tokenizer, chat_services(context))
-        yield TrainingServices(in_process(context), environments, tokenizer, frozen, learner)
+        tokenizer = tokenizer_of(store, model)
+        chats = chat_services(store, context.site, science.agent.speakers)
+        frozen = speakers_of(context, tokenizer, chats)
+        sampler = in_process(site, science.dtype)
+        yield TrainingServices(sampler, environments, tokenizer, frozen, learner)
 
 
 @contextmanager
@@ -130,20 +148,22 @@ def sampler_service(
     if name := endpoint_of(context.store, model):
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
-        tokenizer = tokenizer_of(context, model)
+        tokenizer = tokenizer_of(context.store, model)
         stop = template_of(context.science.template, tokenizer).stop_tokens[0]
         yield EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
         return
     if context.site.sampler == "transformers":
-        yield in_process(context)
+        yield in_process(divided_site(context), context.science.dtype)
         return
     from agentfly_core.inference import vllm_client, vllm_server
 
-    science, site, address = context.science, divided(context), new_address("vllm")
+    science, site, address = context.science, divided_site(context), new_address("vllm")
     folder, base = adapter_artifact.folders(context.store, model)
     adapters = (science.adapter, adapter_artifact.shape_of(context.store, model))
     rank = max((adapter.rank for adapter in adapters if adapter), default=0)
-    command, environment = vllm_server.launch(address, base or folder, science, site, rank)
+    command, environment = vllm_server.launch(
+        address, base or folder, science.dtype, science.agent, site, rank
+    )
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield vllm_client.VLLM(
             service, science.dtype, context.site.concurrency, takes_turns=context.site.shares_gpus
@@ -151,13 +171,13 @@ def sampler_service(
 
 
 @contextmanager
-def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop]:
+def environments_service(resolved: Resolved) -> Iterator[EnvironmentLoop]:
     """The environments of an experiment, starting in this process, as many as a shard needs.
 
     When the block ends they are closed; raises RuntimeError for one that was lent and not given
     back.
     """
-    resolved, rollout = context.resolved, context.science.rollout
+    rollout = resolved.science.rollout
     kinds = kinds_needed(resolved.parts)
     with environment_loop(resolved.limits) as here:
         size = min(rollout.shard, rollout.problems * rollout.group_size)
@@ -167,15 +187,15 @@ def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop
 
 @contextmanager
 def learner_service(
-    context: ExperimentContext, model: Pointer, owner: str, logs: Path
+    store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
     """The learner, its workers starting; at the end of the block what is being saved of it is
     waited for. Raises ValueError for a `model` that cannot be trained.
     """
-    if config := adapter_artifact.config_of(context.store, model):
-        require_trainable(config, context.science.update.share_prefixes)
+    if config := adapter_artifact.config_of(store, model):
+        require_trainable(config, share_prefixes)
     address = new_address("learner")
-    command, environment = client.launch(str(address), divided(context))
+    command, environment = client.launch(str(address), site)
     with supervised(
         "learner", command, environment, address, logs / "learner.log", owner
     ) as service:
@@ -186,66 +206,89 @@ def learner_service(
             checkpointer.wait()
 
 
-def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatService]:
+def chat_services(
+    store: Store, site: Site, speakers: Mapping[str, SpeakerReference], *policies: str
+) -> dict[str, ChatService]:
     """The chat services that speak in a session, by name, frozen ones and those that are `policies`
     themselves: each has one budget for all who ask it.
     """
-    speakers = context.science.agent.speakers.values()
-    frozen = {who.name for who in speakers if isinstance(who, EndpointPolicy)}
+    frozen = {who.name for who in speakers.values() if isinstance(who, EndpointPolicy)}
     names = {name for name in (*frozen, *policies) if name}
     if not names:
         return {}
     from agentfly_core.inference.endpoints.answer_cache import Answers
     from agentfly_core.inference.endpoints.chat_service import ChatService  # loads aiohttp
 
-    answers = Answers(context.store)
-    return {name: ChatService.of(name, context.site.endpoint(name), answers) for name in names}
+    answers = Answers(store)
+    return {name: ChatService.of(name, site.endpoint(name), answers) for name in names}
 
 
-def frozen_speakers(
+def speakers_of(
     context: ExperimentContext,
     tokenizer: PreTrainedTokenizerBase,
     chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
-    """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
-    one that is not there, is another than the one that the run began with, or has other tokens than
-    the experiment's model.
+    """The frozen speakers of an experiment, see `frozen_speakers`."""
+    store, site, speakers = context.store, context.site, context.science.agent.speakers
+    for role, who in speakers.items():
+        digest = digest_of_speaker(store, site, role, who)
+        require_unchanged(role, who, digest == context.frozen[role])
+    sampler = partial(in_process, divided_site(context), context.science.dtype)
+    return frozen_speakers(store, speakers, sampler, tokenizer, chats)
 
-    A warning tells of a chat service that has changed since, which its site may have moved.
+
+def require_unchanged(role: str, who: SpeakerReference, unchanged: bool) -> None:
+    """Raise ValueError for a policy that is another than when the run began; a warning tells of a
+    chat service that has changed since, which its site may have moved.
     """
-    frozen, speakers = context.science.agent.speakers, dict[SpeakerReference, Frozen]()
-    for role, who in frozen.items():
-        changed = digest_of_speaker(context.store, context.site, role, who) != context.frozen[role]
-        if changed and isinstance(who, RunPolicy):
-            raise ValueError(
-                f"agent.frozen.{role}: {who} is another policy than when the run began. Put back "
-                "that one from a copy, or start another run with --new."
-            )
-        if changed:
-            logger.warning(
-                "agent.frozen.%s: the run began with another url, model or extra of %s. What it "
-                "has played stays as it is, and the service as it is now speaks from here on.",
-                role,
-                who,
-            )
+    if unchanged:
+        return
+    if isinstance(who, RunPolicy):
+        raise ValueError(
+            f"agent.frozen.{role}: {who} is another policy than when the run began. Put back "
+            "that one from a copy, or start another run with --new."
+        )
+    logger.warning(
+        "agent.frozen.%s: the run began with another url, model or extra of %s. What it "
+        "has played stays as it is, and the service as it is now speaks from here on.",
+        role,
+        who,
+    )
+
+
+def frozen_speakers(
+    store: Store,
+    speakers: Mapping[str, SpeakerReference],
+    sampler: Callable[[], Sampler],
+    tokenizer: PreTrainedTokenizerBase,
+    chats: Mapping[str, ChatService],
+) -> dict[str, Frozen]:
+    """Who speaks for the frozen roles, policies with their weights loaded into a `sampler` each;
+    raises ValueError for one that is not there, or has other tokens than `tokenizer`.
+    """
+    loaded = dict[SpeakerReference, Frozen]()
+    for role, who in speakers.items():
         if isinstance(who, EndpointPolicy):
-            speakers[who] = FrozenEndpoint(str(who), chats[who.name])
-        elif who not in speakers:
-            speakers[who] = _frozen_policy(context, f"agent.frozen.{role}", who, tokenizer)
-    return {role: speakers[who] for role, who in frozen.items()}
+            loaded[who] = FrozenEndpoint(str(who), chats[who.name])
+        elif who not in loaded:
+            loaded[who] = _frozen_policy(store, f"agent.frozen.{role}", who, sampler(), tokenizer)
+    return {role: loaded[who] for role, who in speakers.items()}
 
 
 def _frozen_policy(
-    context: ExperimentContext, key: str, who: RunPolicy, tokenizer: PreTrainedTokenizerBase
+    store: Store,
+    key: str,
+    who: RunPolicy,
+    sampler: Sampler,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> FrozenPolicy:
-    policy = of_run(context.store, who, key).policy
-    if _written(tokenizer_of(context, policy)) != _written(tokenizer):
+    policy = of_run(store, who, key).policy
+    if _written(tokenizer_of(store, policy)) != _written(tokenizer):
         raise ValueError(
             f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
             f"this model, or start from one of its: model=run:{who.run}@0."
         )
-    sampler = in_process(context)
-    folder, base = adapter_artifact.folders(context.store, policy)
+    folder, base = adapter_artifact.folders(store, policy)
     sampler.load(folder, who.step, base)
     return FrozenPolicy(str(who), sampler)
 
@@ -265,31 +308,35 @@ def endpoint_of(store: Store, policy: Pointer) -> str:
     return str(endpoint["name"]) if endpoint else ""
 
 
-def divided(context: ExperimentContext) -> Site:
+def divided_site(context: ExperimentContext) -> Site:
+    """The site for the sampler and the learner of an experiment, see `divided`."""
+    return divided(context.site, context.science.rollout.max_staleness > 0)
+
+
+def divided(site: Site, at_once: bool) -> Site:
     """The site as the sampler's and the learner's services are to take it.
 
     On CPU each has half of the threads where both work at the same time. With all of them a step of
     SmolLM2-135M on two cores took 12.2 to 13.4 s instead of 9.9 to 10.6 s.
     """
-    together = context.science.rollout.max_staleness > 0 and context.site.device == "cpu"
-    each = {"threads": max(1, context.site.threads // 2)} if together else {}
-    return context.site.model_copy(update=each)
+    together = at_once and site.device == "cpu"
+    each = {"threads": max(1, site.threads // 2)} if together else {}
+    return site.model_copy(update=each)
 
 
-def in_process(context: ExperimentContext) -> Sampler:
+def in_process(site: Site, dtype: str) -> Sampler:
     """The sampler that needs no server."""
     from agentfly_core.inference.in_process import TransformersSampler
 
-    site = divided(context)
     device = f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu"
-    return TransformersSampler(device, context.science.dtype, site.threads)
+    return TransformersSampler(device, dtype, site.threads)
 
 
-def tokenizer_of(context: ExperimentContext, policy: Pointer) -> PreTrainedTokenizerBase:
+def tokenizer_of(store: Store, policy: Pointer) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy."""
     from transformers import AutoTokenizer
 
-    folder = context.store.open(policy)
+    folder = store.open(policy)
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         folder, trust_remote_code=False
     )

@@ -82,7 +82,11 @@ def main() -> None:
             rollout = scratch / f"rollout-{step}"
             rollout.mkdir()
             episodes = of_step(
-                experiment, [Problem("only", given["question"])], step, resolved.greedy
+                experiment.rollout,
+                experiment.seeds_of(step),
+                [Problem("only", given["question"])],
+                step,
+                resolved.greedy,
             )
             play_shard(spec, experiment.gates, sampler, episodes, rollout, lambda _: None, here)
             begin("update")

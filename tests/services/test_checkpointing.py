@@ -79,7 +79,9 @@ def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
     place = context(tmp_path)
     with (
         pytest.raises(KeyError, match="a bug"),
-        learner_service(place, base_model(place), "tests", tmp_path) as states,
+        learner_service(
+            place.store, base_model(place), True, place.site, "tests", tmp_path
+        ) as states,
     ):
         states.learner.update(job)
         states.begin(place.store.publish(SLOT), lambda: None)

@@ -91,7 +91,7 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
             schedule_of(science).first_round(step, False, before), sizes
         )
     ]
-    specs = of_step(science, due, step, False)
+    specs = of_step(science.rollout, science.seeds_of(step), due, step, False)
     assert science.night is not None
     for task, problems in by_task(due, science.tasks).items():
         night = science.night.of(task)

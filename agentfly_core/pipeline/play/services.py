@@ -19,8 +19,8 @@ from agentfly_core.pipeline.services import (
     RolloutServices,
     chat_services,
     endpoint_of,
-    frozen_speakers,
     sampler_service,
+    speakers_of,
     tokenizer_of,
 )
 from agentfly_core.rollout.event_loop import environment_loop
@@ -36,17 +36,21 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
 
     A script needs no weights, no GPU and no server.
     """
-    needs_gpu = any(isinstance(who, RunPolicy) for who in context.science.agent.speakers.values())
+    speakers = context.science.agent.speakers
+    needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
     sampling: AbstractContextManager[Sampler]
     if isinstance(player, Model):
         policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
-        tokenizer, endpoint = tokenizer_of(context, policy), endpoint_of(context.store, policy)
-        chats = chat_services(context, endpoint)
+        tokenizer, endpoint = (
+            tokenizer_of(context.store, policy),
+            endpoint_of(context.store, policy),
+        )
+        chats = chat_services(context.store, context.site, speakers, endpoint)
         sampling = sampler_service(context, policy, owner, logs, chats)
         needs_gpu = needs_gpu or not endpoint
     else:
         tokenizer, _ = inputs.tokenizer(context)
-        chats = chat_services(context)
+        chats = chat_services(context.store, context.site, speakers)
         stop = template_of(context.science.template, tokenizer).stop_tokens[0]
         sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
     on_gpu = needs_gpu and context.site.device == "cuda"
@@ -56,8 +60,8 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
         environment_loop(context.resolved.limits) as environments,
         sampling as sampler,
     ):
-        speakers = frozen_speakers(context, tokenizer, chats)
-        ready = RolloutServices(sampler, environments, tokenizer, speakers)
+        frozen = speakers_of(context, tokenizer, chats)
+        ready = RolloutServices(sampler, environments, tokenizer, frozen)
         if isinstance(player, Model):
-            ready.load(context, player.policy, 0)
+            ready.load(context.store, player.policy, 0)
         yield ready

@@ -47,7 +47,8 @@ def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
     chosen = episodes.problems(
         folder, wish.split, wish.episodes, wish.problem, context.science.tasks
     )
-    specs = of_split(context.science, chosen, wish.split, wish.episodes)
+    temperature, seed = context.science.evaluate.temperature, context.science.data_seed
+    specs = of_split(temperature, seed, chosen, wish.split, wish.episodes)
     plan = PlayPlan(wish.split, data, specs, at_once, wish.command)
     return Table(players.player(context, wish.policy, chosen), plan)
 

@@ -87,7 +87,8 @@ def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list
 
     resolved, tokenizer = context.resolved, byte_tokenizer()
     sample = evenly(problems, PLAYED)
-    specs = of_split(context.science, sample, "trial", len(sample))
+    temperature, seed = context.science.evaluate.temperature, context.science.data_seed
+    specs = of_split(temperature, seed, sample, "trial", len(sample))
     spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
     encode, solved = reply_encoder(tokenizer), {}
     with environment_loop(resolved.limits) as environments:

@@ -28,7 +28,8 @@ def held_out(
     target = StageKeys(context.science).evaluation(policy, data, name, shard, context.frozen)
 
     def make(folder: Path) -> Mapping[str, float]:
-        assigned = of_test(context.science, split(context.store.open(data), name), name)
+        science, problems = context.science, split(context.store.open(data), name)
+        assigned = of_test(science.evaluate, science.data_seed, problems, name)
         mine = Shard("evaluate", step, assigned, shard)
         return mine.play(context, services, policy, step, folder)
 

@@ -38,7 +38,9 @@ class RoundEpisodes:
         schedule = schedule_of(science)
         rows = schedule.rows_of_tasks(drawn, sizes_by_task(dataset, science.tasks))
         problems = schedule.chosen(drawn, split(dataset, "train", rows))
-        return of_step(science, problems, drawn.step, drawn.greedy)
+        return of_step(
+            science.rollout, science.seeds_of(drawn.step), problems, drawn.step, drawn.greedy
+        )
 
 
 def rollout(

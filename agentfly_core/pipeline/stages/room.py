@@ -26,8 +26,8 @@ def require_room(
         require_positions(config, limit, context.science.model)
     problems = {name: split(context.store.open(data), name) for name in names}
     everything = [problem for some in problems.values() for problem in some]
-    playing.require_room(context.resolved, tokenizer_of(context, model), everything)
+    playing.require_room(context.resolved, tokenizer_of(context.store, model), everything)
     for problem in problems.get("train", ()):
         schedule_of(context.science).kind_of(problem)
     for name in problems.keys() - {"train"}:
-        playing.require_tags(context.science, problems[name])
+        playing.require_tags(context.science.evaluate.by, problems[name])

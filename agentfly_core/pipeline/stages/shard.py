@@ -44,7 +44,7 @@ class Shard:
             # within the turn: a template may use the one tokenizer, as another shard may now
             spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
             with timing(metrics, "time/swap"):
-                services.load(context, policy, version)
+                services.load(context.store, policy, version)
             gates, sampler = context.science.gates, services.sampler
             return metrics | play_shard(
                 spec, gates, sampler, mine, folder, watch, services.environments

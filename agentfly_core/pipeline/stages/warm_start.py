@@ -64,7 +64,7 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Artif
     def make(folder: Path) -> Mapping[str, float]:
         training = {problem.id for problem in split(context.store.open(data), "train")}
         played = rejection_sampling.stored(context.store, episodes, training)
-        return choose_demonstrations(context.science, played, folder)
+        return choose_demonstrations(settings, played, folder)
 
     return publish(context.store, target, make)
 

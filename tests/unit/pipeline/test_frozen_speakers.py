@@ -22,7 +22,7 @@ from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
+from agentfly_core.pipeline.services import chat_services, rollout_services, speakers_of
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import context_of, opened
@@ -39,6 +39,10 @@ def context(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experiment
     made = experiments.context(folder, agent={"frozen": frozen})
     site = Site.model_validate({"endpoints": {"gpt": {**GPT, **endpoint}}})
     return replace(made, site=site)
+
+
+def chats(here: ExperimentContext) -> dict[str, Any]:
+    return dict(chat_services(here.store, here.site, here.science.agent.speakers))
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
@@ -140,11 +144,11 @@ def test_a_run_goes_on_with_the_speakers_that_it_began_with(
     with opened(moved, "mine") as run:
         assert run.context.frozen == here.frozen
         tokenizer = AutoTokenizer.from_pretrained(nano)
-        frozen_speakers(run.context, tokenizer, chat_services(run.context))
+        speakers_of(run.context, tokenizer, chats(run.context))
         assert "another url, model or extra of endpoint:gpt" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
         with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
-            frozen_speakers(run.context, tokenizer, chat_services(run.context))
+            speakers_of(run.context, tokenizer, chats(run.context))
 
 
 def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
@@ -169,7 +173,7 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
-    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano), chat_services(here))
+    found = speakers_of(here, AutoTokenizer.from_pretrained(nano), chats(here))
     critic, referee, judge = found["critic"], found["referee"], found["judge"]
     assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
     assert critic.sampler is referee.sampler
@@ -216,7 +220,7 @@ def test_a_policy_with_tokens_of_another_model_is_refused(
     with pytest.raises(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
-        frozen_speakers(here, tokenizer, {})
+        speakers_of(here, tokenizer, {})
 
 
 def test_a_training_in_which_nobody_is_trained_stops() -> None:

@@ -105,7 +105,7 @@ def played(
     problems = PROBLEMS[: rules.rollout.problems]
     with environment_loop({Room: Limit(8)}) as here:
         resolved = resolve(rules)
-        episodes = of_step(rules, problems, 1, resolved.greedy)
+        episodes = of_step(rules.rollout, rules.seeds_of(1), problems, 1, resolved.greedy)
         play_shard(
             rollout_spec(resolved, tokenizer, frozen),
             rules.gates,
@@ -156,7 +156,9 @@ def test_no_two_training_episodes_have_the_same_seed() -> None:
             {
                 episode_spec.seed
                 for step in (1, 2)
-                for episode_spec in of_step(rules, PROBLEMS, step, False)
+                for episode_spec in of_step(
+                    rules.rollout, rules.seeds_of(step), PROBLEMS, step, False
+                )
             }
         )
         == 2 * 8 * 2
@@ -167,7 +169,10 @@ def test_an_evaluation_has_a_temperature_of_its_own() -> None:
     rules = science(
         rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2}
     )
-    found = [(a.chain, a.role, a.temperature) for a in of_test(rules, PROBLEMS[:1], "test")]
+    found = [
+        (a.chain, a.role, a.temperature)
+        for a in of_test(rules.evaluate, rules.data_seed, PROBLEMS[:1], "test")
+    ]
     assert found == [(0, "evaluation", 0.2), (1, "evaluation", 0.2)]
 
 

@@ -91,7 +91,7 @@ def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_pa
         "000002/rollout-000",
     ]
     played = rejection_sampling.stored(stored.store, found, {"sum"})
-    assert choose(stored.science, played, tmp_path) == {"demonstrations": 1.0}
+    assert choose(stored.science.warm_start, played, tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
@@ -121,7 +121,7 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
     with pytest.raises(
         ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"
     ):
-        choose(science, played, tmp_path)
+        choose(science.warm_start, played, tmp_path)
 
 
 @pytest.mark.parametrize("where", ["run:base", "run:base@0", "run:base@last"])

@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.config.site import Site
 from agentfly_core.inference import in_process as sampling
-from agentfly_core.pipeline.services import divided, in_process
+from agentfly_core.pipeline.services import divided_site, in_process
 from tests.support.experiments import context
 
 
@@ -17,11 +17,11 @@ from tests.support.experiments import context
 )
 def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
     here = context(tmp_path, rollout={"max_staleness": staleness})
-    assert divided(replace(here, site=Site(threads=threads))).threads == each
+    assert divided_site(replace(here, site=Site(threads=threads))).threads == each
 
 
-def test_the_sampler_in_this_process_has_the_threads_of_the_site(tmp_path, monkeypatch):
+def test_the_sampler_in_this_process_has_the_threads_of_the_site(monkeypatch):
     given = []
     monkeypatch.setattr(sampling, "TransformersSampler", lambda *settings: given.append(settings))
-    in_process(replace(context(tmp_path), site=Site(threads=3)))
+    in_process(Site(threads=3), "float32")
     assert given == [("cpu", "float32", 3)]

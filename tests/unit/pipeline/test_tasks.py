@@ -52,7 +52,7 @@ def test_success_is_told_by_task() -> None:
 
 
 def test_the_groups_of_a_step_are_of_one_task_each() -> None:
-    specs = of_step(science(), [SUM, BUY], 1, greedy=True)
+    specs = of_step(science().rollout, science().seeds_of(1), [SUM, BUY], 1, greedy=True)
     assert [(one.problem.id, one.chain, one.role) for one in specs] == [
         ("shop/buy-1", 0, "train"),
         ("shop/buy-1", 1, "train"),

@@ -187,8 +187,8 @@ def test_a_fact_that_problems_lack_or_that_tells_all_apart_is_refused(tmp_path: 
     here = context(tmp_path, evaluate={"by": "kind"})
     some = [Problem("a", "?", {"kind": "hard"}), Problem("b", "?", {"answer": "2"})]
     with pytest.raises(ValueError, match="the problem 'b' has no fact 'kind', it has answer"):
-        require_tags(here.science, some)
+        require_tags(here.science.evaluate.by, some)
     many = [Problem(f"{i}", "?", {"kind": i}) for i in range(51)]
     with pytest.raises(ValueError, match=r"kind, which has 51 values .* expected 50 at most"):
-        require_tags(here.science, many)
-    require_tags(here.science, many[:50])
+        require_tags(here.science.evaluate.by, many)
+    require_tags(here.science.evaluate.by, many[:50])

@@ -141,7 +141,9 @@ def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_
         model="m", data={"use": "my:data", "train": 1, "test": 1}, rewards=rewards, steps=1
     )
     learner = client.launch(str(tmp_path / "learner.sock"), Site())
-    sampler = vllm_server.launch(tmp_path / "vllm.sock", tmp_path, science, Site(sampler="vllm"))
+    sampler = vllm_server.launch(
+        tmp_path / "vllm.sock", tmp_path, science.dtype, science.agent, Site(sampler="vllm")
+    )
     for _, environment in (learner, sampler):
         assert WAITING.items() <= environment.items()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
 from agentfly_core.system.hardware import GLIBC
 from agentfly_core.training import client
-from tests.support.experiments import context
 
 SIZE = 256 * 2**20
 PAGES = SIZE // resource.getpagesize()
@@ -38,7 +38,7 @@ def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tm
         _, environment = client.launch("learner.sock", Site())
     else:
         _, environment = vllm_server.launch(
-            Path("vllm.sock"), tmp_path, context(tmp_path).science, Site(sampler="vllm")
+            Path("vllm.sock"), tmp_path, "float32", AgentPart(), Site(sampler="vllm")
         )
     told = subprocess.run(
         [sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True
