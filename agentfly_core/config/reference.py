@@ -17,6 +17,7 @@ RECIPES = ("calculator", "python", "shop")
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
+EXPECTED = "expected run:NAME (its last) or run:NAME@STEP with a step's number, 0 is the start."
 TAKEN = (
     "A policy is base (the experiment's model), run:NAME, run:NAME@STEP, a policy.json, "
     "endpoint:NAME (a chat service of the site), a model's folder, nano:NAME, package:NAME, or an "
@@ -187,7 +188,9 @@ def model_reference(text: str) -> ModelReference:
     if text == OWN_MODEL:
         return OwnNano()
     if kind == "run" and colon:
-        return run_policy(text)
+        if policy := _run_policy(text):
+            return policy
+        raise ValueError(f"got {text!r}, {EXPECTED}")
     if kind == "nano" and colon:
         if name not in RECIPES:
             raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, RECIPES)}")
@@ -212,19 +215,14 @@ def model_reference(text: str) -> ModelReference:
 
 def run_policy(text: str) -> RunPolicy | LastPolicy:
     """Parse NAME or NAME@STEP, with or without `run:`; raises ValueError for anything else."""
-    named = run_and_step(text)
-    if named is None:
-        raise ValueError(
-            f"got {text!r}, expected run:NAME (its last) or run:NAME@STEP with a step's number, "
-            "0 is the start."
-        )
-    run, step = named
-    return LastPolicy(run) if step is None else RunPolicy(run, step)
+    if policy := _run_policy(text):
+        return policy
+    raise ValueError(f"policy: got {text!r}, {EXPECTED}")
 
 
 def run_step(text: str) -> RunPolicy | None:
     """Parse run:NAME@STEP; None for anything else: a function, a service, a run's last policy."""
-    policy = run_policy(text) if text.startswith("run:") and OF_RUN.fullmatch(text) else None
+    policy = _run_policy(text) if text.startswith("run:") else None
     return policy if isinstance(policy, RunPolicy) else None
 
 
@@ -238,3 +236,11 @@ def run_and_step(text: str) -> tuple[str, int | None] | None:
     """Split NAME or NAME@STEP, with or without `run:`: `("demo", 7)`; None for anything else."""
     parts = OF_RUN.fullmatch(text)
     return (parts[1], None if parts[2] is None else int(parts[2])) if parts else None
+
+
+def _run_policy(text: str) -> RunPolicy | LastPolicy | None:
+    named = run_and_step(text)
+    if named is None:
+        return None
+    run, step = named
+    return LastPolicy(run) if step is None else RunPolicy(run, step)

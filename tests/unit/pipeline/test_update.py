@@ -263,7 +263,7 @@ def test_a_night_that_the_disk_cannot_hold_is_not_begun(
         with place.store.publish(ArtifactKey(uri, "model", "0", {})) as folder:
             (folder / "model.safetensors").write_bytes(bytes(1000))
     monkeypatch.setattr(
-        keys, "model", lambda science: ArtifactKey("artifacts/model/tiny", "", "", {})
+        StageKeys, "model", lambda keys: ArtifactKey("artifacts/model/tiny", "", "", {})
     )
     model = place.store.open(place.store.artifact("artifacts/model/tiny"))
     size = sum(path.stat().st_size for path in model.iterdir())
