@@ -26,7 +26,7 @@ import numpy as np
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.play.session import Wish, play, table
+from agentfly_core.pipeline.play.session import PlayRequest, play, prepare
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.episodes import Decode
 from benchmarks import harness
@@ -125,10 +125,10 @@ def main() -> None:
 
 def measured(context: ExperimentContext, policy: str, episodes: int, at_once: int) -> Measured:
     """Play the first problems of the training split."""
-    wish = Wish(policy, "train", episodes, "", "python -m benchmarks.environments")
+    request = PlayRequest(policy, "train", episodes, "", "python -m benchmarks.environments")
     mode = Timed()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as logs:
-        played = play(context, table(context, wish, at_once), Path(logs), mode)
+        played = play(context, prepare(context, request, at_once), Path(logs), mode)
     turns = sum(len(trajectory.turns) for trajectory in played.episodes)
     return Measured(len(played.episodes) / played.seconds, turns / played.seconds, mode.latencies)
 

@@ -24,10 +24,10 @@ def policy_at(
     Raises ValueError for what is neither, and for settings that do not fit.
     """
     check_policy(path, settings)
-    found = load(path)
-    if is_policy(found):
-        return found
-    made = construct(found, settings, {"problems": problems, "seed": seed})
+    loaded = load(path)
+    if is_policy(loaded):
+        return loaded
+    made = construct(loaded, settings, {"problems": problems, "seed": seed})
     if is_policy(made):
         return made
     raise ValueError(
@@ -51,9 +51,9 @@ def of_tasks(
     for name, shown in tasks.items():
         with at(f"tasks.{name}.warm_start"):
             path, settings = shown["demonstrations"], dict(shown["settings"])
-            found = load(path)
-            if spoilt is not None and not is_policy(found):
-                takes = inspect.signature(found).parameters
+            loaded = load(path)
+            if spoilt is not None and not is_policy(loaded):
+                takes = inspect.signature(loaded).parameters
                 settings |= {"spoilt": spoilt} if "spoilt" in takes else {}
             own = [problem for problem in problems if task_of(problem.id) == name]
             policies[name] = policy_at(path, settings, own, seed)
@@ -66,14 +66,14 @@ def of_tasks(
 
 def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     """Raise ValueError for a path that names nothing callable, and for settings that do not fit."""
-    found = load(path)
-    if not is_policy(found):
-        if inspect.isfunction(found) and "problems" not in inspect.signature(found).parameters:
+    loaded = load(path)
+    if not is_policy(loaded):
+        if inspect.isfunction(loaded) and "problems" not in inspect.signature(loaded).parameters:
             raise ValueError(
                 f"{path} is no policy, an `async def` of one Conversation, and makes none, which "
                 "a function of problems, seed and its settings does. Is `async` missing?"
             )
-        check_settings(found, settings, GIVEN)
+        check_settings(loaded, settings, GIVEN)
     elif settings:
         raise ValueError(
             f"{path} is a policy itself and takes no settings, got {', '.join(settings)}: name a "
@@ -81,9 +81,9 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
         )
 
 
-def is_policy(found: object) -> TypeGuard[ScriptedPolicy]:
+def is_policy(value: object) -> TypeGuard[ScriptedPolicy]:
     """Whether it is an `async def`, or an object whose `__call__` is one."""
-    if isinstance(found, type):
+    if isinstance(value, type):
         return False
-    called = getattr(type(found), "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(called)
+    called = getattr(type(value), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(called)

@@ -328,7 +328,7 @@ def play_shard(
     sampler: Sampler,
     episode_specs: Sequence[EpisodeSpec],
     folder: Path,
-    watch: Watch,
+    watch: OnEpisode,
     environment_loop: EnvironmentLoop,
 ) -> dict[str, float]:
     """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its
@@ -349,10 +349,10 @@ def play_shard(
     return measured
 
 
-Watch = Callable[[Trajectory], None]
+OnEpisode = Callable[[Trajectory], None]
 
 
-def watching(stage: str, step: int, done: int, total: int) -> Watch:
+def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
     """A listener for finished episodes that reports them as progress of a stage, of which `done`
     lie behind.
     """
@@ -369,7 +369,7 @@ def _collect(
     spec: RolloutSpec,
     sampler: Sampler,
     folder: Path,
-    watch: Watch,
+    watch: OnEpisode,
     environment_loop: EnvironmentLoop,
 ) -> tuple[list[Trajectory], dict[str, float]]:
     played, timings, measured = environment_loop.run(

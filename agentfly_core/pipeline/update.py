@@ -26,10 +26,9 @@ from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system import files
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report
-from agentfly_core.training.job import UpdateJob
+from agentfly_core.training.job import OnStep, UpdateJob
 
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
-Watch = Callable[[int, int], None]
 Save = Callable[[AbstractContextManager[Path]], None]
 
 
@@ -121,7 +120,7 @@ def publish(
     before: Artifact,
     target: ArtifactKey,
     save: Save | None,
-    watch: Watch,
+    watch: OnStep,
 ) -> Artifact:
     """Run an update of the policy `before` and publish the one that it made, after the learner
     state of `before`.
@@ -208,7 +207,7 @@ def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
         checkpointer.now(run.store.publish(target))
 
 
-def watching(stage: str, step: int) -> Watch:
+def watching(stage: str, step: int) -> OnStep:
     """A listener for the optimizer steps of an update that reports them as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))
 

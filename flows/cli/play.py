@@ -16,8 +16,8 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.pipeline.play.chat import Chat
 from agentfly_core.pipeline.play.live import Live
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.play.players import Model, Player
-from agentfly_core.pipeline.play.session import Table, Wish, table
+from agentfly_core.pipeline.play.players import ModelPlayer, Player
+from agentfly_core.pipeline.play.session import PlayRequest, PreparedPlay, prepare
 from agentfly_core.pipeline.play.session import play as play_episodes
 from agentfly_core.pipeline.play.summary import Figures, figures
 from agentfly_core.records.intervals import Interval
@@ -65,13 +65,13 @@ def play(arguments: Namespace) -> None:
     terminal = Terminal(VisibleConsole(stderr=arguments.json))
     with logging_to(logs / "play.log"):
         count, problem = 1 if arguments.chat else arguments.episodes, arguments.problem
-        wish = Wish(arguments.policy, arguments.split, count, problem, arguments.typed)
-        laid = table(context, wish, 1 if arguments.live else context.science.rollout.shard)
-        terminal.show(f"{described(laid.player, context.science.model)} plays.")
-        if (mode := _mode(arguments, terminal, laid)) is None:
+        request = PlayRequest(arguments.policy, arguments.split, count, problem, arguments.typed)
+        prepared = prepare(context, request, 1 if arguments.live else context.science.rollout.shard)
+        terminal.show(f"{described(prepared.player, context.science.model)} plays.")
+        if (mode := _mode(arguments, terminal, prepared)) is None:
             return
         with nullcontext() if arguments.live or arguments.chat else terminal.bar():
-            played = play_episodes(context, laid, logs, mode)
+            played = play_episodes(context, prepared, logs, mode)
     totals = figures(played, context.resolved)
     if arguments.chat:
         # there was no attempt at the problem
@@ -84,13 +84,13 @@ def play(arguments: Namespace) -> None:
     print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
 
 
-def _mode(arguments: Namespace, terminal: Terminal, laid: Table) -> Mode | None:
+def _mode(arguments: Namespace, terminal: Terminal, prepared: PreparedPlay) -> Mode | None:
     """How to play; None for a chat that the person ends at once."""
     if arguments.live:
         return Live(terminal.show)
     if not arguments.chat:
         return Mode()
-    problem = laid.plan.episodes[0].problem
+    problem = prepared.plan.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
     if not (first := terminal.typed()):
         terminal.show("Nothing was said, so there is no chat to store.")
@@ -143,7 +143,7 @@ class Terminal:
 
 def described(player: Player, model: str) -> str:
     """Who plays, in words."""
-    if isinstance(player, Model):
+    if isinstance(player, ModelPlayer):
         return f"{player.reference} ({model})" if player.reference == "base" else player.reference
     return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
 

@@ -15,12 +15,12 @@ from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Artifact, Pointer
 
-Played = tuple[list[Artifact], Artifact]
-Play = Callable[[Pointer, int, int], Played]
+PlayedStep = tuple[list[Artifact], Artifact]
+PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 
 @contextmanager
-def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
+def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
     """What a step has played, given the policy of the step before: `played_by(step, policy)`, the
     run's steps in turn.
 
@@ -41,7 +41,7 @@ def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
 
 
 class _Ahead:
-    def __init__(self, run: Run, play: Play, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, run: Run, play: PlayStep, thread: ThreadPoolExecutor) -> None:
         self._run, self._play, self._thread = run, play, thread
         self._staleness = run.science.rollout.max_staleness
         start = run.science.start_step
@@ -49,9 +49,9 @@ class _Ahead:
             version: policy_of(run.store, run.name, version)
             for version in range(first_policy(start, self._staleness), start)
         }
-        self._begun: dict[int, Future[Played]] = {}
+        self._begun: dict[int, Future[PlayedStep]] = {}
 
-    def __call__(self, step: int, policy: Pointer) -> Played:
+    def __call__(self, step: int, policy: Pointer) -> PlayedStep:
         self._policies[step - 1] = policy
         steps = self._run.science.own_steps
         last = min(step + self._staleness, steps[-1])

@@ -13,8 +13,8 @@ from agentfly_core.config.experiment import Gates
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.play.players import Model, Player
-from agentfly_core.pipeline.playing import Watch, play_shard, watching
+from agentfly_core.pipeline.play.players import ModelPlayer, Player
+from agentfly_core.pipeline.playing import OnEpisode, play_shard, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.score import score
 from agentfly_core.pipeline.services import RolloutServices
@@ -116,7 +116,7 @@ def play(
     try:
         publish(store, _key(layout.tokenizer, {}), partial(_save, services))
         inputs = {"data": plan.data.digest}
-        if isinstance(player, Model):
+        if isinstance(player, ModelPlayer):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
         rollouts = list(_rollouts(context, services, spec, plan, mode.ended, inputs, layout))
@@ -136,7 +136,7 @@ def _rollouts(
     services: RolloutServices,
     spec: RolloutSpec,
     plan: PlayPlan,
-    ended: Watch,
+    ended: OnEpisode,
     inputs: Mapping[str, str],
     layout: PlayLayout,
 ) -> Iterator[Artifact]:
@@ -164,13 +164,13 @@ def _take_name(context: ExperimentContext, player: Player, plan: PlayPlan, mode:
     """The next free name, taken by writing its play.json."""
     science = context.science
     sampled_from: ArtifactRecord | None = None
-    if isinstance(player, Model):
+    if isinstance(player, ModelPlayer):
         sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
     record: PlayRecord = {
         "experiment": context.experiment,
         "policy": player.reference,
         "sampled_from": sampled_from,
-        "script": None if isinstance(player, Model) else player.path,
+        "script": None if isinstance(player, ModelPlayer) else player.path,
         "way": mode,
         "split": plan.split,
         "seed": science.seed,

@@ -28,8 +28,8 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 
 @dataclass(frozen=True)
-class Model:
-    """A policy whose tokens are sampled: `Model("run:demo@7", Pointer(...))`."""
+class ModelPlayer:
+    """A policy whose tokens are sampled: `ModelPlayer("run:demo@7", Pointer(...))`."""
 
     reference: str
     policy: Pointer
@@ -44,7 +44,7 @@ class Script:
     policy: ScriptedPolicy
 
 
-Player = Model | Script
+Player = ModelPlayer | Script
 
 
 def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) -> Player:
@@ -70,7 +70,7 @@ def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) 
         case ScriptPolicy(path):
             return Script(named, path, policy_at(path, {}, problems, context.science.seed))
     policy = inputs.policy_named(context, named, inputs.base_model)
-    return Model(named, policy)
+    return ModelPlayer(named, policy)
 
 
 def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:

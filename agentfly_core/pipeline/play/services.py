@@ -14,7 +14,7 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.play.players import Model, Player
+from agentfly_core.pipeline.play.players import ModelPlayer, Player
 from agentfly_core.pipeline.services import (
     RolloutServices,
     chat_services,
@@ -39,7 +39,7 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
     speakers = context.science.agent.speakers
     needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
     sampling: AbstractContextManager[Sampler]
-    if isinstance(player, Model):
+    if isinstance(player, ModelPlayer):
         policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
         tokenizer, endpoint = (
             tokenizer_of(context.store, policy),
@@ -62,6 +62,6 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
     ):
         frozen = speakers_of(context, tokenizer, chats)
         ready = RolloutServices(sampler, environments, tokenizer, frozen)
-        if isinstance(player, Model):
+        if isinstance(player, ModelPlayer):
             ready.load(context.store, player.policy, 0)
         yield ready

@@ -18,8 +18,8 @@ from agentfly_core.system.hardware import imports_frozen
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a person asks for: `Wish("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+class PlayRequest:
+    """Request to play: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`.
 
     `policy` and `problem` may be empty; `episodes` are of the first problems of the split, or all
     of the one `problem`.
@@ -33,33 +33,33 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Table:
-    """What is about to be played: `Table(Script("oracle", ...), PlayPlan("train", ...))`."""
+class PreparedPlay:
+    """What is about to be played: `PreparedPlay(Script("oracle", ...), PlayPlan("train", ...))`."""
 
     player: Player
     plan: PlayPlan
 
 
-def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
+def prepare(context: ExperimentContext, request: PlayRequest, at_once: int) -> PreparedPlay:
     """Prepare the dataset and the policy; raises ValueError for what is not there."""
     data = inputs.dataset(context)
     folder = context.store.open(data)
     chosen = episodes.problems(
-        folder, wish.split, wish.episodes, wish.problem, context.science.tasks
+        folder, request.split, request.episodes, request.problem, context.science.tasks
     )
     temperature, seed = context.science.evaluate.temperature, context.science.data_seed
-    specs = of_split(temperature, seed, chosen, wish.split, wish.episodes)
-    plan = PlayPlan(wish.split, data, specs, at_once, wish.command)
-    return Table(players.player(context, wish.policy, chosen), plan)
+    specs = of_split(temperature, seed, chosen, request.split, request.episodes)
+    plan = PlayPlan(request.split, data, specs, at_once, request.command)
+    return PreparedPlay(players.player(context, request.policy, chosen), plan)
 
 
-def play(context: ExperimentContext, laid: Table, logs: Path, mode: Mode) -> Played:
+def play(context: ExperimentContext, prepared: PreparedPlay, logs: Path, mode: Mode) -> Played:
     """Play and store the episodes in this mode; services end with the call. Raises as
     `episodes.play`.
     """
-    with services(context, laid.player, logs) as ready:
+    with services(context, prepared.player, logs) as ready:
         sampler = mode.sampler(ready.sampler, decode_with(ready.tokenizer))
         changed = replace(ready, sampler=sampler)
         spec = mode.rules(rollout_spec(context.resolved, ready.tokenizer, ready.frozen))
         with imports_frozen():
-            return episodes.play(context, laid.player, changed, spec, laid.plan, mode)
+            return episodes.play(context, prepared.player, changed, spec, prepared.plan, mode)

@@ -17,7 +17,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
-from agentfly_core.pipeline.loop.lookahead import Played, ahead
+from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
 from agentfly_core.pipeline.rejection_sampling import artifacts
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
@@ -251,7 +251,7 @@ def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
         origin.store.remove(f"runs/old/steps/{number:06d}/learner")
     played: list[int] = []
 
-    def play(policy: Artifact, version: int, number: int) -> Played:
+    def play(policy: Artifact, version: int, number: int) -> PlayedStep:
         played.append(number)
         return [], policy
 
@@ -360,7 +360,7 @@ def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first
 ) -> None:
     found: list[tuple[int, int, str]] = []
 
-    def play(policy: Artifact, version: int, number: int) -> Played:
+    def play(policy: Artifact, version: int, number: int) -> PlayedStep:
         found.append((number, version, policy.uri))
         return [], policy
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.pipeline.loop.lookahead import Played, ahead
+from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
 from agentfly_core.store.store import Artifact, Pointer
 from tests.support.waiting import LIMIT
 
@@ -25,7 +25,7 @@ def sampled_from(staleness: int) -> list[tuple[int, int, str]]:
     """For each step, the version and the policy that it was played with."""
     found: list[tuple[int, int, str]] = []
 
-    def play(policy: Artifact, version: int, step: int) -> Played:
+    def play(policy: Artifact, version: int, step: int) -> PlayedStep:
         found.append((step, version, policy.uri))
         return [], policy
 
@@ -52,7 +52,7 @@ def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:
 
     begun = Event()
 
-    def play(policy: Artifact, version: int, step: int) -> Played:
+    def play(policy: Artifact, version: int, step: int) -> PlayedStep:
         if step == 2:
             begun.set()
         return [], policy
@@ -63,7 +63,7 @@ def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:
 
 
 def test_what_a_rollout_raises_reaches_the_step_that_asks_for_it() -> None:
-    def play(policy: Artifact, version: int, step: int) -> Played:
+    def play(policy: Artifact, version: int, step: int) -> PlayedStep:
         raise ValueError(f"step {step}")
 
     with pytest.raises(ValueError, match="step 1"), ahead(run(1), play) as played_by:
