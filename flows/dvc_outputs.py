@@ -14,7 +14,7 @@ from agentfly_core.experiment.context import COUNTED, ExperimentContext, final_p
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning
 from agentfly_core.runs.summary import Evaluation, steps_frame
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.files import write_json, write_text
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.foreign_names import storable
@@ -52,32 +52,32 @@ def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
     write_text(folder(context.experiment) / "config.yaml", strict_yaml.dump(values))
 
 
-def write_dataset(context: ExperimentContext, data: Artifact) -> None:
+def write_dataset(store: Store, experiment: str, data: Artifact) -> None:
     """The pointer to the dataset, and its splits, which go into DVC's cache."""
-    target = Path("data/generated") / context.experiment
+    target = Path("data/generated") / experiment
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for path in context.store.open(data).glob("*.parquet"):
+    for path in store.open(data).glob("*.parquet"):
         shutil.copy(path, target / path.name)
-    write_pointer(context, "dataset", data)
+    write_pointer(experiment, "dataset", data)
 
 
-def write_pointer(context: ExperimentContext, name: str, artifact: Artifact) -> None:
+def write_pointer(experiment: str, name: str, artifact: Artifact) -> None:
     """Where an artifact is and its digest."""
-    dvc_pointer.write(folder(context.experiment) / f"{name}.json", artifact)
+    dvc_pointer.write(folder(experiment) / f"{name}.json", artifact)
 
 
-def write_run(context: ExperimentContext, run: str, summary: Summary) -> None:
+def write_run(store: Store, experiment: str, own_steps: range, run: str, summary: Summary) -> None:
     """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
-    write_pointer(context, "policy", final_policy(context.store, run))
-    write_json(folder(context.experiment) / "summary.json", as_json(summary))
-    frame = steps_frame(context, run).rename(
+    write_pointer(experiment, "policy", final_policy(store, run))
+    write_json(folder(experiment) / "summary.json", as_json(summary))
+    frame = steps_frame(store, own_steps, run).rename(
         columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"}
     )
     text = frame.rename(columns=storable).to_csv(index=False)
-    write_text(folder(context.experiment) / "steps.csv", text)
+    write_text(folder(experiment) / "steps.csv", text)
 
 
-def write_evaluation(context: ExperimentContext, evaluation: Evaluation) -> None:
+def write_evaluation(experiment: str, evaluation: Evaluation) -> None:
     """How a policy does on held-out problems."""
-    write_json(folder(context.experiment) / "evaluation.json", evaluation.to_json())
+    write_json(folder(experiment) / "evaluation.json", evaluation.to_json())

@@ -45,7 +45,7 @@ def evaluate(
         reporter.data(data)
         reporter.evaluation(rates, 0)
     if dvc_outputs.wanted():
-        dvc_outputs.write_evaluation(context, rates)
+        dvc_outputs.write_evaluation(context.experiment, rates)
     return rates.to_json()
 
 

@@ -85,7 +85,9 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
 
 
 def _tracker(context: ExperimentContext, name: str, uid: str, started_ms: int) -> Tracker:
-    return Tracker(mlflow_place(context), context.experiment, name, uid, started_ms)
+    return Tracker(
+        mlflow_place(context.site.mlflow_tracking_uri), context.experiment, name, uid, started_ms
+    )
 
 
 def _now() -> int:

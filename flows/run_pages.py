@@ -73,7 +73,10 @@ def this_page() -> str:
 
 def mlflow_link(context: ExperimentContext, run: str, words: str) -> str:
     """The link to a run in MLflow, empty where MLflow has not heard of it or is gone."""
-    place, run_ids = mlflow_place(context), links_of(context.store, run).get("mlflow_run_ids")
+    place, run_ids = (
+        mlflow_place(context.site.mlflow_tracking_uri),
+        links_of(context.store, run).get("mlflow_run_ids"),
+    )
     if not run_ids:
         return ""
     server = serving(place)

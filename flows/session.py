@@ -48,7 +48,11 @@ def session(
     """Open a run for writing, on devices of its own, and close everything at the end."""
     context = context_of_flow(experiment, overrides, site, store)
     check_run(context, name_of(context, run, new))
-    with devices(context.site, context.site.gpus, f"the run {name_of(context, run, new)}"):
+    with devices(
+        context.site,
+        context.site.gpus,
+        f"the run {name_of(context, run, new)}",
+    ):
         name = name_of(context, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(context, name) as mine:

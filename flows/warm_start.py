@@ -43,5 +43,5 @@ def warm_start_only(
         reporter.made(stages_before(data, model, made, parent))
     policy = made[-1] if made else model
     if dvc_outputs.wanted():
-        dvc_outputs.write_pointer(context, "warm_start", policy)
+        dvc_outputs.write_pointer(context.experiment, "warm_start", policy)
     return policy

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Science, WarmStart
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import Data
+from agentfly_core.config.parts import Data, Part
 from agentfly_core.config.promotion import HeldOutDataset
 from agentfly_core.config.reference import (
     EndpointPolicy,
@@ -56,7 +56,7 @@ def check(science: Science) -> Resolved:
         )
     for part in resolved.parts:
         part.ready()
-    _require_warm_start(science)
+    _require_warm_start(science.model, science.warm_start)
     _require_problems(science)
     return resolved
 
@@ -92,14 +92,14 @@ def check_beginning(science: Science) -> None:
             "warmup_steps."
         )
     check_inputs(science)
-    check_trainable(science)
+    check_trainable(science.model, science.update.share_prefixes)
 
 
-def check_trainable(science: Science) -> None:
+def check_trainable(reference: str, share_prefixes: bool) -> None:
     """Raise ValueError for a model that can be sampled and not trained, as far as it is at hand."""
-    if (config := _config_at_hand(science)) is not None:
+    if (config := _config_at_hand(reference)) is not None:
         with at("model"):
-            model_config.require_trainable(config, science.update.share_prefixes)
+            model_config.require_trainable(config, share_prefixes)
 
 
 def check_inputs(science: Science) -> None:
@@ -109,11 +109,11 @@ def check_inputs(science: Science) -> None:
     with at("model"):
         model = model_reference(science.model)
         require(model)
-        if (config := _config_at_hand(science)) is not None:
+        if (config := _config_at_hand(science.model)) is not None:
             model_config.require_loadable(config, science.model)
             model_config.require_positions(config, science.agent.max_model_len, science.model)
         if isinstance(model, HubModel | LocalModel):
-            _require_template(science)
+            _require_template(science.model, science.template)
     further = (
         *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
         *((f"evaluate.datasets.{name}", d) for name, d in science.evaluate.datasets.items()),
@@ -132,14 +132,14 @@ def remarks(resolved: Resolved) -> list[str]:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
     of_tasks = (remark for one in resolved.each.values() for remark in _task_remarks(one))
-    return [*_model_remarks(resolved.science), *of_tasks]
+    return [*_model_remarks(resolved.science.model), *of_tasks]
 
 
-def _model_remarks(science: Science) -> list[str]:
-    is_hub_model = isinstance(model_reference(science.model), HubModel)
-    if not is_hub_model or _config_at_hand(science) is not None:
+def _model_remarks(reference: str) -> list[str]:
+    is_hub_model = isinstance(model_reference(reference), HubModel)
+    if not is_hub_model or _config_at_hand(reference) is not None:
         return []
-    return [f"model: {science.model!r} is not a folder; it is fetched from the Hugging Face hub."]
+    return [f"model: {reference!r} is not a folder; it is fetched from the Hugging Face hub."]
 
 
 def _task_remarks(resolved: Resolved) -> list[str]:
@@ -200,13 +200,13 @@ def _require_a_trained_speaker(resolved: Resolved) -> None:
         )
 
 
-def _require_warm_start(science: Science) -> None:
+def _require_warm_start(reference: str, warm_start: WarmStart | None) -> None:
     """Raise ValueError for settings that the demonstrations of the warm start do not take."""
-    warm_start = science.warm_start
+    warm_start = warm_start
     if warm_start and (policy := run_step(warm_start.demonstrations)):
-        if isinstance(model_reference(science.model), OwnNano):
+        if isinstance(model_reference(reference), OwnNano):
             raise ValueError(
-                f"model is {science.model}, whose tokens are learned from what a function shows, "
+                f"model is {reference}, whose tokens are learned from what a function shows, "
                 f"and {warm_start.demonstrations} has tokens of its own model: expected "
                 f"model=run:{policy.run}@0, or an import path in warm_start.demonstrations."
             )
@@ -274,20 +274,20 @@ def _require_mixable(science: Science) -> None:
             )
 
 
-def _config_at_hand(science: Science) -> PreTrainedConfig | None:
+def _config_at_hand(reference: str) -> PreTrainedConfig | None:
     """The config of a model in a folder, or of a hub model that was fetched before."""
-    model = model_reference(science.model)
+    model = model_reference(reference)
     return model_config.of_reference(model) if isinstance(model, HubModel | LocalModel) else None
 
 
-def _require_template(science: Science) -> None:
+def _require_template(reference: str, template: Part) -> None:
     """Raise ValueError unless the template can write for the tokenizer of a folder, or of a hub's
     model that was fetched before.
     """
     from transformers import AutoTokenizer  # takes seconds
 
-    is_folder = Path(science.model).is_dir()
-    name, _, revision = (science.model, "", "") if is_folder else science.model.partition("@")
+    is_folder = Path(reference).is_dir()
+    name, _, revision = (reference, "", "") if is_folder else reference.partition("@")
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             name, revision=revision or "main", local_files_only=True, trust_remote_code=False
@@ -296,11 +296,11 @@ def _require_template(science: Science) -> None:
         if not is_folder:
             return  # what is not here yet is looked at when it is fetched
         raise ValueError(
-            f"The tokenizer in {science.model} cannot be loaded: {sentence(fault(error))}"
+            f"The tokenizer in {reference} cannot be loaded: {sentence(fault(error))}"
         ) from None
-    if (config := _config_at_hand(science)) is not None:
-        model_config.require_vocabulary(tokenizer, config, science.model)
-    template = science.template
+    if (config := _config_at_hand(reference)) is not None:
+        model_config.require_vocabulary(tokenizer, config, reference)
+    template = template
     construct(load(template.use), template.settings, {"tokenizer": tokenizer})
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -159,7 +159,7 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
         )
 
 
-def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
+def accept_code(store: Store, name: str, own: Mapping[str, Mapping[str, str]], code: Code) -> None:
     """Let a run continue under the code at hand, which run.json then says; steps that are done
     stay. Raises Locked while a process writes it.
     """
@@ -171,16 +171,21 @@ def accept_code(store: Store, name: str, science: Science, code: Code) -> None:
         if record is None or not (lines := changed(store, record, code)):
             return
         store.write_json(
-            layout.record, as_json(_under_other(store, name, record, lines, science, code))
+            layout.record, as_json(_under_other(store, name, record, lines, own, code))
         )
 
 
 def _under_other(
-    store: Store, name: str, record: RunRecord, differs: list[str], science: Science, code: Code
+    store: Store,
+    name: str,
+    record: RunRecord,
+    differs: list[str],
+    own: Mapping[str, Mapping[str, str]],
+    code: Code,
 ) -> RunRecord:
     layout, before = RunLayout(name), digests(record)
     begun = BEFORE_STEPS if store.read_json(layout.start) else ()
-    now = {stage: own for stage, own in science.code.items() if stage not in begun}
+    now = {stage: own for stage, own in own.items() if stage not in begun}
     now |= {stage: before[stage] for stage in begun if stage in before}
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     was: EarlierCode = {

@@ -128,7 +128,10 @@ def policy_named(
     whose replies a function gives.
     """
     if not named:
-        return final_policy(context.store, name_of(context, "", False))
+        return final_policy(
+            context.store,
+            name_of(context, "", False),
+        )
     match policy_reference(named, context.store.names("runs")):
         case RunPolicy() | LastPolicy() as policy:
             return of_run(context.store, policy, "policy").policy

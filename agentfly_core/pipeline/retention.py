@@ -6,10 +6,10 @@ import logging
 import shutil
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Science, Update
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.context import ExperimentContext, Resolved
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
 from agentfly_core.models import adapter_artifact
@@ -116,14 +116,14 @@ def first_policy(step: int, staleness: int) -> int:
 
 
 def require_space(
-    context: ExperimentContext, policy: Pointer, checkpointer: AsyncCheckpointer
+    store: Store, resolved: Resolved, policy: Pointer, checkpointer: AsyncCheckpointer
 ) -> None:
     """Raise NoSpace unless the disk can hold a learner state and a policy more, and a state that is
     on its way.
     """
-    size, state = _sizes(context, policy)
+    size, state = _sizes(store, resolved, policy)
     needed = size + state * (2 if checkpointer.busy() else 1)
-    folder, free = context.store.root, shutil.disk_usage(context.store.root).free
+    folder, free = store.root, shutil.disk_usage(store.root).free
     if free < needed:
         raise NoSpace(
             f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
@@ -149,8 +149,10 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     ):
         model = store.artifact(target.uri)
 
-    policies, states = _kept(science, left)
-    size, state = _sizes(context, model) if model else (0, 0)
+    policies, states = _kept(
+        science.update, science.evaluate.every, science.rollout.max_staleness, left
+    )
+    size, state = _sizes(context.store, context.resolved, model) if model else (0, 0)
     needed = policies * size + states * state + _episodes(science, left)
     folder = next(place for place in (store.root, *store.root.parents) if place.exists())
     free = shutil.disk_usage(folder).free
@@ -163,37 +165,37 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
         )
 
 
-def _sizes(context: ExperimentContext, policy: Pointer) -> tuple[int, int]:
+def _sizes(store: Store, resolved: Resolved, policy: Pointer) -> tuple[int, int]:
     """How many bytes a policy and a learner state have.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again
     for a critic that is a model of its own; the policy is one number of the model's dtype. Only an
     adapter's weights count where only they are trained.
     """
-    models = 2 if context.resolved.algorithm.needs.critic == "model" else 1
-    width = 2 if context.science.dtype == "bfloat16" else 4
-    files, base = adapter_artifact.folders(context.store, policy)
-    if context.science.adapter:
-        size = width * adapter_artifact.weights(base or files, context.science.adapter)
+    models = 2 if resolved.algorithm.needs.critic == "model" else 1
+    width = 2 if resolved.science.dtype == "bfloat16" else 4
+    files, base = adapter_artifact.folders(store, policy)
+    if resolved.science.adapter:
+        size = width * adapter_artifact.weights(base or files, resolved.science.adapter)
     else:
         size = sum(path.stat().st_size for path in files.iterdir())
     return size, models * size * 12 // width
 
 
-def _kept(science: Science, steps: int) -> tuple[int, int]:
+def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[int, int]:
     """At most how many policies and learner states are on disk at a time, of a number of steps.
 
     A new one is written before an old one is removed. Policies stay back to the oldest learner
     state that is kept.
     """
-    update, every = science.update, science.evaluate.every
+    update, every = update, every
     states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
     if update.keep_policies == 0:
         return steps, states
     back = max(
         update.keep_policies,
         update.keep_learner * update.learner_every,
-        science.rollout.max_staleness,
+        max_staleness,
     )
     evaluated = steps // every if every else 0
     return min(steps, back + evaluated + 1), states

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.tasks import TASK
-from agentfly_core.experiment.context import ExperimentContext, Parent
+from agentfly_core.experiment.context import ExperimentContext, Parent, Resolved
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, metrics_of, record_of
 from agentfly_core.records import intervals, ledger
@@ -21,7 +21,7 @@ from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, tas
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
 
@@ -80,7 +80,8 @@ class Evaluation:
 
 
 def evaluation(
-    context: ExperimentContext,
+    store: Store,
+    resolved: Resolved,
     policy: Pointer,
     split: str,
     rollouts: Sequence[Pointer],
@@ -89,20 +90,20 @@ def evaluation(
     """Read an evaluation from its stored episodes and scores; raises ValueError where no episode
     has a score.
     """
-    played = trajectories_in(context.store, rollouts)
-    scores = read_scores(context.store.open(scored) / SCORES)
-    outcomes = outcomes_by_problem(played, scores, context.resolved.goal)
+    played = trajectories_in(store, rollouts)
+    scores = read_scores(store.open(scored) / SCORES)
+    outcomes = outcomes_by_problem(played, scores, resolved.goal)
     solved = {problem: fmean(values) for problem, values in outcomes.items()}
     if not solved:
-        raise ValueError(_without_a_score(context, split, (*rollouts, scored), scores))
+        raise ValueError(_without_a_score(store.uri, split, (*rollouts, scored), scores))
     success, interval = intervals.success(solved)
-    stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
+    stages = [measured(store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
-    settings = context.science.evaluate
+    settings = resolved.science.evaluate
     pass_at = pass_rates(outcomes, settings.pass_at)
     facts = [settings.by] if settings.by else []
     by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
-    if context.science.tasks:
+    if resolved.science.tasks:
         by = {TASK: rates_by_task(solved), **by}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
@@ -110,7 +111,7 @@ def evaluation(
 
 
 def _without_a_score(
-    context: ExperimentContext,
+    store_uri: str,
     split: str,
     stages: Sequence[Pointer],
     scores: Sequence[Scored],
@@ -122,7 +123,7 @@ def _without_a_score(
     return (
         f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that "
         f"there is no success to tell. First causes: {first} Mend them, then remove {stored} "
-        f"from {context.store.uri}: they are played again."
+        f"from {store_uri}: they are played again."
     )
 
 
@@ -178,7 +179,8 @@ def stored_evaluation(context: ExperimentContext, policy: Pointer, split: str) -
     if not shards:
         raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
     return evaluation(
-        context,
+        context.store,
+        context.resolved,
         policy,
         split,
         shards,
@@ -199,10 +201,11 @@ def summarise(
 
     What had ended when the run began was made by another one, and takes none of its seconds.
     """
-    steps, record = steps_frame(context, run), record_of(context.store, run)
+    store, own_steps = context.store, context.science.own_steps
+    steps, record = steps_frame(store, own_steps, run), record_of(store, run)
     assert record is not None, f"{run} has no run.json"
     begun = record["created_ms"]
-    stages = {stage: [measured(context.store, one) for one in made[stage]] for stage in made}
+    stages = {stage: [measured(store, one) for one in made[stage]] for stage in made}
     seconds = {
         stage: sum(each.seconds for each in measures if each.time_ms >= begun)
         for stage, measures in stages.items()
@@ -214,7 +217,7 @@ def summarise(
     return {
         "run": run,
         "experiment": context.experiment,
-        "steps": context.science.steps,
+        "steps": own_steps[-1],
         "success_before": before.success,
         "success_after": after.success,
         "interval_before": list(before.interval),
@@ -260,17 +263,15 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
     return stages_before(data, model, [episodes, *policies], parent)
 
 
-def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
+def steps_frame(store: Store, steps: range, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots; raises Damaged, see `metrics_of`."""
     import pandas as pd  # takes half a second
 
-    layouts = [RunLayout(run).step(number) for number in context.science.own_steps]
-    steps = [metrics_of(context.store, layout) for layout in layouts]
-    return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in steps])
+    rows = [metrics_of(store, RunLayout(run).step(number)) for number in steps]
+    return pd.DataFrame([{"step": row["step"], **row["metrics"]} for row in rows])
 
 
-def run_ledger(context: ExperimentContext, run: str) -> pd.DataFrame:
+def run_ledger(store: Store, steps: range, run: str) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
-    steps = [RunLayout(run).step(number) for number in context.science.own_steps]
-    store = context.store
-    return ledger.joined([store.open(store.artifact(step.scored)) for step in steps])
+    scored = [RunLayout(run).step(number).scored for number in steps]
+    return ledger.joined([store.open(store.artifact(uri)) for uri in scored])

@@ -102,7 +102,10 @@ def _only_json(wanted: bool) -> Iterator[None]:
 
 def warm_start(arguments: Namespace) -> None:
     """Make the policy that training starts from."""
-    checks.check_trainable(experiment_context(arguments).science)
+    checks.check_trainable(
+        experiment_context(arguments).science.model,
+        experiment_context(arguments).science.update.share_prefixes,
+    )
     with orchestrated("warm-start", lambda: arguments.typed):
         from flows.warm_start import warm_start_only as flow
 

@@ -104,7 +104,9 @@ def train(arguments: Namespace) -> None:
             )
     summary = summary or _trained(arguments, context, name)
     if dvc_outputs.wanted():
-        dvc_outputs.write_run(context, name, summary)
+        dvc_outputs.write_run(
+            context.store, context.experiment, context.science.own_steps, name, summary
+        )
     show_summary(context.store, summary)
 
 
@@ -115,9 +117,9 @@ def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> Experimen
     store, code = context.store, code_of(context.resolved)
     refuse_other_settings(store, name, context.science)
     if accepts:
-        if _ended(context, name):
+        if _ended(context.store, context.science.steps, name):
             refuse_finished(store, name, code)
-        accept_code(store, name, context.science, code)
+        accept_code(store, name, context.science.code, code)
     refuse_other_code(store, name, code)
     record = record_of(store, name)
     return context.on(under(context.science, record)) if record else context
@@ -138,7 +140,7 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
         else:
             differs = f"{old}, which works under the same code, began under other code."
         print(f"Another run begins, {name}: {differs}", flush=True)
-        if _ended(context, old) is None:
+        if _ended(context.store, context.science.steps, old) is None:
             print(f"This continues {old}:\n  {command}", flush=True)
 
 
@@ -160,15 +162,18 @@ def fork(arguments: Namespace) -> None:
     arguments.site = arguments.site or record["site"]["name"]
 
     context = context_given(arguments)
-    begun = record_of(store, name_of(context, arguments.run, arguments.new))
+    begun = record_of(
+        store,
+        name_of(context, arguments.run, arguments.new),
+    )
     if begun is None:
         require_origin(store, context.science)
     train(arguments)
 
 
-def show_places(places: Places, context: ExperimentContext) -> None:
+def show_places(places: Places, mlflow_uri: str) -> None:
     """Print the addresses of Prefect and MLflow, each with the reason."""
-    mlflow = MlflowStore.choose(places.state, context.site.mlflow_tracking_uri)
+    mlflow = MlflowStore.choose(places.state, mlflow_uri)
     for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(str(place)), flush=True)
 
@@ -184,10 +189,10 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:
     refuse_if_open(context.store, name)
-    with orchestrated(name, partial(_continuing, arguments, context, name)) as settled:
+    with orchestrated(name, partial(_continuing, arguments, context.store, name)) as settled:
         from flows.train import train as flow
 
-        show_places(settled, context)
+        show_places(settled, context.site.mlflow_tracking_uri)
         steps = [RunLayout(name).step(number) for number in RunLayout(name).steps(context.store)]
         if done := sum(context.store.holds(step.policy) for step in steps):
             print(
@@ -204,24 +209,24 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
     return summary
 
 
-def _ended(context: ExperimentContext, name: str) -> Summary | None:
+def _ended(store: Store, steps: int, name: str) -> Summary | None:
     """The summary of a run that has done all its steps."""
-    return finished_summary(context.store, name, context.science.steps)
+    return finished_summary(store, name, steps)
 
 
 def _finished(context: ExperimentContext, name: str) -> Summary | None:
     """The summary of one that has done so on the data that there are now."""
-    if (summary := _ended(context, name)) is None:
+    if (summary := _ended(context.store, context.science.steps, name)) is None:
         return None
     data = context.store.find(StageKeys(context.science).prepare())
     before = known_run(context.store, name).get("dataset_digest")
     return summary if data and before in (None, data.digest) else None
 
 
-def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:
-    record = record_of(context.store, name)
+def _continuing(arguments: Namespace, store: Store, name: str) -> str:
+    record = record_of(store, name)
     if record is None:
         return str(arguments.typed)
-    command = continuing(context.store, name, record)
+    command = continuing(store, name, record)
     own = record["science"].get("code")
     return f"{command} (and --accept-code after a change of your code)" if own else command

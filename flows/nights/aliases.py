@@ -25,7 +25,9 @@ def report_aliases(context: ExperimentContext, ledger: NightLedger) -> None:
         wanted = {"champion": champion.policy.digest if champion else ""}  # empty: there is none
         finished = [entry.night for entry in ledger.entries() if entry.event == "finished"]
         if finished and record_of(context.store, finished[-1]):
-            wanted["challenger"] = last_policy(context, finished[-1]).policy.digest
-        set_aliases(mlflow_place(context), f"agentfly-{context.experiment}", wanted)
+            wanted["challenger"] = last_policy(context.store, finished[-1]).policy.digest
+        set_aliases(
+            mlflow_place(context.site.mlflow_tracking_uri), f"agentfly-{context.experiment}", wanted
+        )
     except Exception as error:  # MLflow is a report: a night does not fail by it
         logger.warning("MLflow's aliases of %s were not set: %s", context.experiment, fault(error))

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.reports.nights.night_ledger import NightEntry, NightHistory, NightLedger
 from agentfly_core.system.formats.text import fault
 from flows.local.flow_run_owners import crash_dead
@@ -24,16 +23,16 @@ def open_question(history: NightHistory, night: str) -> NightEntry | None:
     return last if last and last.event == "awaits_approval" else None
 
 
-def ask_again(context: ExperimentContext, ledger: NightLedger) -> None:
+def ask_again(experiment: str, site: str, store_uri: str, ledger: NightLedger) -> None:
     """Ask about every policy that awaits approval and has no flow run that waits for the answer."""
     history = ledger.read()
     nights = {entry.night for entry in history.entries if entry.event == "awaits_approval"}
     for night in sorted(nights):
         if open_question(history, night):
-            ask(context, night)
+            ask(experiment, site, store_uri, night)
 
 
-def ask(context: ExperimentContext, night: str) -> None:
+def ask(experiment: str, site: str, store_uri: str, night: str) -> None:
     """Start a flow run of `promote` for a night, unless one is there whose process is alive.
 
     Never raises: what Prefect refuses is logged, and the next night asks again.
@@ -41,8 +40,8 @@ def ask(context: ExperimentContext, night: str) -> None:
     from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
 
-    given = {"experiment": context.experiment, "run": night}
-    given |= {"site": context.site.name, "store": context.store.uri}
+    given = {"experiment": experiment, "run": night}
+    given |= {"site": site, "store": store_uri}
     try:
         crash_dead()
         with get_client(sync_client=True) as client:

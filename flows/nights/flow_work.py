@@ -60,7 +60,13 @@ class FlowWork:
     ) -> Verdict:
         """Compare two policies under the night's own settings; plays what is not played yet."""
         logs = settle(Path.cwd()).state / "logs" / night
-        context = self._context(recorded_changes(self.context, night) or [])
+        context = self._context(
+            recorded_changes(
+                self.context,
+                night,
+            )
+            or []
+        )
         match = Match(context, champion.policy, challenger.policy, night, logs)
         return match.verdict(earlier)
 
@@ -75,7 +81,9 @@ class FlowWork:
             return
         tell(entry.event, entry.night, self.context.experiment, entry.why)
         if entry.event == "awaits_approval":
-            ask(self.context, entry.night)
+            ask(
+                self.context.experiment, self.context.site.name, self.context.store.uri, entry.night
+            )
         if "verdict" in entry.details:
             report_aliases(self.context, self.ledger)
             report_night(self.context, entry.night)

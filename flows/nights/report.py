@@ -37,7 +37,12 @@ def report_night(context: ExperimentContext, night: str) -> None:
         address = this_page()
         text = page_of(report, f"[The night's flow run in Prefect]({address})")
         for run_id in links_of(context.store, night).get("mlflow_run_ids", [])[-1:]:
-            add_report(mlflow_place(context), run_id, text, {FLOW_RUN_TAG: address})
+            add_report(
+                mlflow_place(context.site.mlflow_tracking_uri),
+                run_id,
+                text,
+                {FLOW_RUN_TAG: address},
+            )
     except Exception as error:  # MLflow has errors of many kinds
         logger.warning("The report of %s is not in MLflow: %s", night, fault(error))
     try:

@@ -63,4 +63,4 @@ def evaluated(
         stages.held_out(context, services, policy, data, split, shard, step) for shard in shards
     ]
     scored = stages.score(context, played, step, f"{split} after step {step}", None, 0, {})
-    return evaluation(context, policy, split, played, scored)
+    return evaluation(context.store, context.resolved, policy, split, played, scored)

@@ -26,7 +26,7 @@ from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_o
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import trajectories_in
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
@@ -119,7 +119,7 @@ def play(
         if isinstance(player, ModelPlayer):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
-        rollouts = list(_rollouts(context, services, spec, plan, mode.ended, inputs, layout))
+        rollouts = list(_rollouts(context.store, services, spec, plan, mode.ended, inputs, layout))
         ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
         scored = score(ungated, rollouts, 0, name)
         seconds = time.monotonic() - begun
@@ -132,7 +132,7 @@ def play(
 
 
 def _rollouts(
-    context: ExperimentContext,
+    store: Store,
     services: RolloutServices,
     spec: RolloutSpec,
     plan: PlayPlan,
@@ -152,7 +152,7 @@ def _rollouts(
 
     for number, shard in enumerate(plan.shards):
         target = _key(layout.rollout(number), inputs)
-        yield publish(context.store, target, partial(make, shard))
+        yield publish(store, target, partial(make, shard))
 
 
 def _save(services: RolloutServices, folder: Path) -> Mapping[str, float]:

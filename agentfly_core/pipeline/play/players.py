@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import load
 from agentfly_core.config.reference import (
     OraclePolicy,
@@ -64,7 +65,9 @@ def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) 
             named = "base"
     match reference(named, context.store.names("runs")):
         case OraclePolicy():
-            return oracle(context, problems)
+            return oracle(
+                context.experiment, context.science.warm_start, context.science.seed, problems
+            )
         case RandomPolicy():
             return Script(named, RANDOM, random_policy)
         case ScriptPolicy(path):
@@ -73,19 +76,20 @@ def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) 
     return ModelPlayer(named, policy)
 
 
-def oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
+def oracle(
+    experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
+) -> Script:
     """Return the policy that the warm start demonstrates, with `spoilt` at 0.
 
     Raises ValueError if the experiment names no such function.
     """
-    warm_start = context.science.warm_start
     if warm_start is None or run_step(warm_start.demonstrations):
         raise ValueError(
-            f"{context.experiment} has no oracle, a policy that knows the answers: its warm_start "
+            f"{experiment} has no oracle, a policy that knows the answers: its warm_start "
             "names none. Give the import path of yours, --policy my_file:policy."
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
     policy = load(path)
     if not is_policy(policy) and "spoilt" in inspect.signature(policy).parameters:
         settings = {**settings, "spoilt": 0.0}
-    return Script("oracle", path, policy_at(path, settings, problems, context.science.seed))
+    return Script("oracle", path, policy_at(path, settings, problems, seed))

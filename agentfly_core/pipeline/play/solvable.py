@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentfly_core.authoring.reward import AT_ONCE, Found, Reward
 from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.datasets.files import files, read
@@ -178,7 +179,7 @@ def _tolerated(context: ExperimentContext, unsolvable: Mapping[str, str]) -> lis
     if not unsolvable:
         return []
     most = context.science.data.tolerate_bad_rows
-    places = _places(context, unsolvable)
+    places = _places(context.science.each, unsolvable)
     first = "; ".join(
         f"{places.get(name, f'the problem {name!r}')}: {unsolvable[name]}"
         for name in [*unsolvable][:SHOWN]
@@ -192,10 +193,10 @@ def _tolerated(context: ExperimentContext, unsolvable: Mapping[str, str]) -> lis
     return [line]
 
 
-def _places(context: ExperimentContext, names: Mapping[str, str]) -> dict[str, str]:
+def _places(tasks: Mapping[str, Science], names: Mapping[str, str]) -> dict[str, str]:
     """The file and the row of problems that come from files, by their ids."""
     places = dict[str, str]()
-    for task, one in context.science.each.items():
+    for task, one in tasks.items():
         if load(one.data.use) is not files:
             continue
         settings = check_settings(files, one.data.settings, GIVEN["data"])

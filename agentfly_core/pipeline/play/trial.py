@@ -92,12 +92,20 @@ def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list
     spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
     encode, solved = reply_encoder(tokenizer), {}
     with environment_loop(resolved.limits) as environments:
-        for name, policy in (("oracle", oracle(context, problems).policy), ("idle", idle)):
+        for name, policy in (
+            (
+                "oracle",
+                oracle(
+                    context.experiment, context.science.warm_start, context.science.seed, problems
+                ).policy,
+            ),
+            ("idle", idle),
+        ):
             sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
             work = collect(specs, spec, sampler, lambda _: None, environments.resources)
             played, _, _ = environments.run(work)
             solved[name] = asyncio.run(_solved(resolved, played))
-    return _report(context, solved["oracle"], solved["idle"])
+    return _report(context.experiment, solved["oracle"], solved["idle"])
 
 
 def _without_judges(spec: RolloutSpec) -> RolloutSpec:
@@ -127,13 +135,13 @@ async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str,
 
 
 def _report(
-    context: ExperimentContext, oracle: Mapping[str, bool | str], idle: Mapping[str, bool | str]
+    experiment: str, oracle: Mapping[str, bool | str], idle: Mapping[str, bool | str]
 ) -> list[str]:
     report = []
     for who, outcomes in (("The oracle", oracle), ("An idle policy", idle)):
         right = sum(outcome is True for outcome in outcomes.values())
         report.append(f"{who} solves {right} of {counted(len(outcomes), 'sampled problem')}.")
-    command = f"agentfly play {context.experiment} --policy oracle --split train --problem"
+    command = f"agentfly play {experiment} --policy oracle --split train --problem"
     wrong = [
         f"The oracle does not solve {name!r}{f' ({outcome})' if outcome else ''}: {command} {name}"
         for name, outcome in oracle.items()

@@ -82,7 +82,7 @@ def warm_start(
     target = StageKeys(context.science).warm_start(model, demonstrations, number)
     if (policy := find(context.store, target)) and context.store.find(keys.learner(target)):
         return policy
-    retention.require_space(context, model, services.learner)
+    retention.require_space(context.store, context.resolved, model, services.learner)
     services.rest()
     job = update.warm_start_job(context, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)

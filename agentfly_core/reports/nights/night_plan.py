@@ -6,21 +6,21 @@ import datetime
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core.config.experiment import Night
 from agentfly_core.experiment import run_code
-from agentfly_core.experiment.context import ExperimentContext, code_of
+from agentfly_core.experiment.context import ExperimentContext, Resolved, code_of
 from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import DECIDED, NightEntry, NightHistory
 from agentfly_core.runs.run import problems_played
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 
@@ -66,13 +66,13 @@ class Beginning:
         }
 
 
-def name_of_night(context: ExperimentContext, date: datetime.date) -> str:
+def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
     """nightly-<date>, with the experiment's name behind it when another experiment has that night's
     name already.
     """
-    record = record_of(context.store, f"{PREFIX}{date}")
-    ours = record is None or record["experiment"] == context.experiment
-    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{context.experiment}"
+    record = record_of(store, f"{PREFIX}{date}")
+    ours = record is None or record["experiment"] == experiment
+    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{experiment}"
 
 
 def date_of(night: str) -> datetime.date | None:
@@ -82,7 +82,7 @@ def date_of(night: str) -> datetime.date | None:
     return None
 
 
-def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> list[str]:
+def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
     """The experiment's other nights, oldest first, that have not done all their steps or are not
     judged; a night that was given up counts as done.
     """
@@ -91,18 +91,19 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
         night
         for night in sorted(nights - {tonight})
         if history.last(night, "given_up") is None
-        and not (finished(context, night) and history.last(night, *DECIDED))
+        and not (finished(store, night) and history.last(night, *DECIDED))
     ]
 
 
-def beginning(context: ExperimentContext, history: NightHistory, data: Pointer) -> Beginning:
+def beginning(
+    store: Store, tasks: Collection[str], seed: int, history: NightHistory, data: Pointer
+) -> Beginning:
     """The start of a new night: it continues behind the last one in the order of problems.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.
     """
-    science, folder = context.science, context.store.open(data)
-    sizes, seed = sizes_by_task(folder, science.tasks), science.seed
+    sizes = sizes_by_task(store.open(data), tasks)
     begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
     if not begun:
         return Beginning(Night(number=1), data.digest, sizes, seed)
@@ -111,7 +112,7 @@ def beginning(context: ExperimentContext, history: NightHistory, data: Pointer) 
     if (before.dataset, before.seed) == (data.digest, seed):
         ended = history.last(last.night, "finished", "given_up")
         details: Mapping[str, Any] = ended.details if ended else {}
-        scored = details["played"] if "played" in details else played(context, last.night)
+        scored = details["played"] if "played" in details else played(store, tasks, last.night)
         night = night_after(before.night, scored, sizes)
         return Beginning(night, data.digest, sizes, seed)
     epoch = max(before.night.of(name).epoch for name in before.problems)
@@ -119,7 +120,7 @@ def beginning(context: ExperimentContext, history: NightHistory, data: Pointer) 
     return Beginning(night, data.digest, sizes, seed)
 
 
-def first_changes(context: ExperimentContext, history: NightHistory, night: Night) -> list[str]:
+def first_changes(start_from: str, history: NightHistory, night: Night) -> list[str]:
     """The settings of a new night that differ from the experiment's: its place in the order of
     problems, and the policy that it starts from.
 
@@ -128,7 +129,7 @@ def first_changes(context: ExperimentContext, history: NightHistory, night: Nigh
     optimizer's state.
     """
     start, changes = "", [f"night={night.model_dump_json()}"]
-    if context.science.promotion.start == "last":
+    if start_from == "last":
         ended = [entry.night for entry in history.entries if entry.event == "finished"]
         start = f"run:{ended[-1]}" if ended else ""
     elif champion := history.champion:
@@ -155,33 +156,33 @@ def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None
     return [f"{key}={json.dumps(then[key])}" for key in changed]
 
 
-def edited(context: ExperimentContext, night: str) -> list[str]:
+def edited(store: Store, resolved: Resolved, night: str) -> list[str]:
     """Where the code of an unfinished night differs from what is there now, which it could not go
     on with: `own_tools.py: lookup`.
     """
-    if finished(context, night):
+    if finished(store, night):
         return []
     with suppress(Damaged):  # reported when it is to be finished
-        if record := record_of(context.store, night):
-            return run_code.changed(context.store, record, code_of(context.resolved))
+        if record := record_of(store, night):
+            return run_code.changed(store, record, code_of(resolved))
     return []
 
 
-def finished(context: ExperimentContext, night: str) -> Summary | None:
+def finished(store: Store, night: str) -> Summary | None:
     """The summary of a night that has done all its steps."""
     with suppress(Damaged):
-        if record := record_of(context.store, night):
-            return finished_summary(context.store, night, record["science"]["steps"])
+        if record := record_of(store, night):
+            return finished_summary(store, night, record["science"]["steps"])
     return None
 
 
-def played(context: ExperimentContext, night: str) -> dict[str, int]:
+def played(store: Store, tasks: Collection[str], night: str) -> dict[str, int]:
     """How many problems of each task a night has scored, as the ledger has it; none, and a warning,
     where that cannot be read.
     """
     scored = Counter[str]()
     try:
-        scored = problems_played(context.store, night)
+        scored = problems_played(store, night)
     except Damaged as damage:
         logger.warning("%s The problems of %s count as not played and come again.", damage, night)
-    return {name: scored[name] for name in context.science.each}
+    return {name: scored[name] for name in tasks or [""]}

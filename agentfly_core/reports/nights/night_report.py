@@ -222,7 +222,11 @@ class _Stored:
 
     def effort(self) -> Effort:
         """Steps, time and tokens of the night."""
-        episodes = run_ledger(self.context, self.judged.night).groupby("step")["episodes"].sum()
+        episodes = (
+            run_ledger(self.context.store, self.context.science.own_steps, self.judged.night)
+            .groupby("step")["episodes"]
+            .sum()
+        )
         tokens = [step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps]
         done = self.context.science.steps
         return Effort(

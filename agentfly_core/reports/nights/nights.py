@@ -33,7 +33,7 @@ from agentfly_core.reports.nights.night_plan import (
 from agentfly_core.reports.nights.promotion import CONFIRMATION, Verdict
 from agentfly_core.runs.run import known_run, refuse_if_open
 from agentfly_core.store.lock import Locked
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
 
@@ -75,7 +75,7 @@ class Nights:
 
     def run(self, tonight: str) -> Summary:
         """Finish earlier nights or give them up, and play tonight's."""
-        for night in undone(self.context, self.ledger.read(), tonight):
+        for night in undone(self.context.store, self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)
 
@@ -87,7 +87,7 @@ class Nights:
         Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
         attempt more would not help.
         """
-        if differs := edited(self.context, night):
+        if differs := edited(self.context.store, self.context.resolved, night):
             self._give_up(night, f"Its code was edited since it began: {'; '.join(differs)}.")
             return
         why = f"It was begun {self.attempts} times and never came to its end."
@@ -100,18 +100,18 @@ class Nights:
             except Exception as error:  # whatever keeps it from its end, tonight can train
                 logger.exception("The night %s could not be finished.", night)
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
-            if finished(self.context, night):
+            if finished(self.context.store, night):
                 return
         self._give_up(night, why)
 
     def _give_up(self, night: str, why: str) -> None:
-        scored = played(self.context, night)
+        scored = played(self.context.store, self.context.science.tasks, night)
         given_up = self.ledger.append(night, "given_up", why, details={"played": scored})
         self.work.happened(given_up)
 
     def play(self, night: str) -> Summary:
         """Train a night from where it stands to its end, and decide about its policy, once."""
-        summary = finished(self.context, night)
+        summary = finished(self.context.store, night)
         if summary is None or self.ledger.last(night, "finished") is None:
             changes = self._begin(night)
             summary = self.work.train(night, changes)
@@ -120,7 +120,7 @@ class Nights:
             ended: dict[str, JSON] = {
                 "before": before,
                 "after": after,
-                "played": played(self.context, night),
+                "played": played(self.context.store, self.context.science.tasks, night),
             }
             self.work.happened(self.ledger.append(night, "finished", why, details=ended))
         if self.ledger.last(night, *DECIDED) is None:
@@ -133,7 +133,7 @@ class Nights:
 
         Where another became the champion meanwhile, it is judged against that one.
         """
-        challenger = last_policy(self.context, night)
+        challenger = last_policy(self.context.store, night)
         while True:
             reigning = self.ledger.champion()
             start = Champion(f"run:{night}@0", policy_of(self.context.store, night, 0))
@@ -160,23 +160,35 @@ class Nights:
         history, why = self.ledger.read(), "It is continued."
         begun = history.last(night, "began")
         details: Mapping[str, Any] = begun.details if begun else {}
-        changes = recorded_changes(self.context, night)
+        changes = recorded_changes(
+            self.context,
+            night,
+        )
         if changes is None and details:
             changes = details["changes"]
         if changes is None:
-            begins = beginning(self.context, history, self.work.dataset())
-            changes, why = first_changes(self.context, history, begins.night), str(begins)
+            begins = beginning(
+                self.context.store,
+                self.context.science.tasks,
+                self.context.science.seed,
+                history,
+                self.work.dataset(),
+            )
+            changes, why = (
+                first_changes(self.context.science.promotion.start, history, begins.night),
+                str(begins),
+            )
             details = {**begins.to_json(), "changes": changes}
         self.work.require_space(night, changes)
         self.work.happened(self.ledger.append(night, "began", why, details=details))
         return changes
 
 
-def last_policy(context: ExperimentContext, run: str) -> Champion:
+def last_policy(store: Store, run: str) -> Champion:
     """The policy of a run's last step, as a champion."""
-    step = known_run(context.store, run)["science"]["steps"]
+    step = known_run(store, run)["science"]["steps"]
     assert isinstance(step, int)
-    return Champion(f"run:{run}@{step}", policy_of(context.store, run, step))
+    return Champion(f"run:{run}@{step}", policy_of(store, run, step))
 
 
 def confirmations(ledger: NightLedger) -> int:

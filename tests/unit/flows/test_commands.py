@@ -82,7 +82,7 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
     places = Places(
         project / ".agentfly", "", StateDir("/home/user/.prefect", "PREFECT_HOME is set")
     )
-    show_places(places, context)
+    show_places(places, context.site.mlflow_tracking_uri)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"
         "MLflow: https://someone:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"

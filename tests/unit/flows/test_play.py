@@ -54,7 +54,11 @@ def rewards(store: Store, name: str) -> list[object]:
 def test_a_damaged_policy_of_the_run_is_not_passed_over_for_the_base_model(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = name_of(context_of("atlas.yaml", [], "local", ""), "", False)
+    run = name_of(
+        context_of("atlas.yaml", [], "local", ""),
+        "",
+        False,
+    )
     damaged = store.root / RunLayout(run).step(1).policy / "MANIFEST.json"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(bytes(300))

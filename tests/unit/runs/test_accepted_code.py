@@ -24,7 +24,7 @@ def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(
         run.remember_start(POLICY)
     (project / "prices.csv").write_text("tea,4\n")
     now = here(project, code_files=["prices.csv"])
-    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    accept_code(now.store, "demo", now.science.code, code_of(now.resolved))
     with opened(now, "demo") as run:
         after = stage_keys(run.science)
     assert {stage for stage in before if before[stage] != after[stage]} == {
@@ -43,7 +43,7 @@ def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
     now = here(project)
-    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    accept_code(now.store, "demo", now.science.code, code_of(now.resolved))
     with opened(here(project), "demo") as run:
         first, second = (stage_keys(run.at(step).science) for step in (1, 2))
         assert first == stage_keys(before)
@@ -66,7 +66,7 @@ def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer
     before = evaluated(run, start)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     now = here(project)
-    accept_code(now.store, "demo", now.science, code_of(now.resolved))
+    accept_code(now.store, "demo", now.science.code, code_of(now.resolved))
     with opened(now, "demo") as run:
         where = evaluations(run.store, run.record, "demo", "test")
         assert where(0) == before

@@ -27,13 +27,36 @@ with local_lock(Path(sys.argv[1])):
 
 
 def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
-    assert name_of(context(tmp_path), "", False) == name_of(context(tmp_path), "", False)
-    assert name_of(context(tmp_path), "", False) != name_of(context(tmp_path, seed=1), "", False)
+    assert name_of(
+        context(tmp_path),
+        "",
+        False,
+    ) == name_of(
+        context(tmp_path),
+        "",
+        False,
+    )
+    assert name_of(
+        context(tmp_path),
+        "",
+        False,
+    ) != name_of(
+        context(tmp_path, seed=1),
+        "",
+        False,
+    )
 
 
 def test_new_makes_a_repeat(tmp_path):
     for expected in ("demo", "demo-2", "demo-3"):
-        assert name_of(context(tmp_path), "demo", True) == expected
+        assert (
+            name_of(
+                context(tmp_path),
+                "demo",
+                True,
+            )
+            == expected
+        )
         with opened(context(tmp_path), expected):
             pass
 
@@ -234,7 +257,11 @@ def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
 @pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
 def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
-        name_of(context(tmp_path), name, False)
+        name_of(
+            context(tmp_path),
+            name,
+            False,
+        )
 
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):

@@ -82,7 +82,14 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
             run.links("prefect_flow_run_ids"),
         )
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
-        again = summarise(context, "demo", {"prepare": [problems]}, *compared, None, [])
+        again = summarise(
+            context,
+            "demo",
+            {"prepare": [problems]},
+            *compared,
+            None,
+            [],
+        )
     assert list(found) == [*KEYS.split(), *LINKS.split()]
     assert list(found["seconds"]) == [
         "prepare",
@@ -137,7 +144,7 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
         )
     rollout, score = context.store.artifact(target.uri), context.store.artifact(scored.uri)
     with pytest.raises(ValueError) as caught:
-        read_evaluation(context, rollout, "test", [rollout], score)
+        read_evaluation(context.store, context.resolved, rollout, "test", [rollout], score)
     assert str(caught.value) == (
         "None of the 1 episodes of the evaluation on test has a score, so that there is no "
         "success to tell. First causes: episode failed: ServiceFailure: shop died. Mend them, "
