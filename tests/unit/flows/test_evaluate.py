@@ -138,9 +138,9 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(
         ("results/demo/policy.json", "There is no file 'results/demo/policy.json'"),
         (
             "run:demo@last",
-            "expected run:NAME or run:NAME@STEP with a step's number, 0 is the start",
+            "expected run:NAME .its last. or run:NAME@STEP with a step's number, 0 is the start",
         ),
-        ("run:demo@", "expected run:NAME or run:NAME@STEP with a step's number"),
+        ("run:demo@", "expected run:NAME .its last. or run:NAME@STEP with a step's number"),
         (
             "run:demo@7",
             r"'demo' has no policy of step 7 in .*; its last one is runs/demo/steps/000002/policy",

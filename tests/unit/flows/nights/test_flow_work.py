@@ -31,7 +31,7 @@ def test_a_person_is_asked_before_anything_that_is_only_reported(
     work: FlowWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []
-    monkeypatch.setattr(flow_work, "ask", lambda _, night: done.append("asked"))
+    monkeypatch.setattr(flow_work, "ask", lambda *_: done.append("asked"))
     monkeypatch.setattr(flow_work, "report_aliases", lambda *_: done.append("aliases"))
     monkeypatch.setattr(flow_work, "report_night", lambda *_: done.append("report"))
     work.happened(work.ledger.append(NIGHT, "awaits_approval", details={"verdict": {}}))
