@@ -1,8 +1,8 @@
 """AgentFly: reinforcement learning of language-model agents, as a pipeline.
 
-These are the names for who writes tools, rewards, environments, datasets and agents; see
-`agentfly_core.rl` for algorithms and `agentfly_core.sandbox` for running code. Each is imported
-when it is first asked for.
+These are the names for authors of tools, rewards, environments, datasets and agents, and for
+scripts that use the pipeline; see `agentfly_core.rl` for algorithms and `agentfly_core.sandbox` for
+running code. Each is imported at its first use.
 """
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing
@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
     from agentfly_core.authoring.tool import StepResult, ToolError, tool
+    from agentfly_core.pipeline.loop.library import (
+        evaluate,
+        load_experiment,
+        play,
+        prepare,
+        train,
+    )
     from agentfly_core.records.dataset import BadRow
     from agentfly_core.records.generated_dataset import generated
     from agentfly_core.records.messages import reply_text
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 
 _RECORDS = "agentfly_core.records.trajectory"
 _TEMPLATES = "agentfly_core.authoring.chat_template"
+_LIBRARY = "agentfly_core.pipeline.loop.library"
 _HOMES = {
     "BadCall": _RECORDS,
     "BadRow": "agentfly_core.records.dataset",
@@ -59,10 +67,15 @@ _HOMES = {
     "Trajectory": _RECORDS,
     "Turn": _RECORDS,
     "Unscored": _RECORDS,
+    "evaluate": _LIBRARY,
     "generated": "agentfly_core.records.generated_dataset",
+    "load_experiment": _LIBRARY,
+    "play": _LIBRARY,
+    "prepare": _LIBRARY,
     "reply_text": "agentfly_core.records.messages",
     "reward": "agentfly_core.authoring.reward",
     "tool": "agentfly_core.authoring.tool",
+    "train": _LIBRARY,
 }
 __all__ = [
     "BadCall",
@@ -89,10 +102,15 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Unscored",
+    "evaluate",
     "generated",
+    "load_experiment",
+    "play",
+    "prepare",
     "reply_text",
     "reward",
     "tool",
+    "train",
 ]
 
 

@@ -8,8 +8,7 @@ from prefect import flow
 
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.loop.evaluation import evaluated_everywhere, further_datasets
-from agentfly_core.pipeline.services import rollout_services
+from agentfly_core.pipeline.loop.evaluation import evaluated_policy
 from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.json_value import JSON
 from flows import dvc_outputs
@@ -38,15 +37,12 @@ def evaluate(
     holder = f"the evaluation of {policy or context.experiment}"
     gpus, reports = context.site.sampler_gpus, reporting_stage(context, "evaluate", chosen.digest)
     with devices(context.site, gpus, holder), reports as reporter:
-        TASKS.require_room(context, chosen, data, ["test"])
-        others = further_datasets(TASKS, context, chosen)
-        with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as services:
-            rates = evaluated_everywhere(TASKS, context, services, chosen, data, others, 0)
+        evaluation = evaluated_policy(TASKS, context, chosen, data, logs)
         reporter.data(data)
-        reporter.evaluation(rates, 0)
+        reporter.evaluation(evaluation, 0)
     if dvc_outputs.wanted():
-        dvc_outputs.write_evaluation(context.experiment, rates)
-    return rates.to_json()
+        dvc_outputs.write_evaluation(context.experiment, evaluation)
+    return evaluation.to_json()
 
 
 def policy_named(context: ExperimentContext, reference: str) -> Pointer:

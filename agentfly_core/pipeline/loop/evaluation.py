@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.runs.summary import Evaluation, evaluation
 from agentfly_core.store.store import Pointer
 
@@ -28,6 +29,20 @@ def further_datasets(
         stages.require_room(there, policy, data, ["test"])
         datasets[name] = there, data
     return datasets
+
+
+def evaluated_policy(
+    stages: Stages, context: ExperimentContext, policy: Pointer, data: Pointer, logs: Path
+) -> Evaluation:
+    """How a policy does on the test split, and on each further dataset, with services of its own.
+
+    Raises ValueError for a model or a dataset that does not fit.
+    """
+    stages.require_room(context, policy, data, ["test"])
+    others = further_datasets(stages, context, policy)
+    owner = f"evaluate-{policy.digest[:16]}"
+    with rollout_services(context, policy, owner, logs) as services:
+        return evaluated_everywhere(stages, context, services, policy, data, others, 0)
 
 
 def evaluated_everywhere(

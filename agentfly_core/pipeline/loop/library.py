@@ -1,0 +1,155 @@
+"""The pipeline for scripts and notebooks: no Prefect, no MLflow; what is stored is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from agentfly_core.experiment.checks import check_inputs, check_run
+from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.forking import check_start
+from agentfly_core.pipeline.loop import loading
+from agentfly_core.pipeline.loop.deadline import Deadline
+from agentfly_core.pipeline.loop.evaluation import evaluated_policy
+from agentfly_core.pipeline.loop.stages import Silent, Stages
+from agentfly_core.pipeline.loop.training import Training
+from agentfly_core.pipeline.play import session
+from agentfly_core.pipeline.play.episodes import Played
+from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.stages import prepare as stage
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.run import name_of, opened
+from agentfly_core.runs.summary import Evaluation
+from agentfly_core.store.store import Artifact, Store
+from agentfly_core.system.devices import held, numbered
+from agentfly_core.system.formats.text import keeping_secrets
+from agentfly_core.system.hardware import WAITING
+
+STATE = Path(".agentfly")
+"""Where logs and copies of a remote store are, in the working directory; as for the commands."""
+QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+P = ParamSpec("P")
+R = TypeVar("R")
+logger = logging.getLogger(__name__)
+
+
+def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function in a thread where an event loop runs already, as in a notebook."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return function(*args, **kwargs)
+        call = functools.partial(function, *args, **kwargs)
+        with ThreadPoolExecutor(1, function.__name__) as thread:
+            return thread.submit(copy_context().run, call).result()
+
+    return run
+
+
+@_outside_loop
+def load_experiment(
+    experiment: str, *overrides: str, site: str = "local", store: str = ""
+) -> ExperimentContext:
+    """An experiment by its name in `conf/` or the path of its file, with its overrides:
+    `load_experiment("quickstart", "steps=2", store="/tmp/shop")`.
+
+    `store` is a path or s3:// uri; by default the site's. Raises ValueError with the key of a
+    setting that is wrong.
+    """
+    for name, value in {**QUIET, **WAITING}.items():
+        os.environ.setdefault(name, value)
+    context = loading.load(experiment, overrides, site, store, _store)
+    check_inputs(context.science)
+    return context
+
+
+@_outside_loop
+def prepare(experiment: ExperimentContext) -> Artifact:
+    """The dataset, made unless it is in the store: `experiment.store.open(prepare(experiment))` is
+    a folder with `train.parquet`, `validation.parquet` and `test.parquet`.
+
+    Raises ValueError for data that cannot be used and for problems that cannot be solved.
+    """
+    return stage.prepare(experiment)
+
+
+@_outside_loop
+def play(
+    experiment: ExperimentContext, policy: str = "", episodes: int = 8, split: str = "train"
+) -> Played:
+    """Play and score episodes of the first problems of a split, and store them.
+
+    `policy` is as `--policy` of `agentfly play`: `oracle`, `random`, `base`, `run:NAME`, ... Raises
+    ValueError for a policy that is not there.
+    """
+    request = session.PlayRequest(policy, split, episodes, "", "a script")
+    prepared = session.prepare(experiment, request, experiment.science.rollout.shard)
+    return session.play(experiment, prepared, _logs("play"), Mode())
+
+
+@_outside_loop
+def evaluate(experiment: ExperimentContext, policy: str = "") -> Evaluation:
+    """Play a policy on the held-out test problems, unless that is in the store: its success has an
+    interval of 95 %.
+
+    `policy` is as `--policy` of `agentfly evaluate`, by default the last one of the run that
+    `train` makes. Raises ValueError for a policy that is not there.
+    """
+    chosen = inputs.policy_named(experiment, policy, inputs.base_model)
+    data, gpus = stage.prepare(experiment), experiment.site.sampler_gpus
+    with _holding(experiment, gpus, f"the evaluation of {policy or experiment.experiment}"):
+        return evaluated_policy(Stages(), experiment, chosen, data, _logs("evaluate"))
+
+
+@_outside_loop
+def train(
+    experiment: ExperimentContext, run: str = "", new: bool = False, hours: float | None = None
+) -> Summary:
+    """Train a run, or continue it from the store; returns its summary.json.
+
+    `run` is its name, by default that of the experiment with a digest of its settings; with `new`
+    it is the next free one. The step during which `hours` are over is the last one. Raises Locked
+    while another process writes the run.
+    """
+    name = name_of(experiment, run, new)
+    check_run(experiment, name)
+    with (
+        _holding(experiment, experiment.site.gpus, f"the run {name}"),
+        keeping_secrets(),
+        opened(experiment, name) as mine,
+    ):
+        check_start(mine)
+        mine.remember_sandbox()
+        until = Deadline.after(hours)
+        return Training(mine, _logs(name), Stages(), Silent(), until).complete().summary
+
+
+@contextmanager
+def _holding(experiment: ExperimentContext, gpus: Sequence[int], holder: str) -> Iterator[None]:
+    """Hold GPUs of the site where it has some; waits for other processes, and warns of it."""
+    site = experiment.site
+    wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
+    with held(wanted, holder, logger.warning):
+        yield
+
+
+def _store(uri: str) -> Store:
+    return Store.at(uri, (STATE / "cache").resolve())
+
+
+def _logs(name: str) -> Path:
+    folder = (STATE / "logs" / name).resolve()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
