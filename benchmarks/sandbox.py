@@ -38,9 +38,9 @@ async def plain(code: str) -> None:
 
 def sandboxes() -> dict[str, Sandbox]:
     """The sandboxes that this machine may have."""
-    found = {"fork-server": Sandbox(ForkServer(), Cgroups.found())}
+    found = {"fork-server": Sandbox(ForkServer(), Cgroups.detect())}
     return found | (
-        {"bubblewrap": Sandbox(Bubblewrap(), Cgroups.found())} if shutil.which("bwrap") else {}
+        {"bubblewrap": Sandbox(Bubblewrap(), Cgroups.detect())} if shutil.which("bwrap") else {}
     )
 
 
@@ -80,7 +80,7 @@ def times(repeats: int) -> None:
 
 def left() -> dict[str, int]:
     """What there is of what executions use."""
-    groups = [folder for parent in Cgroups.found().parents for folder in parent.glob(f"{PREFIX}*")]
+    groups = [folder for parent in Cgroups.detect().parents for folder in parent.glob(f"{PREFIX}*")]
     folders = [
         path for path in Path(tempfile.gettempdir()).iterdir() if path.name.startswith(PREFIX)
     ]
@@ -95,7 +95,7 @@ def left() -> dict[str, int]:
 
 async def sustained(executions: int, at_once: int) -> None:
     """Print what there is before and after many executions, `at_once` of them at a time."""
-    sandbox, room = Sandbox(ForkServer(), Cgroups.found()), asyncio.Semaphore(at_once)
+    sandbox, room = Sandbox(ForkServer(), Cgroups.detect()), asyncio.Semaphore(at_once)
 
     async def one(number: int) -> bool:
         async with room:

@@ -58,7 +58,7 @@ def nightly(
     policy if it is better; finish interrupted nights first, or give them up.
     """
     today = date or _scheduled()
-    with _told(f"{PREFIX}{today}", experiment, loading.site(site, store)):
+    with _reporting_end(f"{PREFIX}{today}", experiment, loading.site(site, store)):
         context = context_of_flow(experiment, overrides, site, store)
         ledger = NightLedger(context.store, context.experiment)
         work = FlowWork(context, ledger, list(overrides), hours)
@@ -77,7 +77,7 @@ def nightly(
 
 
 @contextmanager
-def _told(night: str, experiment: str, site: Site) -> Iterator[None]:
+def _reporting_end(night: str, experiment: str, site: Site) -> Iterator[None]:
     """Tell how a night ended: the URL of the site either way, people where it failed."""
     success = False
     try:

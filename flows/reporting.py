@@ -24,7 +24,7 @@ from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
-TOLD = "mlflow_told_steps"
+REPORTED = "mlflow_reported_steps"
 FLOW_RUN_TAG = "agentfly.prefect_flow_run"
 LONGEST_TAG = 5000
 
@@ -49,7 +49,7 @@ def reporting(run: Run) -> Iterator[RunReporter]:
         else:
             remember_told(run.store, run.name, reporter.tags)
             if run.finished:
-                run.link(TOLD, str(run.science.steps))
+                run.link(REPORTED, str(run.science.steps))
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
 
     Raises Locked while a process writes the run.
     """
-    reported = str(context.science.steps) in links_of(context.store, name).get(TOLD, [])
+    reported = str(context.science.steps) in links_of(context.store, name).get(REPORTED, [])
     if reported and tags_of(context.store, name).in_mlflow:
         return summary
     with opened(context, name) as run, reporting(run) as reporter:

@@ -122,10 +122,10 @@ class AuthorPart(ABC):
         """The result of its function with all arguments, in this process; raises as `call`."""
         return await call(function, self.timeout, self.what, lent)
 
-    async def asked(self, question: Mapping[str, JSON]) -> JSON:
-        """What it answers in a process of its own; raises as `process_calls.asked`."""
+    async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
+        """What it answers in a process of its own; raises as `process_calls.ask`."""
         part = process_calls.Named(self._path, self.settings)
-        return await process_calls.asked(part, question, self.timeout)
+        return await process_calls.ask(part, question, self.timeout)
 
     @property
     def _path(self) -> str:

@@ -73,7 +73,7 @@ class Named:
         return json.dumps({"use": self.path, "settings": dict(self.settings)})
 
 
-async def asked(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
+async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
     """What a part answers in a process of its own; question and answer are plain JSON.
 
     Waits for a process to be free, as many as there are cores, and for it to import the part; only
@@ -138,7 +138,7 @@ class _Process:
                 start_new_session=True,
                 env=for_children(),
             )
-        self._known: set[str] = set()
+        self._loaded: set[str] = set()
 
     @property
     def alive(self) -> bool:
@@ -149,7 +149,7 @@ class _Process:
         """Have it import a part, and make it with its settings, once; raises ServiceFailure when it
         cannot.
         """
-        if part.text in self._known:
+        if part.text in self._loaded:
             return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
         try:
@@ -160,7 +160,7 @@ class _Process:
             ) from None
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
-        self._known.add(part.text)
+        self._loaded.add(part.text)
 
     def ask(self, question: str, seconds: float) -> Answer:
         """Its answer within `seconds`; else it is ended."""

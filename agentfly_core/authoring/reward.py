@@ -39,8 +39,8 @@ from agentfly_core.system.formats.text import fault, shown, words_of
 AT_ONCE = 32
 LONGEST_WAIT = 30.0
 _log = logging.getLogger(__name__)
-Found = Score | Unscored
-_FOUND = TypeAdapter[dict[str, list[Found]]](dict[str, list[Found]])
+Grade = Score | Unscored
+_GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,12 +69,12 @@ class Reward(calling.AuthorPart):
         """Whether it scores the episodes of a problem together."""
         return Group in self.signature.lent.values()
 
-    async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Found:
+    async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
         """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
         (result,) = await self._scores([trajectory], lent)
         return result
 
-    async def of_record(self, trajectory: Trajectory) -> Found:
+    async def of_record(self, trajectory: Trajectory) -> Grade:
         """What it found of a stored trajectory, or why nothing."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -85,7 +85,7 @@ class Reward(calling.AuthorPart):
         (result,) = await self.of_records([trajectory])
         return result
 
-    async def of_records(self, trajectories: Sequence[Trajectory]) -> list[Found]:
+    async def of_records(self, trajectories: Sequence[Trajectory]) -> list[Grade]:
         """What it found of stored trajectories, or why nothing: of one, or of a whole group where
         it compares.
         """
@@ -102,11 +102,11 @@ class Reward(calling.AuthorPart):
     ) -> Mapping[str, JSON]:
         """What `score` asks another process, in that process."""
         group = process_calls.adapter(Group).validate_python(question)
-        return {"found": [asdict(one) for one in await self._found(group, {}, caller)]}
+        return {"grades": [asdict(one) for one in await self._grades(group, {}, caller)]}
 
     async def _scores(
         self, trajectories: Sequence[Trajectory], lent: Mapping[type[Lent], Lent]
-    ) -> list[Found]:
+    ) -> list[Grade]:
         group = Group(tuple(trajectories))
         for attempt in range(self.retries):
             try:
@@ -118,23 +118,24 @@ class Reward(calling.AuthorPart):
             await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
         return await self._score_once(group, lent)
 
-    async def _score_once(self, group: Group, lent: Mapping[type[Lent], Lent]) -> list[Found]:
+    async def _score_once(self, group: Group, lent: Mapping[type[Lent], Lent]) -> list[Grade]:
         async with self._seats or nullcontext():
             if self.process:
                 try:
-                    results = _FOUND.validate_python(await self.asked(asdict(group)))["found"]
+                    answer = await self.ask_process(asdict(group))
+                    results = _GRADES.validate_python(answer)["grades"]
                 except (Overdue, process_calls.Died) as error:
                     results = _all_unscored(words_of(error), group)
             else:
-                results = await self._found(group, lent, self.call)
+                results = await self._grades(group, lent, self.call)
         return [
             Unscored(f"{self.name}: {one.reason}") if isinstance(one, Unscored) else one
             for one in results
         ]
 
-    async def _found(
+    async def _grades(
         self, group: Group, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
-    ) -> list[Found]:
+    ) -> list[Grade]:
         first = group.trajectories[0]
         available = {**lent, Trajectory: first, Group: group, Problem: first.problem}
         arguments = {name: available[kind] for name, kind in self.signature.lent.items()}
@@ -162,7 +163,7 @@ class Reward(calling.AuthorPart):
     def _seats(self) -> Seats | None:
         return None if self.concurrency is None else Seats(self.concurrency)
 
-    def _checked(self, result: Score | float, trajectory: Trajectory) -> Found:
+    def _checked(self, result: Score | float, trajectory: Trajectory) -> Grade:
         score = result if isinstance(result, Score) else Score(result)
         own = score.by_speaker.values()
         for number in (score.value, *score.parts.values(), *score.per_turn, *own):
@@ -294,7 +295,7 @@ async def _compared(
         if one.ending is not Ending.FAILED:
             groups[one.problem.id, one.role].append(number)
 
-    async def compare(numbers: Sequence[int]) -> list[Found]:
+    async def compare(numbers: Sequence[int]) -> list[Grade]:
         async with seats:
             return await reward.of_records([answered[number] for number in numbers])
 
@@ -319,7 +320,7 @@ async def _scored(
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
-    scores: dict[str, tuple[float, Found]] = {}
+    scores: dict[str, tuple[float, Grade]] = {}
     async with seats:
         for reward, weight in rewards.items():
             score = await reward.of_record(answered)
@@ -333,7 +334,7 @@ async def _scored(
 
 
 def _held(
-    scores: Mapping[str, tuple[float, Found]], trajectory: Trajectory, answered: bool
+    scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
     """An episode's scores as they hold for one of its trajectories; those of turns are of the one
     that answered.
@@ -347,7 +348,7 @@ def _held(
     return replace(combined(trajectory.id, own), rewards=_by_name(scores))
 
 
-def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Found]]) -> Scored:
+def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
     """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
     Unscored where one is missing, and where the sum is of no usable size.
@@ -376,11 +377,11 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Found]]) -> 
     return Scored(trajectory_id, rewards, (), Unscored(reason))
 
 
-def _all_unscored(reason: str, group: Group) -> list[Found]:
+def _all_unscored(reason: str, group: Group) -> list[Grade]:
     return [Unscored(reason)] * len(group.trajectories)
 
 
-def _by_name(scores: Mapping[str, tuple[float, Found]]) -> dict[str, float]:
+def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
     """Each reward, its parts and what it gave speakers apart, by the names in `Scored.rewards`."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():

@@ -124,7 +124,7 @@ class Tool(calling.AuthorPart):
         problem = lent[Problem] if self.needs else None
         assert problem is None or isinstance(problem, Problem)
         try:
-            answer = await self.asked(asdict(_Question(call, problem)))
+            answer = await self.ask_process(asdict(_Question(call, problem)))
             observation: Observation = process_calls.adapter(Observation).validate_python(answer)
             return observation
         except (Overdue, process_calls.Died) as error:

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from agentfly_core.authoring.injection import AuthorFunction, Signature, name, unbound
 from agentfly_core.config.import_path import nullable
-from agentfly_core.config.mismatch import place, said
+from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.system.formats.json_schema import holds_itself, without_references
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, sentence
@@ -81,7 +81,7 @@ class Arguments:
                     hint = did_you_mean(where, list(self.schema["properties"]))
                     faults.append(f"there is no argument {where!r}.{hint}")
                 else:
-                    faults.append(f"{where}: {said(fault)}")
+                    faults.append(f"{where}: {message_of(fault)}")
             raise BadArguments(
                 f"{sentence('; '.join(faults))} Expected arguments: {json.dumps(self.schema)}"
             ) from None

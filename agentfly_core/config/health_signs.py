@@ -35,7 +35,7 @@ class Sign(Section):
             return False
         return value > self.above if self.above is not None else value < (self.below or 0.0)
 
-    def told(self, metrics: Mapping[str, float], steps: int) -> str:
+    def message(self, metrics: Mapping[str, float], steps: int) -> str:
         """`"train/entropy is 0.004, below 0.01, for 3 steps in a row"`."""
         bound = f"above {self.above:g}" if self.above is not None else f"below {self.below:g}"
         lasting = f", for {steps} steps in a row" if steps > 1 else ""

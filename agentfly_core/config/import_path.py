@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
-from agentfly_core.config.mismatch import place, said
+from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 from agentfly_core.system.formats.tracebacks import own_line
@@ -195,7 +195,7 @@ def typed(where: str, value: JSON, kind: type[R]) -> R:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(filter(None, (where, place(first["loc"]))))
-        raise ValueError(f"{key}: {said(first)} (got {first['input']!r})") from None
+        raise ValueError(f"{key}: {message_of(first)} (got {first['input']!r})") from None
     except PydanticUserError:
         raise ValueError(
             f"{where} is annotated with {kind!r}, which nothing in a file can be (got {value!r})"

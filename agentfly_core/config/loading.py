@@ -19,7 +19,7 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
-from agentfly_core.config.mismatch import UNSHOWN, place, said
+from agentfly_core.config.mismatch import UNSHOWN, message_of, place
 from agentfly_core.config.parts import Part
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
@@ -327,11 +327,11 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             meant = get_close_matches(str(fault["loc"][-1]), [*map(str, given)], n=1)
             yield f"{where}: it must be given{f'; is {meant[0]!r} meant for it?' if meant else ''}"
         elif fault["type"] == UNSHOWN:
-            yield f"{where}: {said(fault)}"
+            yield f"{where}: {message_of(fault)}"
         elif not where:
-            yield said(fault)
+            yield message_of(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
-            message, got = said(fault), repr(fault.get("input"))
+            message, got = message_of(fault), repr(fault.get("input"))
             yield f"{where}: {message}" + ("" if got in message else f" (got {got})")
 
 

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 UNSHOWN = "unshown"  # the type of a fault whose value may be a secret
 LIST, MAPPING = "Input should be a list", "Input should be a mapping of keys to values"
-SAID = {
+MESSAGES = {
     **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), LIST),
     **dict.fromkeys(
         ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"),
@@ -19,9 +19,9 @@ SAID = {
 _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
 
-def said(fault: ErrorDetails) -> str:
+def message_of(fault: ErrorDetails) -> str:
     """The message of one of pydantic's faults: "Input should be a list", not "a valid tuple"."""
-    message = SAID.get(fault["type"], str(fault["msg"])).removeprefix("Value error, ")
+    message = MESSAGES.get(fault["type"], str(fault["msg"])).removeprefix("Value error, ")
     return re.sub(
         r"^(Tuple|Set|Frozenset|Dictionary) should have", "Input should have", message
     ).replace(" after validation", "")

@@ -39,7 +39,7 @@ class TaskLimits(Section):
     deadline: Annotated[float, Field(gt=0)] | None = None
 
     @model_serializer(mode="wrap")
-    def _said(self, full: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_none(self, full: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in full(self).items() if value is not None}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agentfly_core.datasets.babyai_player import COLORS, PORTABLE, named, solvable
 from agentfly_core.datasets.splitting import shares
-from agentfly_core.environments.babyai import level, mission, told
+from agentfly_core.environments.babyai import level, mission, view_text
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
@@ -66,7 +66,7 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
             seed = draw.randrange(2**31)
             goal = mission(grid, seed)
             is_mine = seed not in taken and named(goal) and set(named(goal)) <= set(mine)
-            if is_mine and solvable(grid, goal, seen := told(grid)):
+            if is_mine and solvable(grid, goal, seen := view_text(grid)):
                 break
         else:
             raise ValueError(

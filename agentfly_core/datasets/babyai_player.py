@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from agentfly_core.environments.babyai import ACTIONS, told
+from agentfly_core.environments.babyai import ACTIONS, view_text
 
 if TYPE_CHECKING:
     from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
@@ -69,7 +69,7 @@ class Room:
     carried: str = ""
 
     def see(self, view: str, pose: Pose) -> None:
-        """Update the room by the view from a pose, in the words of `environments.babyai.told`."""
+        """Update the room by the view from a pose, a text of `environments.babyai.view_text`."""
         listed, *others = view.split("; ")
         far = {"ahead": 7, "left": 4, "right": 4}
         self.carried = ""
@@ -165,7 +165,7 @@ def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
             if done or late:
                 return float(reward) > 0
         pose = pose.after(action, times)
-        room.see(told(grid), pose)
+        room.see(view_text(grid), pose)
     return False
 
 

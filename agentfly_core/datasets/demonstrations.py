@@ -50,7 +50,7 @@ def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demons
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"
     )
-    play = partial(_said, _calculation, asks, "Thought: I know the answer.\nFinal Answer: {}")
+    play = partial(_as_text, _calculation, asks, "Thought: I know the answer.\nFinal Answer: {}")
     return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
 
 
@@ -81,7 +81,7 @@ def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
     of Python, and then the answer alone.
     """
     mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
-    play = partial(_said, _programming, "```python\n{}\n```\n", "{}")
+    play = partial(_as_text, _programming, "```python\n{}\n```\n", "{}")
     return _script(seed, spoilt, play, *mistakes)
 
 
@@ -140,7 +140,7 @@ def _called(
     return [*calls, call_text("answer", answer=answer)]
 
 
-def _said(
+def _as_text(
     work: ToolStep, asks: str, answers: str, draw: random.Random, problem: Problem, mistake: str
 ) -> list[str]:
     argument, answer = work(draw, problem, mistake)

@@ -186,7 +186,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
     field = next((name for name in QUESTIONS if row.get(name) is not None), None)
     if field is None:
         return f"it has none of the fields {', '.join(QUESTIONS)}"
-    question = row[field] if isinstance(row[field], str) else _said(row[field])
+    question = row[field] if isinstance(row[field], str) else _prompt_of(row[field])
     if question is None or not question.strip():
         return f"its field {field!r} is {row[field]!r:.80}, expected text or messages of one user"
     if field == "instruction" and (more := row.get("input")) is not None:
@@ -205,7 +205,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
     return Problem(short(question, digest(facts)) if name is None else str(name), question, facts)
 
 
-def _said(messages: Any) -> str | None:
+def _prompt_of(messages: Any) -> str | None:
     """The prompt of chat messages: what the system and one user say, with an empty line between;
     None for what is no such conversation. What an assistant says after them is no part of it.
     """

@@ -28,7 +28,7 @@ from agentfly_core.system.formats import strict_yaml
 
 APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
-TOLD = ("category", "difficulty")
+LABELS = ("category", "difficulty")
 """What a task says of itself that becomes a fact, for `evaluate.by`."""
 _BARE = re.compile(
     r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
@@ -95,7 +95,7 @@ def harbor(
         except RefusedTask as refused:
             bad.append(BadRow(str(refused.path.relative_to(folder)), refused.line, str(refused)))
             continue
-        labels = {key: str(task.says[key]) for key in TOLD if key in task.says}
+        labels = {key: str(task.says[key]) for key in LABELS if key in task.says}
         facts = {"files": files, "check": task.check, **labels}
         problems.append(Problem(path.name, task.instruction, facts))
     random.Random(seed).shuffle(problems)

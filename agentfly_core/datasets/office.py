@@ -180,7 +180,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
     names, firms = people(), companies()
     return {
         split: [
-            problem(list(KINDS)[number % len(KINDS)], asked(draw, names[split], firms[split]))
+            problem(list(KINDS)[number % len(KINDS)], drawn(draw, names[split], firms[split]))
             for number in range(size)
         ]
         for split, size in sizes.items()
@@ -200,7 +200,7 @@ def problem(kind: str, question: OfficeQuestion) -> Problem:
     return Problem(f"{kind}-{hashing.short(prompt, script)}", prompt, facts)
 
 
-def asked(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> OfficeQuestion:
+def drawn(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> OfficeQuestion:
     """A database with people and companies of these names, and what may be asked of it.
 
     The company is drawn first, then who works for it: so none of a question's numbers is likelier

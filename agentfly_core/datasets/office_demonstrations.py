@@ -102,7 +102,7 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
             value = lookup.taken(observation)
         if value and len(observations) < len(plan):
             return plan[len(observations)].call(value)
-        return call_text("answer", answer=_said(conversation, kind, value or UNKNOWN, wrong))
+        return call_text("answer", answer=_answer(conversation, kind, value or UNKNOWN, wrong))
 
     return policy
 
@@ -120,7 +120,7 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
         if not observations and wrong != "guess":
             return call_text("sql", statement=QUERIES[kind].format(value))
         last = observations[-1].splitlines()[-1] if observations else ""
-        return call_text("answer", answer=_said(conversation, kind, last, wrong))
+        return call_text("answer", answer=_answer(conversation, kind, last, wrong))
 
     return policy
 
@@ -137,7 +137,7 @@ def understood(prompt: str) -> tuple[str, str]:
     raise ValueError(f"Got {prompt!r}, expected a question of datasets.office.")
 
 
-def _said(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
+def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
     """What is answered for a value that was found: it, or by mistake another one."""
     right = str(conversation.problem.facts["answer"])
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):

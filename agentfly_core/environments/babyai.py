@@ -56,8 +56,8 @@ class BabyAI(Environment):
             self._step(ACTIONS.index(action))
 
     def view(self) -> str:
-        """What is seen now, see `told`."""
-        return told(self._grid)
+        """What is seen now, see `view_text`."""
+        return view_text(self._grid)
 
     def state_key(self) -> str:
         """The grid, where one stands in it, what one carries and whether it is over."""
@@ -97,7 +97,7 @@ def mission(grid: RoomGridLevel, seed: int) -> str:
     return str(grid.mission)
 
 
-def told(grid: RoomGridLevel) -> str:
+def view_text(grid: RoomGridLevel) -> str:
     """What is seen, the nearest row first, how far the walls are, and what is carried:
 
         "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"

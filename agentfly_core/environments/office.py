@@ -46,18 +46,18 @@ class Office(Environment):
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
         """The first MOST_ROWS rows of a table where a column has this value, in their order."""
-        named = TABLES[_known(table, column)]
+        named = TABLES[_checked_table(table, column)]
         rows = self._ask(f"{', '.join(named)} FROM {table}", column, value)
         return [dict(zip(named, row, strict=True)) for row in rows]
 
     def count(self, table: str, column: str, value: str | int) -> int:
         """How many rows of a table have this value in a column."""
-        [(number,)] = self._ask(f"count(*) FROM {_known(table, column)}", column, value)
+        [(number,)] = self._ask(f"count(*) FROM {_checked_table(table, column)}", column, value)
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
         """The sum of the amounts of the orders that have this value in a column."""
-        what = f"coalesce(sum(amount), 0) FROM {_known('orders', column)}"
+        what = f"coalesce(sum(amount), 0) FROM {_checked_table('orders', column)}"
         [(number,)] = self._ask(what, column, value)
         return int(number)
 
@@ -78,7 +78,7 @@ class Office(Environment):
             return cursor.fetchall()
 
 
-def _known(table: str, column: str) -> str:
+def _checked_table(table: str, column: str) -> str:
     """The table, where it has this column."""
     if table not in TABLES:
         raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")

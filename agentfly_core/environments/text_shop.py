@@ -62,14 +62,14 @@ class TextShop(Environment):
 
     def view(self, product: str) -> str:
         """The page of a product: its line, and one a kind of options, `colour: red, grey`."""
-        seen = self._known(product)
+        seen = self._product(product)
         offered = [f"{kind}: {', '.join(values)}" for kind, values in seen.options.items()]
         self.page = "\n".join([_line(seen), *offered])
         return self.page
 
     def buy(self, product: str, options: Sequence[str]) -> Purchase:
         """Buy a product, with one option of a kind at most."""
-        chosen = self._known(product)
+        chosen = self._product(product)
         kinds = {value: kind for kind, values in chosen.options.items() for value in values}
         for option in options:
             if option not in kinds:
@@ -95,9 +95,9 @@ class TextShop(Environment):
     async def restore(self, snapshot: bytes) -> None:
         """Go back to them."""
         self.page, bought = json.loads(snapshot)
-        self.purchase = bought and Purchase(self._known(bought[0]), tuple(bought[1]))
+        self.purchase = bought and Purchase(self._product(bought[0]), tuple(bought[1]))
 
-    def _known(self, product: str) -> CatalogueProduct:
+    def _product(self, product: str) -> CatalogueProduct:
         if product not in self.catalogue.products:
             raise ToolError(f"There is no product {product!r}.")
         return self.catalogue.products[product]

@@ -172,7 +172,7 @@ class TextWorld(Environment):
         if not _COMMAND.fullmatch(typed):
             raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
         self._done.append(typed)
-        text = told(self._machine.step(typed)[0])
+        text = plain_text(self._machine.step(typed)[0])
         self.over = typed.startswith("take")
         named = {*typed.split()} & {*self._thing.lower().split()}
         self.won = bool(named) and _TAKEN.findall(text) == [self._thing]
@@ -205,10 +205,10 @@ def _walked(machine: Any, way: Sequence[str]) -> str:
     text, _ = machine.reset()
     for direction in way:
         text, *_ = machine.step(f"go {direction}")
-    return told(text[text.index("-= ") :])
+    return plain_text(text[text.index("-= ") :])
 
 
-def told(text: str) -> str:
+def plain_text(text: str) -> str:
     """What a game says, without its status line and empty ones."""
     lines = (" ".join(line.split()) for line in text.partition("\n>")[0].splitlines())
     return "\n".join(line for line in lines if line)

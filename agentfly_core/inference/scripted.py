@@ -75,7 +75,7 @@ class Scripted:
 
     async def sample(self, request: Request) -> Sampled:
         """The function's reply; raises NoReply where it is neither text nor a Message."""
-        reply = await self._said(request.conversation)
+        reply = await self._reply(request.conversation)
         text = self._write(reply) if isinstance(reply, Message) else reply
         stop = first_stop(text, request.params.stop)
         tokens = tuple(self._encode(text[: stop[1]] if stop else text))
@@ -94,7 +94,7 @@ class Scripted:
         """False: replies are not batched."""
         return False
 
-    async def _said(self, conversation: Conversation) -> str | Message:
+    async def _reply(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)
         try:
             reply = await calling.on_loop("agents", call, math.inf, self._called)

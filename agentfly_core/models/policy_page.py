@@ -44,7 +44,7 @@ print(llm.chat(messages, sampling{request})[0].outputs[0].text)
 
 Served for programs that speak OpenAI's interface: `{serve}`
 """
-_ASKED = {"role": "user", "content": "The prompt of a problem."}
+_PROMPT = {"role": "user", "content": "The prompt of a problem."}
 _WHOLE = {
     "about": "A whole model.",
     "model": 'model = AutoModelForCausalLM.from_pretrained(".", dtype="{dtype}")',
@@ -119,7 +119,7 @@ def page(
         uri=policy.uri,
         digest=policy.digest[:12],
         template=template if templated else _OTHER.replace("USE", episodes.template.use),
-        messages=json.dumps([*system, _ASKED], ensure_ascii=False),
+        messages=json.dumps([*system, _PROMPT], ensure_ascii=False),
         max_tokens=agent.max_tokens,
         stop=list(stop),
     )

@@ -143,7 +143,7 @@ def warnings(
     raised = due(signs, metrics)
     texts = {
         name: "; ".join(
-            filter(None, (sign.told(metrics, int(metrics[f"health/{name}"])), advice.get(name)))
+            filter(None, (sign.message(metrics, int(metrics[f"health/{name}"])), advice.get(name)))
         )
         for name, sign in raised.items()
     }

@@ -23,7 +23,7 @@ LONGEST = 1000
 WRONG_WITH_TOOL = 0.1
 PLACES = 6
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_SAID = re.compile(r"####|\banswer(?:\s+is\b|\s*:)(?:\s*:)?", re.IGNORECASE)
+_ANSWER_MARK = re.compile(r"####|\banswer(?:\s+is\b|\s*:)(?:\s*:)?", re.IGNORECASE)
 _NAMED = re.compile(r"^[A-Za-z](?:_\w)?(?:\([a-z]\))?\s*=(?!=)")
 _EQUALS = re.compile(r"(?<![<>!:=])=")
 _INTEGER = re.compile(r"[-+]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?(?:\\%)?", re.ASCII)
@@ -96,7 +96,7 @@ def stated(text: str) -> str:
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
         return _bare(text[start : _closing(text, start)])
-    if matches := [*_SAID.finditer(text)]:
+    if matches := [*_ANSWER_MARK.finditer(text)]:
         return _bare(text[matches[-1].end() :].lstrip().partition("\n")[0])
     return _bare(text)
 

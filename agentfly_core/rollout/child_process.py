@@ -35,7 +35,7 @@ INHERITED = (
 )
 LONGEST_LINE = 16 * 1024 * 1024
 LOG = "stderr.log"
-SAID = 500
+LOG_TAIL = 500
 _log = logging.getLogger(__name__)
 
 
@@ -158,7 +158,7 @@ class Child:
 
     def _fault(self, what: str) -> str:
         log = self.folder / LOG
-        tail = clip(log.read_bytes()[-SAID:], SAID) if log.exists() else ""
+        tail = clip(log.read_bytes()[-LOG_TAIL:], LOG_TAIL) if log.exists() else ""
         return f"the process {self.pid} of {self._command[0]} {what}" + (
             f"; it said: {tail}" if tail else ""
         )

@@ -211,7 +211,7 @@ class Pool:
         try:
             environment = await calling.made(self._kind, self._limit.settings, seconds)
         except Exception as error:  # an author's own __init__
-            wrong = self._told(self._kind.__init__, error)
+            wrong = self._failure(self._kind.__init__, error)
             raise ServiceFailure(f"{self._kind.__name__} could not be made: {wrong}") from None
         instance = Instance(environment, time.monotonic())
         self._alive.append(instance)
@@ -260,7 +260,7 @@ class Pool:
             try:
                 kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))
             except Exception as error:  # whatever it raises, it is closed and never lent again
-                self._told(healthy, error)
+                self._failure(healthy, error)
         if not kept:
             await self._end(instance)
         return kept
@@ -294,10 +294,10 @@ class Pool:
         try:
             keep(await calling.call(bound, seconds, self._called(method)))
         except Exception as error:  # as above
-            return self._told(method, error, *arguments)
+            return self._failure(method, error, *arguments)
         return ""
 
-    def _told(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
+    def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
         """What went wrong in a method, with the line in its author's code; logged the first time in
         a process, with the problem, then counted.
         """

@@ -152,7 +152,7 @@ class Speaker:
         self.name, self.rules = name, rules
         self._stage, self._begin = stage, begin
         self._tools = {tool.name: tool for tool in rules.tools}
-        self._said: list[Reply] = []
+        self._replies: list[Reply] = []
         self._first = self.context()
 
     @property
@@ -228,7 +228,7 @@ class Speaker:
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The record so far, in the order of time."""
-        return timeline.turns_of(self._said)
+        return timeline.turns_of(self._replies)
 
     @property
     def closing(self) -> tuple[Observation, ...]:
@@ -289,7 +289,7 @@ class Speaker:
         return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
     def _add(self, branch: EpisodeBranch, reply: Reply) -> None:
-        self._said.append(reply)
+        self._replies.append(reply)
         branch.add(reply)
 
     async def _sample(self, request: Request, left: int) -> Sampled:

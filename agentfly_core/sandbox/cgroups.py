@@ -79,7 +79,7 @@ class Cgroups:
     _ended: deque[Cgroup] = field(default_factory=deque)
 
     @classmethod
-    def found(cls) -> Cgroups:
+    def detect(cls) -> Cgroups:
         """The best that this process may use; what runs that ended left behind is removed."""
         for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))

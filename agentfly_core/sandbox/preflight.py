@@ -43,12 +43,12 @@ def chosen() -> Sandbox:
 @functools.cache
 def _chosen(wanted: str) -> Sandbox:
     if wanted == Unsafe.name:
-        return Sandbox(Unsafe(), Cgroups.found())
+        return Sandbox(Unsafe(), Cgroups.detect())
     if wanted and wanted not in KINDS:
         raise ValueError(
             f"{SANDBOX}: got {wanted!r}, expected one of {', '.join([*KINDS, Unsafe.name])}."
         )
-    cgroups, refused = Cgroups.found(), dict[str, str]()
+    cgroups, refused = Cgroups.detect(), dict[str, str]()
     for name, kind in KINDS.items():
         if wanted in ("", name):
             sandbox = Sandbox(kind(), cgroups, dict(refused))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import Workspace
 
-FOUND = 50
+MOST_LINES = 50
 
 
 @tool
@@ -69,8 +69,9 @@ async def search_files(text: str, *, workspace: Workspace) -> str:
         for number, line in enumerate(workspace.files[name].splitlines(), 1)
         if text in line
     ]
-    more = [f"[... {len(matches) - FOUND} more lines ...]"] if len(matches) > FOUND else []
-    return "\n".join([*matches[:FOUND], *more]) or "No line contains it."
+    further = len(matches) - MOST_LINES
+    more = [f"[... {further} more lines ...]"] if further > 0 else []
+    return "\n".join([*matches[:MOST_LINES], *more]) or "No line contains it."
 
 
 @tool

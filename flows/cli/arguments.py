@@ -26,12 +26,12 @@ class Commands:
     """The parsers of commands: `commands.add("list", list_runs)` adds one."""
 
     def __init__(self, parser: ArgumentParser) -> None:
-        self._known = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+        self._commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(self, name: str, command: Command) -> ArgumentParser:
         """Add a command of the table."""
         does = COMMANDS[name].does
-        parser = self._known.add_parser(
+        parser = self._commands.add_parser(
             name, help=does, description=f"{does[0].upper()}{does[1:]}."
         )
         parser.set_defaults(command=command)

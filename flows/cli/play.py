@@ -24,7 +24,7 @@ from agentfly_core.records.intervals import Interval
 from agentfly_core.runs.episodes import Piece
 from agentfly_core.runs.listing import in_store
 from agentfly_core.system.formats.text import counted
-from agentfly_core.system.progress import Progress as Told
+from agentfly_core.system.progress import Progress as StageProgress
 from agentfly_core.system.progress import listening
 from flows.cli.arguments import Commands, positive
 from flows.cli.given import experiment_context
@@ -132,7 +132,7 @@ class Terminal:
         ) as bar:
             task = bar.add_task("play", total=None)
 
-            def show(report: Told) -> None:
+            def show(report: StageProgress) -> None:
                 bar.update(
                     task, description=report.stage, completed=report.done, total=report.total
                 )

@@ -21,7 +21,7 @@ from rich.text import Text
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.records.run_record import Summary
 from agentfly_core.system.formats.text import counted
-from agentfly_core.system.progress import Progress as Told
+from agentfly_core.system.progress import Progress as StageProgress
 from flows.local.terminal import VisibleConsole
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -58,7 +58,7 @@ class Display:
             if self._console.is_terminal:
                 self._bars.progress.stop()
 
-    def __call__(self, progress: Told) -> None:
+    def __call__(self, progress: StageProgress) -> None:
         """Take note of what was reported."""
         with self._lock:
             self._lines.show(progress)
@@ -72,10 +72,10 @@ class _Lines:
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console, self._steps = console, steps
-        self._last: Told | None = None
+        self._last: StageProgress | None = None
         self._started = self._heard = time.monotonic()
 
-    def show(self, report: Told) -> None:
+    def show(self, report: StageProgress) -> None:
         if self._last is None or (report.stage, report.step) != (self._last.stage, self._last.step):
             self.end()
             self._started = self._heard
@@ -115,7 +115,7 @@ class _Bars:
         self._now = ("", 0)
         self._done, self._reward = 0, ""
 
-    def show(self, report: Told) -> None:
+    def show(self, report: StageProgress) -> None:
         if self._now[1] == 0 and report.step:
             self.progress.reset(self._run, completed=report.step - 1)
         if self._now != (report.stage, report.step):

@@ -41,8 +41,8 @@ def look(servers: Servers, sign_in: SignIn, since: datetime | None = None) -> He
     ) as client:
         if not _answers(f"{servers.api}/health"):
             return Health(False, mlflow, False, ())
-        workers = _asked(client, f"/work_pools/{POOL}/workers/filter")
-        deployments = _asked(client, "/deployments/filter")
+        workers = _listed(client, f"/work_pools/{POOL}/workers/filter")
+        deployments = _listed(client, "/deployments/filter")
     signs = [
         datetime.fromisoformat(str(worker["last_heartbeat_time"]))
         for worker in workers
@@ -60,7 +60,7 @@ def mlflow_answers(servers: Servers) -> bool:
     return not servers.mlflow.startswith("http") or _answers(f"{servers.mlflow}/health")
 
 
-def _asked(client: httpx.Client, path: str) -> list[dict[str, object]]:
+def _listed(client: httpx.Client, path: str) -> list[dict[str, object]]:
     """What the API lists; nothing where it is not there yet, or busy."""
     try:
         answer = client.post(path, json={})

@@ -76,7 +76,7 @@ def bubblewrap() -> Iterator[Sandbox]:
     """One of bubblewrap's; skips where it is not installed."""
     if not shutil.which("bwrap"):
         pytest.skip("bubblewrap is not installed")
-    here = Sandbox(Bubblewrap(), Cgroups.found())
+    here = Sandbox(Bubblewrap(), Cgroups.detect())
     yield here
     here.close()
 
@@ -315,7 +315,7 @@ async def test_a_cancelled_execution_is_ended() -> None:
 
 
 async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_one() -> None:
-    sandbox = Sandbox(ForkServer(), Cgroups.found())
+    sandbox = Sandbox(ForkServer(), Cgroups.detect())
     assert (await sandbox.execute(ExecRequest(b"print(1)"))).status is Status.OK
     task = asyncio.create_task(sandbox.execute(ExecRequest(b"import time; time.sleep(60)")))
     server = sandbox.backend._process  # type: ignore[attr-defined]
@@ -327,7 +327,7 @@ async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_o
 
 
 async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended() -> None:
-    sandbox = Sandbox(ForkServer(), Cgroups.found())
+    sandbox = Sandbox(ForkServer(), Cgroups.detect())
     await sandbox.execute(ExecRequest(b""))
     server = sandbox.backend._process  # type: ignore[attr-defined]
     server.kill()

@@ -36,7 +36,7 @@ async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_
     owner.kill()
     owner.communicate()
     await until(lambda: not any(process.is_running() for process in below))
-    Cgroups.found()
+    Cgroups.detect()
     assert groups(owner.pid) == []
 
 

@@ -45,7 +45,7 @@ class Chat(Mode):
         read: Sequence[Message | Observation] = (*system, Message("user", self._first), *seen)
         while True:
             reply = await episode.reply(*read)
-            self._said(reply)
+            self._show(reply)
             if reply.calls:
                 read = await self._answered(episode, reply)
                 continue
@@ -54,7 +54,7 @@ class Chat(Mode):
                 return Ending.NO_TOOL_CALLS
             read = (Message("user", typed),)
 
-    def _said(self, reply: Message) -> None:
+    def _show(self, reply: Message) -> None:
         if reply.content.strip():
             self._tell(f"policy> {reply.content.strip()}")
         for call in reply.calls:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.authoring.reward import AT_ONCE, Found, Reward
+from agentfly_core.authoring.reward import AT_ONCE, Grade, Reward
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import check_settings, load
@@ -135,10 +135,10 @@ async def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]]) -> lis
     return lines
 
 
-async def _scores(reward: Reward, answers: Sequence[tuple[Problem, str]]) -> list[Found]:
+async def _scores(reward: Reward, answers: Sequence[tuple[Problem, str]]) -> list[Grade]:
     seats = asyncio.Semaphore(AT_ONCE)
 
-    async def scored(problem: Problem, text: str) -> Found:
+    async def scored(problem: Problem, text: str) -> Grade:
         async with seats:
             return await reward.of_record(_answered(problem, text))
 
@@ -165,7 +165,7 @@ def _answered(problem: Problem, text: str) -> Trajectory:
     )
 
 
-def _too_little(reward: Reward, text: str, score: Found) -> str | None:
+def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
     answer = f"its right answer {clip(text, 80)!r}"
     if isinstance(score, Unscored):
         return f"{answer} is unscored: {score.reason}"

@@ -44,8 +44,8 @@ class SeedGroup:
             "settings": dict(self.differs),
             "policies": [policy.name for policy in self.policies],
             "seeds": [policy.seed for policy in self.policies],
-            "success": _told(self.success),
-            "difference": _told(self.difference) if self.difference else None,
+            "success": _as_json(self.success),
+            "difference": _as_json(self.difference) if self.difference else None,
         }
 
 
@@ -209,6 +209,6 @@ def _written(value: JSON | Mapping[str, JSON]) -> str:
     return strict_yaml.dump(value)
 
 
-def _told(estimate: Estimate) -> dict[str, JSON]:
+def _as_json(estimate: Estimate) -> dict[str, JSON]:
     low, high = estimate.interval
     return {"value": estimate.value, "interval": [low, high], "over": estimate.source}

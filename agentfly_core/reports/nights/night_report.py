@@ -206,7 +206,7 @@ class _Stored:
         for step in self.steps:
             for name, sign in due(self.context.science.health, step["metrics"]).items():
                 lasted = int(step["metrics"][f"health/{name}"])
-                text = sign.told(step["metrics"], lasted)
+                text = sign.message(step["metrics"], lasted)
                 by_name.setdefault(name, []).append((step["step"], text))
         return [
             SignSeen(name, [step for step, _ in seen], seen[-1][1])

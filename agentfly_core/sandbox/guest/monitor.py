@@ -81,7 +81,7 @@ class Monitor:
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
             wanted: list[int | socket.socket] = [self.pidfd, connection, *reading]
-            seconds = 0 if self.said else max(min(self._left, glance), BLINK)
+            seconds = 0 if self.exit_codes else max(min(self._left, glance), BLINK)
             ready = set(select.select(wanted, [], [], seconds)[0])
             if self._left <= 0 or connection in ready:
                 return Status.TIMEOUT
@@ -90,18 +90,18 @@ class Monitor:
             reading -= {pipe for pipe in reading & ready if not self._take(pipe)}
             if sum(map(len, self.pipes.values())) > limits.captured:
                 return Status.OUTPUT_LIMIT
-            if (self.said or self.pidfd in ready) and not ready & reading:
+            if (self.exit_codes or self.pidfd in ready) and not ready & reading:
                 return None
 
     @property
-    def said(self) -> bytes:
-        """The exit codes that it said."""
+    def exit_codes(self) -> bytes:
+        """The exit codes that it wrote."""
         return bytes(self.pipes[self.line.fileno()])
 
     @property
     def waits(self) -> bool:
         """Whether it said that its code has ended, and has not ended itself."""
-        return bool(self.said) and not select.select([self.pidfd], [], [], 0)[0]
+        return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
         """Stop it, with whatever it started, until it is handed more; how its code ended, and its
@@ -115,7 +115,7 @@ class Monitor:
             while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid != self.pid:
                 os.waitpid(ended.si_pid, 0)
         words = Path(f"/proc/{self.pid}/status").read_bytes().partition(b"\nVmHWM:")[2].split()
-        return self.said[0] << 8, int(words[0]) * 1024 if words else 0
+        return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
         """Kill whatever is left, and wait for it, once; how the process ended, and its peak memory

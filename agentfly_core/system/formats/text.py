@@ -67,12 +67,12 @@ def words_of(error: BaseException) -> str:
     """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never
     raises.
     """
-    return _said(str, error)
+    return _text_of(str, error)
 
 
 def shown(value: object) -> str:
     """A value as it would be written in a program, clipped: `shown("a")` is "'a'". Never raises."""
-    return clip(_said(repr, value), 80)
+    return clip(_text_of(repr, value), 80)
 
 
 def counted(number: int, noun: str) -> str:
@@ -108,7 +108,7 @@ def _described(error: BaseException, further: int) -> str:
     return f"{kind}, caused by {_described(cause, further - 1)}"
 
 
-def _said(say: Callable[[object], str], value: object) -> str:
+def _text_of(say: Callable[[object], str], value: object) -> str:
     """The text of a value; `say` may run code of an author, which may fail."""
     try:
         return say(value)

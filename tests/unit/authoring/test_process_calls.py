@@ -85,7 +85,7 @@ async def test_a_process_that_died_while_nobody_asked_it_is_replaced() -> None:
 async def test_what_the_process_cannot_import_is_a_lost_service() -> None:
     nowhere = process_calls.Named("tests.support.nowhere:part", {})
     with pytest.raises(ServiceFailure, match=r"tests\.support\.nowhere"):
-        await process_calls.asked(nowhere, {}, LIMIT)
+        await process_calls.ask(nowhere, {}, LIMIT)
 
 
 async def test_an_asynchronous_tool_finds_its_event_loop_again() -> None:

@@ -16,7 +16,7 @@ from agentfly_core.datasets.babyai import LEVELS, babyai, things
 from agentfly_core.datasets.babyai_demonstrations import babyai as oracle
 from agentfly_core.datasets.babyai_player import Goal, named, solvable
 from agentfly_core.datasets.mistakes import observed
-from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, told
+from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, view_text
 from agentfly_core.environments.babyai import mission as mission_of
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
@@ -72,7 +72,7 @@ def test_missions_that_the_player_cannot_carry_out_are_left_out(
 ) -> None:
     grid = level(name)
     found = mission_of(grid, seed)
-    assert solvable(grid, asked or found, told(grid)) is is_solvable
+    assert solvable(grid, asked or found, view_text(grid)) is is_solvable
 
 
 def test_the_dataset_skips_missions_that_cannot_be_carried_out(
@@ -90,7 +90,7 @@ def test_the_dataset_skips_missions_that_cannot_be_carried_out(
 
 def test_missions_of_several_rooms_are_kept() -> None:
     grid = level("BabyAI-GoTo-v0")
-    assert solvable(grid, mission_of(grid, 0), told(grid))
+    assert solvable(grid, mission_of(grid, 0), view_text(grid))
 
 
 async def test_random_calls_carry_out_nearly_none(
@@ -140,13 +140,13 @@ def test_no_two_splits_name_the_same_thing_under_any_seeds() -> None:
 def test_what_is_seen_is_told_row_by_row_with_walls_and_what_is_carried() -> None:
     grid = level("BabyAI-PutNextLocalS6N4-v0")
     assert mission_of(grid, 119985226) == "put the red key next to the purple box"
-    assert told(grid) == (
+    assert view_text(grid) == (
         "purple box 1 ahead 2 right, red key 2 ahead, green box 2 ahead 1 right, "
         "grey key 3 ahead 3 right; wall 4 ahead, 1 left"
     )
     for action in ("go forward", "pick up"):
         grid.step(ACTIONS.index(action))
-    assert told(grid) == (
+    assert view_text(grid) == (
         "purple box 2 right, green box 1 ahead 1 right, grey key 2 ahead 3 right; "
         "wall 3 ahead, 1 left; you carry a red key"
     )

@@ -17,7 +17,7 @@ from agentfly_core.config import loading
 from agentfly_core.datasets.textworld import Hunt, hunted, hunts, textworld
 from agentfly_core.datasets.textworld_demonstrations import BACK, Map, lying, random_hunter, short
 from agentfly_core.datasets.textworld_demonstrations import textworld as oracle
-from agentfly_core.environments.textworld import TextWorld, World, _textworld, told
+from agentfly_core.environments.textworld import TextWorld, World, _textworld, plain_text
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import resolve
 from agentfly_core.inference.random_policy import random_policy
@@ -241,22 +241,22 @@ def test_the_way_leads_to_the_nearest_exit_that_was_not_tried() -> None:
 
 
 def test_a_thing_is_called_by_its_last_word_where_nothing_else_is() -> None:
-    told = "There is an old key, a tin of iron bars and a new key on the floor."
-    assert lying(told) == ["old key", "tin of iron bars", "new key"]
-    assert (short("old key", told), short("tin of iron bars", told)) == ("old key", "bars")
+    view = "There is an old key, a tin of iron bars and a new key on the floor."
+    assert lying(view) == ["old key", "tin of iron bars", "new key"]
+    assert (short("old key", view), short("tin of iron bars", view)) == ("old key", "bars")
 
 
 def test_what_a_game_says_is_told_without_its_status_line() -> None:
     text = "\n\n-= Bar =-\nIt is  a bar.\n\n\n\n>      -= Bar =-0/5"
-    assert told(text) == "-= Bar =-\nIt is a bar."
+    assert plain_text(text) == "-= Bar =-\nIt is a bar."
 
 
 def test_the_experiment_says_that_it_needs_what_is_under_the_gpl(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    (told,) = checks.remarks(resolve(loading.read("textworld").science))
-    assert told == (
+    (remark,) = checks.remarks(resolve(loading.read("textworld").science))
+    assert remark == (
         "TextWorld: the package textworld installs jericho, which is under the GNU General Public "
         "License."
     )

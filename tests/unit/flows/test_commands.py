@@ -122,7 +122,7 @@ def finished(project: Path) -> Store:
     with opened(
         ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store), "base"
     ) as run:
-        run.link("mlflow_told_steps", "2")
+        run.link("mlflow_reported_steps", "2")
         with store.publish(StageKeys(run.science).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
