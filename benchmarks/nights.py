@@ -119,15 +119,19 @@ class Gate:
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
         """What a night of theirs ends with, after this many earlier confirmations."""
         test, count = f"test-{self.seed}", self.science.data.test
-        old, new = (looks(self.science, played(p, test, count)) for p in (champion, challenger))
+        settings = self.science.promotion.confirmation
+        how = way(settings, [self.science.data.use])
+        old, new = (
+            looks(how, settings.share, played(p, test, count)) for p in (champion, challenger)
+        )
         found = judge(old[0], new[0], self.science.promotion)
-        if not found.promoted or way(self.science) == "none":
+        if not found.promoted or how == "none":
             return found
-        if way(self.science) == "split":
-            return found.confirmed(confirm(self.science, old[1], new[1]))
+        if how == "split":
+            return found.confirmed(confirm(how, old[1], new[1]))
         fresh = f"fresh-{self.seed}-{earlier}"
         second = (played(p, fresh, self.fresh) for p in (champion, challenger))
-        return found.confirmed(confirm(self.science, *second))
+        return found.confirmed(confirm(how, *second))
 
 
 def champions(

@@ -20,7 +20,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Running
 from pydantic import Field
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.config.site import Site
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.system.formats.text import fault
 from flows.flow_run import context_of_flow
@@ -67,8 +67,8 @@ def promote(
     decision = _answer(context.experiment, question, days)
     if open_question(ledger.read(), run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
-    ended = _carried_out(context, ledger, question, decision)
-    report_night(context, run)
+    ended = _carried_out(ledger, context.site, question, decision)
+    report_night(ledger, context.site, run)
     return ended
 
 
@@ -105,7 +105,7 @@ def _refuse(this: UUID, silence: Decision, seconds: float, answered: Event) -> N
 
 
 def _carried_out(
-    context: ExperimentContext, ledger: NightLedger, question: NightEntry, decision: Decision
+    ledger: NightLedger, site: Site, question: NightEntry, decision: Decision
 ) -> State[None]:
     """Write down, report and tell what was decided; a policy that was compared with an earlier
     champion is not promoted.
@@ -116,7 +116,7 @@ def _carried_out(
     if decision.approve and not outdated:
         why = decision.reason or "A person approved it."
         write_and_tell(ledger, run, "promoted", why, Champion.from_json(details["challenger"]))
-        report_aliases(context, ledger)
+        report_aliases(ledger, site)
         return Completed(name="Promoted", message=why)
     why = decision.reason or "A person refused it."
     if decision.approve and champion:

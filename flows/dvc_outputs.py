@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import COUNTED, ExperimentContext, final_policy
+from agentfly_core.experiment.context import COUNTED, final_policy
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning
 from agentfly_core.runs.summary import Evaluation, steps_frame
@@ -41,18 +41,22 @@ def overrides(experiment: str) -> list[str]:
     return versioning.overrides_in(config)
 
 
-def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
-    """The complete configuration, with the version of each stage's code and the overrides of
-    params.yaml that are in it.
+def write_config(
+    experiment: str,
+    settings: Mapping[str, JSON],
+    own_code: Mapping[str, Mapping[str, str]],
+    overrides: Sequence[str],
+) -> None:
+    """The complete configuration, with the version of each stage's code, AgentFly's and the
+    author's own, and the overrides of params.yaml that are in it.
     """
-    code: JSON = {stage: context.science.code.get(stage, {}) for stage in COUNTED}
+    code: JSON = {stage: own_code.get(stage, {}) for stage in COUNTED}
     listed: JSON = [*overrides]
     extra = {"code": code, "stages": dict(keys.VERSIONS), "overrides": listed}
-    values = context.science.model_dump(mode="json") | extra
-    write_text(folder(context.experiment) / "config.yaml", strict_yaml.dump(values))
+    write_text(folder(experiment) / "config.yaml", strict_yaml.dump({**settings, **extra}))
 
 
-def write_dataset(store: Store, experiment: str, data: Artifact) -> None:
+def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
     """The pointer to the dataset, and its splits, which go into DVC's cache."""
     target = Path("data/generated") / experiment
     shutil.rmtree(target, ignore_errors=True)
@@ -67,11 +71,12 @@ def write_pointer(experiment: str, name: str, artifact: Artifact) -> None:
     dvc_pointer.write(folder(experiment) / f"{name}.json", artifact)
 
 
-def write_run(store: Store, experiment: str, own_steps: range, run: str, summary: Summary) -> None:
+def write_run(store: Store, steps: range, summary: Summary) -> None:
     """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
+    experiment, run = summary["experiment"], summary["run"]
     write_pointer(experiment, "policy", final_policy(store, run))
     write_json(folder(experiment) / "summary.json", as_json(summary))
-    frame = steps_frame(store, own_steps, run).rename(
+    frame = steps_frame(store, run, steps).rename(
         columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"}
     )
     text = frame.rename(columns=storable).to_csv(index=False)

@@ -64,10 +64,9 @@ def nightly(
         work = FlowWork(context, ledger, list(overrides), hours)
         with devices(context.site, context.site.gpus, f"the night of {today}"):
             note_missed(ledger, today)
-            ask_again(context.experiment, context.site.name, context.store.uri, ledger)
-            tonight = name_of_night(
-                context.store, context.experiment, today
-            )  # another experiment may take it in the wait
+            ask_again(ledger, context.site.name)
+            # another experiment may have taken the name in the wait
+            tonight = name_of_night(context.store, context.experiment, today)
             if ledger.last(tonight, *DECIDED):
                 get_run_logger().warning(
                     "%s is finished and judged already: this flow run's settings have no effect.",

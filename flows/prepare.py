@@ -23,7 +23,7 @@ def prepare(
     context = context_of_flow(experiment, overrides, site, store)
     version, data = TASKS.version(context), TASKS.prepare(context)
     if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
-        dvc_outputs.write_dataset(context.store, context.experiment, data)
+        dvc_outputs.write_dataset(context.experiment, context.store, data)
         return data
     with reporting_stage(context, "prepare") as reporter:
         reporter.data(data)

@@ -33,7 +33,8 @@ LONGEST_TAG = 5000
 def reporting(run: Run) -> Iterator[RunReporter]:
     """Reports to MLflow what a run does; prints at the end what MLflow lacks and how to send it."""
     command = continuing(run.store, run.name, run.record)
-    tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
+    place, experiment = mlflow_place(run.context.site), run.context.experiment
+    tracker = Tracker(place, experiment, run.name, run.uid, run.created_ms)
     reporter = RunReporter(run, tracker)
     if flow_runs := run.links("prefect_flow_run_ids"):
         tracker.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()), flow_runs[-1])})
@@ -58,7 +59,8 @@ def reporting_stage(
 ) -> Iterator[MlflowReporter]:
     """Reports a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
     uid = hashing.digest([stage, context.science.digest, policy])
-    tracker = _tracker(context, f"{stage} {policy[:8]}".strip(), uid, _now())
+    place, name = mlflow_place(context.site), f"{stage} {policy[:8]}".strip()
+    tracker = Tracker(place, context.experiment, name, uid, _now())
     tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
     try:
         yield MlflowReporter(context, tracker)
@@ -82,12 +84,6 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
         summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
         run.store.write_json(run.layout.summary, as_json(summary))
     return summary
-
-
-def _tracker(context: ExperimentContext, name: str, uid: str, started_ms: int) -> Tracker:
-    return Tracker(
-        mlflow_place(context.site.mlflow_tracking_uri), context.experiment, name, uid, started_ms
-    )
 
 
 def _now() -> int:

@@ -10,9 +10,10 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.config.site import Site
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import links_of
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import prefect_key, storable
 from agentfly_core.system.formats.text import counted, fault
 from agentfly_core.tracking.mlflow_client import page
@@ -32,17 +33,17 @@ def name_after(run: str) -> None:
         logger.warning("Prefect did not take the name %s: %s", run, fault(error))
 
 
-def show_summary(context: ExperimentContext, summary: Summary) -> None:
+def show_summary(store: Store, site: Site, summary: Summary) -> None:
     """Make the summary the artifact `run-<experiment>` of this flow run, with a link to MLflow.
 
     Never raises: the run is finished, whether Prefect shows it or not.
     """
-    run = summary["run"]
+    run, experiment = summary["run"], summary["experiment"]
     try:
         create_markdown_artifact(
-            storable(summary_page(summary, mlflow_link(context, run, "The run in MLflow"))),
-            key=artifact_key("run", context.experiment),
-            description=f"What became of {run} of {storable(context.experiment)}",
+            storable(summary_page(summary, mlflow_link(store, site, run, "The run in MLflow"))),
+            key=artifact_key("run", experiment),
+            description=f"What became of {run} of {storable(experiment)}",
         )
     except Exception as error:  # Prefect has errors of many kinds
         logger.warning("The summary of %s is not in Prefect: %s", run, fault(error))
@@ -71,12 +72,9 @@ def this_page() -> str:
     return flow_run_page(settle(Path.cwd()), str(flow_run.id))
 
 
-def mlflow_link(context: ExperimentContext, run: str, words: str) -> str:
+def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
     """The link to a run in MLflow, empty where MLflow has not heard of it or is gone."""
-    place, run_ids = (
-        mlflow_place(context.site.mlflow_tracking_uri),
-        links_of(context.store, run).get("mlflow_run_ids"),
-    )
+    place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
     if not run_ids:
         return ""
     server = serving(place)

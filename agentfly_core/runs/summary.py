@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.config.tasks import TASK
 from agentfly_core.experiment.context import ExperimentContext, Parent, Resolved
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_layout import RunLayout, metrics_of, record_of
+from agentfly_core.experiment.run_layout import RunLayout, metrics_of
 from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
@@ -20,6 +20,7 @@ from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, task_of
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
+from agentfly_core.runs.run import Run
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
@@ -95,7 +96,7 @@ def evaluation(
     outcomes = outcomes_by_problem(played, scores, resolved.goal)
     solved = {problem: fmean(values) for problem, values in outcomes.items()}
     if not solved:
-        raise ValueError(_without_a_score(store.uri, split, (*rollouts, scored), scores))
+        raise ValueError(_without_a_score(store, split, (*rollouts, scored), scores))
     success, interval = intervals.success(solved)
     stages = [measured(store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
@@ -111,7 +112,7 @@ def evaluation(
 
 
 def _without_a_score(
-    store_uri: str,
+    store: Store,
     split: str,
     stages: Sequence[Pointer],
     scores: Sequence[Scored],
@@ -123,7 +124,7 @@ def _without_a_score(
     return (
         f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that "
         f"there is no success to tell. First causes: {first} Mend them, then remove {stored} "
-        f"from {store_uri}: they are played again."
+        f"from {store.uri}: they are played again."
     )
 
 
@@ -189,23 +190,18 @@ def stored_evaluation(context: ExperimentContext, policy: Pointer, split: str) -
 
 
 def summarise(
-    context: ExperimentContext,
-    run: str,
+    run: Run,
     made: StagesBefore,
     before: Evaluation,
     after: Evaluation,
     mlflow_run_id: str | None,
-    prefect_flow_run_ids: list[str],
 ) -> Summary:
     """The content of summary.json; `made` is what there was before the first step.
 
     What had ended when the run began was made by another one, and takes none of its seconds.
     """
-    store, own_steps = context.store, context.science.own_steps
-    steps, record = steps_frame(store, own_steps, run), record_of(store, run)
-    assert record is not None, f"{run} has no run.json"
-    begun = record["created_ms"]
-    stages = {stage: [measured(store, one) for one in made[stage]] for stage in made}
+    steps, begun = steps_frame(run.store, run.name, run.science.own_steps), run.created_ms
+    stages = {stage: [measured(run.store, one) for one in made[stage]] for stage in made}
     seconds = {
         stage: sum(each.seconds for each in measures if each.time_ms >= begun)
         for stage, measures in stages.items()
@@ -215,9 +211,9 @@ def summarise(
     details = {"before": before.to_json(), "after": after.to_json()}
     evaluations: Details = {"evaluations": details} if before.details or after.details else {}
     return {
-        "run": run,
-        "experiment": context.experiment,
-        "steps": own_steps[-1],
+        "run": run.name,
+        "experiment": run.context.experiment,
+        "steps": run.science.steps,
         "success_before": before.success,
         "success_after": after.success,
         "interval_before": list(before.interval),
@@ -225,7 +221,7 @@ def summarise(
         "seconds": seconds,
         "policy_digest": after.policy,
         "mlflow_run_id": mlflow_run_id,
-        "prefect_flow_run_ids": prefect_flow_run_ids,
+        "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
         **evaluations,
     }
 
@@ -263,15 +259,15 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
     return stages_before(data, model, [episodes, *policies], parent)
 
 
-def steps_frame(store: Store, steps: range, run: str) -> pd.DataFrame:
+def steps_frame(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots; raises Damaged, see `metrics_of`."""
     import pandas as pd  # takes half a second
 
-    rows = [metrics_of(store, RunLayout(run).step(number)) for number in steps]
-    return pd.DataFrame([{"step": row["step"], **row["metrics"]} for row in rows])
+    measures = [metrics_of(store, RunLayout(run).step(number)) for number in steps]
+    return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in measures])
 
 
-def run_ledger(store: Store, steps: range, run: str) -> pd.DataFrame:
-    """Every problem consumed by the run and what became of it, step by step."""
-    scored = [RunLayout(run).step(number).scored for number in steps]
-    return ledger.joined([store.open(store.artifact(uri)) for uri in scored])
+def run_ledger(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
+    """Every problem consumed by these steps of a run and what became of it, step by step."""
+    layouts = [RunLayout(run).step(number) for number in steps]
+    return ledger.joined([store.open(store.artifact(step.scored)) for step in layouts])

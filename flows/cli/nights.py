@@ -85,7 +85,7 @@ def promote(arguments: Namespace) -> None:
             "or set it to fresh."
         )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
-    report_aliases(context, ledger)
+    report_aliases(ledger, context.site)
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
@@ -97,7 +97,7 @@ def demote(arguments: Namespace) -> None:
     if champion is None:
         raise ValueError(f"The experiment {context.experiment!r} has no champion to take back.")
     ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
-    report_aliases(context, ledger)
+    report_aliases(ledger, context.site)
     now = ledger.champion()
     print(f"{champion.reference} is no longer the champion.", end=" ")
     print(f"The champion is {now.reference}." if now else "There is no champion now.")

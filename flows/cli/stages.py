@@ -86,7 +86,8 @@ def prepare(arguments: Namespace) -> None:
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
-        print(made_anew(context.science))
+        keys = StageKeys(context.science)
+        print(made_anew(keys.data_code(), keys.data_files()))
     for line in checked:
         print(line)
     for line in sample.lines():
@@ -118,8 +119,10 @@ def resolve(arguments: Namespace) -> None:
     stored = versioning.overrides_in(arguments.params) if arguments.params else []
     overrides = [*stored, *arguments.overrides]
     context = context_of(arguments.experiment, overrides, arguments.site, arguments.store)
-    checks.check_inputs(context.science)
-    dvc_outputs.write_config(context, overrides)
+    science = context.science
+    checks.check_inputs(science)
+    settings = science.model_dump(mode="json")
+    dvc_outputs.write_config(context.experiment, settings, science.code, overrides)
 
 
 def config(arguments: Namespace) -> None:

@@ -104,9 +104,7 @@ def train(arguments: Namespace) -> None:
             )
     summary = summary or _trained(arguments, context, name)
     if dvc_outputs.wanted():
-        dvc_outputs.write_run(
-            context.store, context.experiment, context.science.own_steps, name, summary
-        )
+        dvc_outputs.write_run(context.store, context.science.own_steps, summary)
     show_summary(context.store, summary)
 
 
@@ -117,7 +115,7 @@ def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> Experimen
     store, code = context.store, code_of(context.resolved)
     refuse_other_settings(store, name, context.science)
     if accepts:
-        if _ended(context.store, context.science.steps, name):
+        if finished_summary(store, name, context.science.steps):
             refuse_finished(store, name, code)
         accept_code(store, name, context.science.code, code)
     refuse_other_code(store, name, code)
@@ -140,7 +138,7 @@ def _tell_of_edit(context: ExperimentContext, name: str) -> None:
         else:
             differs = f"{old}, which works under the same code, began under other code."
         print(f"Another run begins, {name}: {differs}", flush=True)
-        if _ended(context.store, context.science.steps, old) is None:
+        if finished_summary(context.store, old, context.science.steps) is None:
             print(f"This continues {old}:\n  {command}", flush=True)
 
 
@@ -171,9 +169,9 @@ def fork(arguments: Namespace) -> None:
     train(arguments)
 
 
-def show_places(places: Places, mlflow_uri: str) -> None:
+def show_places(places: Places, tracking_uri: str) -> None:
     """Print the addresses of Prefect and MLflow, each with the reason."""
-    mlflow = MlflowStore.choose(places.state, mlflow_uri)
+    mlflow = MlflowStore.choose(places.state, tracking_uri)
     for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(str(place)), flush=True)
 
@@ -189,7 +187,7 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:
     refuse_if_open(context.store, name)
-    with orchestrated(name, partial(_continuing, arguments, context.store, name)) as settled:
+    with orchestrated(name, partial(_continuing, arguments.typed, context.store, name)) as settled:
         from flows.train import train as flow
 
         show_places(settled, context.site.mlflow_tracking_uri)
@@ -209,24 +207,20 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
     return summary
 
 
-def _ended(store: Store, steps: int, name: str) -> Summary | None:
-    """The summary of a run that has done all its steps."""
-    return finished_summary(store, name, steps)
-
-
 def _finished(context: ExperimentContext, name: str) -> Summary | None:
-    """The summary of one that has done so on the data that there are now."""
-    if (summary := _ended(context.store, context.science.steps, name)) is None:
+    """The summary of a run that has done all its steps, on the data that there are now."""
+    summary = finished_summary(context.store, name, context.science.steps)
+    if summary is None:
         return None
     data = context.store.find(StageKeys(context.science).prepare())
     before = known_run(context.store, name).get("dataset_digest")
     return summary if data and before in (None, data.digest) else None
 
 
-def _continuing(arguments: Namespace, store: Store, name: str) -> str:
+def _continuing(typed: str, store: Store, name: str) -> str:
     record = record_of(store, name)
     if record is None:
-        return str(arguments.typed)
+        return typed
     command = continuing(store, name, record)
     own = record["science"].get("code")
     return f"{command} (and --accept-code after a change of your code)" if own else command

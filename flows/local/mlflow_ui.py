@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from agentfly_core.config.site import Site
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.tracking.mlflow_client import MlflowStore, page
 from flows.local.ports import first_free, own
@@ -19,9 +20,9 @@ UI = f"http://127.0.0.1:{PORTS.start}"
 """Where `open_run` serves the project's own store, unless the port is taken."""
 
 
-def mlflow_place(tracking_uri: str) -> MlflowStore:
-    """Where MLflow keeps an experiment's runs."""
-    return MlflowStore.choose(settle(Path.cwd()).state, tracking_uri)
+def mlflow_place(site: Site) -> MlflowStore:
+    """Where MLflow keeps the runs of a site."""
+    return MlflowStore.choose(settle(Path.cwd()).state, site.mlflow_tracking_uri)
 
 
 def serving(place: MlflowStore) -> str:

@@ -23,16 +23,16 @@ def open_question(history: NightHistory, night: str) -> NightEntry | None:
     return last if last and last.event == "awaits_approval" else None
 
 
-def ask_again(experiment: str, site: str, store_uri: str, ledger: NightLedger) -> None:
+def ask_again(ledger: NightLedger, site: str) -> None:
     """Ask about every policy that awaits approval and has no flow run that waits for the answer."""
     history = ledger.read()
     nights = {entry.night for entry in history.entries if entry.event == "awaits_approval"}
     for night in sorted(nights):
         if open_question(history, night):
-            ask(experiment, site, store_uri, night)
+            ask(ledger, site, night)
 
 
-def ask(experiment: str, site: str, store_uri: str, night: str) -> None:
+def ask(ledger: NightLedger, site: str, night: str) -> None:
     """Start a flow run of `promote` for a night, unless one is there whose process is alive.
 
     Never raises: what Prefect refuses is logged, and the next night asks again.
@@ -40,8 +40,8 @@ def ask(experiment: str, site: str, store_uri: str, night: str) -> None:
     from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
 
-    given = {"experiment": experiment, "run": night}
-    given |= {"site": site, "store": store_uri}
+    given = {"experiment": ledger.experiment, "run": night}
+    given |= {"site": site, "store": ledger.store.uri}
     try:
         crash_dead()
         with get_client(sync_client=True) as client:

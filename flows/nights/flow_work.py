@@ -60,13 +60,9 @@ class FlowWork:
     ) -> Verdict:
         """Compare two policies under the night's own settings; plays what is not played yet."""
         logs = settle(Path.cwd()).state / "logs" / night
-        context = self._context(
-            recorded_changes(
-                self.context,
-                night,
-            )
-            or []
-        )
+        today = self.context.science.model_dump(mode="json")
+        changes = recorded_changes(self.context.store, night, self.context.experiment, today)
+        context = self._context(changes or [])
         match = Match(context, champion.policy, challenger.policy, night, logs)
         return match.verdict(earlier)
 
@@ -81,12 +77,10 @@ class FlowWork:
             return
         tell(entry.event, entry.night, self.context.experiment, entry.why)
         if entry.event == "awaits_approval":
-            ask(
-                self.context.experiment, self.context.site.name, self.context.store.uri, entry.night
-            )
+            ask(self.ledger, self.context.site.name, entry.night)
         if "verdict" in entry.details:
-            report_aliases(self.context, self.ledger)
-            report_night(self.context, entry.night)
+            report_aliases(self.ledger, self.context.site)
+            report_night(self.ledger, self.context.site, entry.night)
 
     def _context(self, changes: list[str]) -> ExperimentContext:
         where = (self.context.site.name, self.context.store.uri)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import evaluated
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.reports.nights.confirmation import (
+    Way,
     confirm,
     fresh_science,
-    guard_sciences,
     looks,
     unseen,
     way,
@@ -46,21 +47,27 @@ class Match:
         on those that confirm it; `earlier` confirmations lie behind.
         """
         science, settings = self.context.science, self.context.science.promotion
-        test = self._played(self.context)
+        test, how = self._played(self.context), self._way
         (first, aside), (first_of_challenger, aside_of_challenger) = (
-            looks(science, held) for held in test
+            looks(how, settings.confirmation.share, held) for held in test
         )
         guards = {
-            name: self._played(self.context.on(changed))
-            for name, changed in guard_sciences(science).items()
+            name: self._played(self.context.on(science.on(guard)))
+            for name, guard in settings.datasets.items()
         }
         verdict = judge(first, first_of_challenger, settings, guards)
-        if not verdict.promoted or way(science) == "none":
+        if not verdict.promoted or how == "none":
             return verdict
         others = (aside, aside_of_challenger)
-        if way(science) == "fresh":
+        if how == "fresh":
             others = self._fresh(earlier)
-        return verdict.confirmed(confirm(science, *others))
+        return verdict.confirmed(confirm(how, *others))
+
+    @property
+    def _way(self) -> Way:
+        science = self.context.science
+        datasets = [one.data.use for one in science.each.values()]
+        return way(science.promotion.confirmation, datasets)
 
     def _fresh(self, earlier: int) -> tuple[HeldOut, HeldOut]:
         data = self.context.store.open(TASKS.prepare(self.context))
@@ -78,7 +85,12 @@ class Match:
     def _played(self, context: ExperimentContext) -> tuple[HeldOut, HeldOut]:
         """What both did on the test split of a context's data, played now where it was not yet."""
         data = TASKS.prepare(context)
-        missing = [policy for policy in self._both if not is_evaluated(context, policy, data)]
+        store, keys = context.store, StageKeys(context.science)
+        missing = [
+            policy
+            for policy in self._both
+            if not is_evaluated(store, keys, context.evaluation_keys(policy, data, "test"))
+        ]
         if missing:
             with rollout_services(context, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:

@@ -6,8 +6,9 @@ import logging
 
 from prefect.artifacts import create_markdown_artifact
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.config.site import Site
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_page import page_of
 from agentfly_core.reports.nights.night_report import night_report
 from agentfly_core.runs.run import links_of
@@ -21,35 +22,31 @@ from flows.run_pages import artifact_key, mlflow_link, this_page
 logger = logging.getLogger(__name__)
 
 
-def report_night(context: ExperimentContext, night: str) -> None:
+def report_night(ledger: NightLedger, site: Site, night: str) -> None:
     """Report a night that was judged: `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
     this flow run, and report.md of its MLflow run, each with a link to the other.
 
     Never raises: what could not be done is logged, and `agentfly report` writes the file again.
     """
+    store = ledger.store
     try:
-        report = night_report(context.store, night)
-        context.store.write_text(RunLayout(night).report, page_of(report))
+        report = night_report(store, night)
+        store.write_text(RunLayout(night).report, page_of(report))
     except Exception as error:  # the night is decided, with a report or without
         logger.exception("There is no report of %s: %s", night, fault(error))
         return
     try:
         address = this_page()
         text = page_of(report, f"[The night's flow run in Prefect]({address})")
-        for run_id in links_of(context.store, night).get("mlflow_run_ids", [])[-1:]:
-            add_report(
-                mlflow_place(context.site.mlflow_tracking_uri),
-                run_id,
-                text,
-                {FLOW_RUN_TAG: address},
-            )
+        for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
+            add_report(mlflow_place(site), run_id, text, {FLOW_RUN_TAG: address})
     except Exception as error:  # MLflow has errors of many kinds
         logger.warning("The report of %s is not in MLflow: %s", night, fault(error))
     try:
         create_markdown_artifact(
-            storable(page_of(report, mlflow_link(context, night, "The night's run in MLflow"))),
-            key=artifact_key("night", context.experiment),
-            description=f"What became of {night} of {storable(context.experiment)}",
+            storable(page_of(report, mlflow_link(store, site, night, "The night's run in MLflow"))),
+            key=artifact_key("night", ledger.experiment),
+            description=f"What became of {night} of {storable(ledger.experiment)}",
         )
     except Exception as error:  # Prefect has errors of many kinds
         logger.warning("The report of %s is not in Prefect: %s", night, fault(error))

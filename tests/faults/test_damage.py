@@ -100,7 +100,7 @@ def readers(
                 run.parent,
                 run.start,
                 run.finished,
-                run_ledger(run.context.store, run.context.science.own_steps, run.name).to_json(),
+                run_ledger(run.store, run.name, run.science.own_steps).to_json(),
             )
 
     return {
@@ -111,7 +111,7 @@ def readers(
             )
         ),
         "links": lambda _: links_of(context.store, "demo"),
-        "steps": lambda _: steps_frame(context.store, context.science.own_steps, "demo").to_json(),
+        "steps": lambda _: steps_frame(context.store, "demo", context.science.own_steps).to_json(),
         "continue": continued,
         "keys": lambda _: found(context, places),
         "check of the data": lambda _: checks_of_data(context.store),

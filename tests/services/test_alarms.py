@@ -198,18 +198,18 @@ def test_a_form_whose_process_is_dead_is_made_again_and_one_that_waits_is_left(s
     context = context_in(tmp_path)
     ledger = NightLedger(context.store, context.experiment)
     ledger.append(NIGHT, "awaits_approval")
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
+    ask_again(ledger, context.site.name)
+    ask_again(ledger, context.site.name)
     (scheduled,) = server.forms()
     dead = replace(Owner.current(), pid=2**30)
     server.label(scheduled, **{LABEL: json.dumps(dead.to_json())})
     server.set_state(scheduled, type="PAUSED")
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
+    ask_again(ledger, context.site.name)
+    ask_again(ledger, context.site.name)
     assert server.state(scheduled) == "Crashed"
     (again,) = server.forms() - {scheduled}
     server.set_state(again, type="RUNNING")
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
+    ask_again(ledger, context.site.name)
     assert server.forms() == {scheduled, again}
 
 

@@ -104,7 +104,7 @@ class Month:
     def happened(self, entry: NightEntry) -> None:
         self.events.append(entry)
         if "verdict" in entry.details:
-            report_aliases(self.context, self.ledger)
+            report_aliases(self.ledger, self.context.site)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
 from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
@@ -66,7 +67,7 @@ def reported(context: ExperimentContext) -> str:
 
     @flow(name="nightly")
     def nightly() -> str:
-        report_night(context, NIGHT)
+        report_night(NightLedger(context.store, context.experiment), context.site, NIGHT)
         return str(flow_run.id)
 
     found = nightly()

@@ -317,10 +317,10 @@ def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
     shutil.copy("conf/tiny.yaml", "conf/small.yaml")
     tiny, small = (context_of(name, [], "local", "") for name in ("tiny", "small"))
     date = datetime.date(2026, 11, 20)
-    with opened(tiny, name_of_night(tiny.store, tiny.experiment, date)):
+    with opened(tiny, name_of_night(tiny.store, "tiny", date)):
         pass
-    assert name_of_night(tiny.store, tiny.experiment, date) == "nightly-2026-11-20"
-    assert name_of_night(small.store, small.experiment, date) == "nightly-2026-11-20-small"
+    assert name_of_night(tiny.store, "tiny", date) == "nightly-2026-11-20"
+    assert name_of_night(small.store, "small", date) == "nightly-2026-11-20-small"
 
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
@@ -330,9 +330,7 @@ def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path
     )
     with opened(first, "nightly-2026-11-20"):
         pass
-    changes = recorded_changes(
-        context_of("tiny", [], "local", ""),
-        "nightly-2026-11-20",
-    )
+    today = context_of("tiny", [], "local", "").science.model_dump(mode="json")
+    changes = recorded_changes(first.store, "nightly-2026-11-20", "tiny", today)
     assert {change.partition("=")[0] for change in changes} == {"steps", "warm_start", "algorithm"}
     assert context_of("tiny", changes, "local", "").science == first.science

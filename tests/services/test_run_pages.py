@@ -77,7 +77,7 @@ def flow_run_of(context: ExperimentContext) -> str:
     @flow(name="train", flow_run_name="My_shop")
     def train() -> str:
         name_after(RUN)
-        show_summary(context, SUMMARY)
+        show_summary(context.store, context.site, SUMMARY)
         return str(flow_run.id)
 
     found = train()

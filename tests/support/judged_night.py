@@ -48,15 +48,7 @@ def played_night(
         for policy, answers in ((start, before), (end, after)):
             evaluated(context, policy, data, "test", answers)
         found = [stored_evaluation(context, policy, "test") for policy in (start, end)]
-        summary = summarise(
-            context,
-            night,
-            {"prepare": [data]},
-            found[0],
-            found[1],
-            None,
-            [],
-        )
+        summary = summarise(run, {"prepare": [data]}, found[0], found[1], None)
         context.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
     champion, challenger = Champion(f"run:{night}@0", start), Champion(f"run:{night}@9", end)

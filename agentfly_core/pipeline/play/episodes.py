@@ -119,7 +119,7 @@ def play(
         if isinstance(player, ModelPlayer):
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
-        rollouts = list(_rollouts(context.store, services, spec, plan, mode.ended, inputs, layout))
+        rollouts = list(_rollouts(store, services, spec, plan, mode.ended, inputs, layout))
         ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
         scored = score(ungated, rollouts, 0, name)
         seconds = time.monotonic() - begun

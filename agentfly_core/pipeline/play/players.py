@@ -65,9 +65,8 @@ def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) 
             named = "base"
     match reference(named, context.store.names("runs")):
         case OraclePolicy():
-            return oracle(
-                context.experiment, context.science.warm_start, context.science.seed, problems
-            )
+            science = context.science
+            return oracle(context.experiment, science.warm_start, science.seed, problems)
         case RandomPolicy():
             return Script(named, RANDOM, random_policy)
         case ScriptPolicy(path):
@@ -79,7 +78,7 @@ def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) 
 def oracle(
     experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
 ) -> Script:
-    """Return the policy that the warm start demonstrates, with `spoilt` at 0.
+    """Return the policy that an experiment's warm start demonstrates, with `spoilt` at 0.
 
     Raises ValueError if the experiment names no such function.
     """

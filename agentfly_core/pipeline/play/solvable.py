@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.authoring.reward import AT_ONCE, Grade, Reward
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
+from agentfly_core.config.parts import Data
 from agentfly_core.datasets.files import files, read
 from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.keys import StageKeys
@@ -69,7 +69,10 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
                 checked = asyncio.run(_checked(reward, reward.examples, own))
                 report += [f"{name}: {line}" if name else line for line in checked.report]
                 unsolvable |= checked.unsolvable
-    report += _tolerated(context, unsolvable)
+    if unsolvable:
+        sources = {name: one.data for name, one in context.science.each.items()}
+        most = context.science.data.tolerate_bad_rows
+        report.append(_tolerated(unsolvable, _places(sources, unsolvable), most))
     report += trials(context, split(folder, "train"))
     context.store.write_json(uri, {"report": [*report]})
     return report
@@ -174,12 +177,8 @@ def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
     return f"{answer} earns {score.value:g} of {reward.name}, not 1"
 
 
-def _tolerated(context: ExperimentContext, unsolvable: Mapping[str, str]) -> list[str]:
+def _tolerated(unsolvable: Mapping[str, str], places: Mapping[str, str], most: int) -> str:
     """A line on problems that cannot be solved; raises ValueError for more than are tolerated."""
-    if not unsolvable:
-        return []
-    most = context.science.data.tolerate_bad_rows
-    places = _places(context.science.each, unsolvable)
     first = "; ".join(
         f"{places.get(name, f'the problem {name!r}')}: {unsolvable[name]}"
         for name in [*unsolvable][:SHOWN]
@@ -190,16 +189,18 @@ def _tolerated(context: ExperimentContext, unsolvable: Mapping[str, str]) -> lis
             f"{line} Correct these facts, leave the rows out, or raise data.tolerate_bad_rows."
         )
     logger.warning(line)
-    return [line]
+    return line
 
 
-def _places(tasks: Mapping[str, Science], names: Mapping[str, str]) -> dict[str, str]:
-    """The file and the row of problems that come from files, by their ids."""
+def _places(sources: Mapping[str, Data], names: Collection[str]) -> dict[str, str]:
+    """The file and the row of problems that come from files, by their ids; `sources` are the data
+    of each task.
+    """
     places = dict[str, str]()
-    for task, one in tasks.items():
-        if load(one.data.use) is not files:
+    for task, data in sources.items():
+        if load(data.use) is not files:
             continue
-        settings = check_settings(files, one.data.settings, GIVEN["data"])
+        settings = check_settings(files, data.settings, GIVEN["data"])
         for key in ("train_file", "validation_file", "test_file"):
             if path := settings.get(key):
                 for number, row in read(Path(str(path)), columns=settings.get("columns")):

@@ -13,7 +13,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.context import ExperimentContext, Resolved
-from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.play.players import oracle
 from agentfly_core.pipeline.playing import boundless, of_split, rollout_spec
@@ -21,6 +21,7 @@ from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.formats.text import clip, counted, fault
 
@@ -76,36 +77,33 @@ def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
     try:
-        return report + _by_playing(context, problems)
+        knowing = oracle(context.experiment, warm_start, context.science.seed, problems).policy
+        sample = evenly(problems, PLAYED)
+        temperature, seed = context.science.evaluate.temperature, context.science.data_seed
+        specs = of_split(temperature, seed, sample, "trial", len(sample))
+        played = _by_playing(resolved, specs, {"oracle": knowing, "idle": idle})
+        return report + _report(context.experiment, played["oracle"], played["idle"])
     except Exception as error:  # code of the author's, which a run reports with its place
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
 
 
-def _by_playing(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
+def _by_playing(
+    resolved: Resolved, specs: Sequence[EpisodeSpec], policies: Mapping[str, ScriptedPolicy]
+) -> dict[str, dict[str, bool | str]]:
+    """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
     from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
 
-    resolved, tokenizer = context.resolved, byte_tokenizer()
-    sample = evenly(problems, PLAYED)
-    temperature, seed = context.science.evaluate.temperature, context.science.data_seed
-    specs = of_split(temperature, seed, sample, "trial", len(sample))
+    tokenizer = byte_tokenizer()
     spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
-    encode, solved = reply_encoder(tokenizer), {}
+    encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
     with environment_loop(resolved.limits) as environments:
-        for name, policy in (
-            (
-                "oracle",
-                oracle(
-                    context.experiment, context.science.warm_start, context.science.seed, problems
-                ).policy,
-            ),
-            ("idle", idle),
-        ):
+        for name, policy in policies.items():
             sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
             work = collect(specs, spec, sampler, lambda _: None, environments.resources)
             played, _, _ = environments.run(work)
             solved[name] = asyncio.run(_solved(resolved, played))
-    return _report(context.experiment, solved["oracle"], solved["idle"])
+    return solved
 
 
 def _without_judges(spec: RolloutSpec) -> RolloutSpec:

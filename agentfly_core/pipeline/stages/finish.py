@@ -20,22 +20,11 @@ def finish(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
 ) -> Summary:
     """Write the ledger and summary.json of a run that did all its steps; returns the summary."""
-    flow_runs = run.links("prefect_flow_run_ids")
-    summary = summarise(
-        run.context,
-        run.name,
-        made,
-        before,
-        after,
-        mlflow_run_id,
-        flow_runs,
-    )
+    summary = summarise(run, made, before, after, mlflow_run_id)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
 
     def make(folder: Path) -> Mapping[str, float]:
-        run_ledger(run.context.store, run.context.science.own_steps, run.name).to_parquet(
-            folder / ledger.FILE
-        )
+        run_ledger(run.store, run.name, run.science.own_steps).to_parquet(folder / ledger.FILE)
         return {}
 
     produce(run.store, target, make)

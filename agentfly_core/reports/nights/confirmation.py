@@ -14,7 +14,7 @@ a split in 0.05 x 0.20 = 1 %. The power that is left to a gain of 0.05 in succes
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Literal
@@ -22,6 +22,7 @@ from typing import Literal
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import load
 from agentfly_core.config.parts import Data
+from agentfly_core.config.promotion import Confirmation
 from agentfly_core.config.tasks import data_of
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.reports.nights.held_out import HeldOut
@@ -39,25 +40,24 @@ look, on problems that this look has not seen.
 """
 
 
-def way(science: Science) -> Way:
-    """How an experiment's promotions are confirmed: as it says, or by what its datasets are."""
-    chosen = science.promotion.confirmation.use
-    if chosen == "auto":
-        generated = all(is_generated(load(one.data.use)) for one in science.each.values())
-        return "fresh" if generated else "split"
-    return chosen
+def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
+    """How promotions are confirmed: as the experiment says, or by what its `datasets` are, the
+    import paths of all tasks.
+    """
+    if confirmation.use == "auto":
+        return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
+    return confirmation.use
 
 
-def looks(science: Science, held: HeldOut) -> tuple[HeldOut, HeldOut]:
+def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     """What the first look, `judge`, compares of the test problems, and what is set aside to confirm
     it.
 
-    Where the way is a split the second look has a share of them, chosen by their ids and so for
+    Where the way is a split the second look has this share of them, chosen by their ids and so for
     ever; else it has none of them.
     """
-    if way(science) != "split":
+    if how != "split":
         return held, replace(held, by_problem={})
-    share = science.promotion.confirmation.share
 
     def set_aside(problem: str) -> bool:
         return hashing.seed("confirmation", problem) < share * 2**63
@@ -65,9 +65,9 @@ def looks(science: Science, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     return held.where(lambda problem: not set_aside(problem)), held.where(set_aside)
 
 
-def confirm(science: Science, champion: HeldOut, challenger: HeldOut) -> Comparison:
+def confirm(how: Way, champion: HeldOut, challenger: HeldOut) -> Comparison:
     """The comparison that confirms, on the second look's problems or on `unseen` fresh ones."""
-    return compare_goal(champion, challenger, CONFIRMATION, LEVELS[way(science)])
+    return compare_goal(champion, challenger, CONFIRMATION, LEVELS[how])
 
 
 def fresh_science(science: Science, earlier: int) -> Science:
@@ -121,10 +121,3 @@ def unseen(
             break
         left.difference_update(used)
     return left
-
-
-def guard_sciences(science: Science) -> dict[str, Science]:
-    """The experiment on each of promotion.datasets, by name; champion and challenger play its test
-    split.
-    """
-    return {name: science.on(guard) for name, guard in science.promotion.datasets.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -14,7 +14,7 @@ from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
 UNSCORED = "unscored"
@@ -57,32 +57,28 @@ def held_out(context: ExperimentContext, policy: Pointer, data: Pointer) -> Held
     """What a policy that was evaluated before did on the test split of a dataset; raises
     FileNotFoundError where it was not.
     """
-    episodes, scores = evaluated_episodes(context, policy, data)
-    resolved = context.resolved
+    resolved, shards = context.resolved, context.evaluation_keys(policy, data, "test")
+    episodes, scores = evaluated_episodes(context.store, StageKeys(context.science), shards)
     return HeldOut(data.digest, outcomes(episodes, scores, resolved.goal, resolved.tasks))
 
 
 def evaluated_episodes(
-    context: ExperimentContext, policy: Pointer, data: Pointer
+    store: Store, keys: StageKeys, shards: Sequence[ArtifactKey]
 ) -> tuple[list[Trajectory], list[Scored]]:
-    """What a policy that was evaluated before played on the test split of a dataset, and its
-    scores; raises FileNotFoundError where it was not.
+    """What a policy played in the shards of an evaluation, and its scores; raises FileNotFoundError
+    where it was not evaluated before.
     """
-    targets = context.evaluation_keys(policy, data, "test")
-    played = [context.store.artifact(target.uri) for target in targets]
-    scored = context.store.artifact(StageKeys(context.science).scored(played).uri)
-    episodes = trajectories_in(context.store, played)
-    return episodes, read_scores(context.store.open(scored) / SCORES)
+    played = [store.artifact(shard.uri) for shard in shards]
+    scored = store.artifact(keys.scored(played).uri)
+    return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
 
 
-def is_evaluated(context: ExperimentContext, policy: Pointer, data: Pointer) -> bool:
-    """Whether `held_out` can read what a policy did; damaged artifacts do not count."""
-    store, targets = context.store, context.evaluation_keys(policy, data, "test")
-    played = [manifest for target in targets if (manifest := store.find(target))]
-    return (
-        len(played) == len(targets)
-        and store.find(StageKeys(context.science).scored(played)) is not None
-    )
+def is_evaluated(store: Store, keys: StageKeys, shards: Sequence[ArtifactKey]) -> bool:
+    """Whether all shards of an evaluation were played and scored; damaged artifacts do not
+    count.
+    """
+    played = [manifest for shard in shards if (manifest := store.find(shard))]
+    return len(played) == len(shards) and store.find(keys.scored(played)) is not None
 
 
 def outcomes(

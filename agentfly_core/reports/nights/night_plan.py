@@ -6,15 +6,15 @@ import datetime
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from agentfly_core.config.experiment import Night
 from agentfly_core.experiment import run_code
-from agentfly_core.experiment.context import ExperimentContext, Resolved, code_of
 from agentfly_core.experiment.run_layout import finished_summary, record_of
+from agentfly_core.experiment.user_code.modules import Code
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
@@ -96,9 +96,10 @@ def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
 
 
 def beginning(
-    store: Store, tasks: Collection[str], seed: int, history: NightHistory, data: Pointer
+    store: Store, history: NightHistory, data: Pointer, tasks: Collection[str], seed: int
 ) -> Beginning:
-    """The start of a new night: it continues behind the last one in the order of problems.
+    """The start of a new night: it continues behind the last one in the order of problems, which
+    comes from the seed; `tasks` are those of a mixture.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.
@@ -112,7 +113,7 @@ def beginning(
     if (before.dataset, before.seed) == (data.digest, seed):
         ended = history.last(last.night, "finished", "given_up")
         details: Mapping[str, Any] = ended.details if ended else {}
-        scored = details["played"] if "played" in details else played(store, tasks, last.night)
+        scored = details["played"] if "played" in details else played(store, last.night, sizes)
         night = night_after(before.night, scored, sizes)
         return Beginning(night, data.digest, sizes, seed)
     epoch = max(before.night.of(name).epoch for name in before.problems)
@@ -120,11 +121,13 @@ def beginning(
     return Beginning(night, data.digest, sizes, seed)
 
 
-def first_changes(start_from: str, history: NightHistory, night: Night) -> list[str]:
+def first_changes(
+    history: NightHistory, night: Night, start_from: Literal["champion", "last"]
+) -> list[str]:
     """The settings of a new night that differ from the experiment's: its place in the order of
     problems, and the policy that it starts from.
 
-    That is the champion, or with `promotion.start: last` the last policy of the night that finished
+    That is the champion, or with `last` the last policy of the night that finished
     last; before there is one, the start of the experiment itself, behind which there is no
     optimizer's state.
     """
@@ -139,32 +142,34 @@ def first_changes(start_from: str, history: NightHistory, night: Night) -> list[
     return [*changes, "update.optimizer_state=fresh"]
 
 
-def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None:
-    """What a night that was started already was started with, whatever the experiment's file says
-    today; None for one that was not. Raises ValueError for a run of another experiment.
+def recorded_changes(
+    store: Store, night: str, experiment: str, today: Mapping[str, JSON]
+) -> list[str] | None:
+    """The settings of a night that has begun, as far as those of today differ; None before it
+    begins. Raises ValueError for a run of another experiment.
     """
-    record = record_of(context.store, night)
+    record = record_of(store, night)
     if record is None:
         return None
-    if record["experiment"] != context.experiment:
+    if record["experiment"] != experiment:
         raise ValueError(
             f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
-            f"{context.experiment!r}: another schedule took the name a moment ago. Run it again."
+            f"{experiment!r}: another schedule took the name a moment ago. Run it again."
         )
-    then, today = record["science"], context.science.model_dump(mode="json")
+    then = record["science"]
     changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
     return [f"{key}={json.dumps(then[key])}" for key in changed]
 
 
-def edited(store: Store, resolved: Resolved, night: str) -> list[str]:
-    """Where the code of an unfinished night differs from what is there now, which it could not go
-    on with: `own_tools.py: lookup`.
+def edited(store: Store, night: str, code: Code) -> list[str]:
+    """Where the code of an unfinished night differs from `code`, which it could not go on
+    with: `own_tools.py: lookup`.
     """
     if finished(store, night):
         return []
     with suppress(Damaged):  # reported when it is to be finished
         if record := record_of(store, night):
-            return run_code.changed(store, record, code_of(resolved))
+            return run_code.changed(store, record, code)
     return []
 
 
@@ -176,7 +181,7 @@ def finished(store: Store, night: str) -> Summary | None:
     return None
 
 
-def played(store: Store, tasks: Collection[str], night: str) -> dict[str, int]:
+def played(store: Store, night: str, tasks: Iterable[str]) -> dict[str, int]:
     """How many problems of each task a night has scored, as the ledger has it; none, and a warning,
     where that cannot be read.
     """
@@ -185,4 +190,4 @@ def played(store: Store, tasks: Collection[str], night: str) -> dict[str, int]:
         scored = problems_played(store, night)
     except Damaged as damage:
         logger.warning("%s The problems of %s count as not played and come again.", damage, night)
-    return {name: scored[name] for name in tasks or [""]}
+    return {name: scored[name] for name in tasks}

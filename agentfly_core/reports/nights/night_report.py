@@ -215,18 +215,18 @@ class _Stored:
 
     def played(self, policy: Pointer) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""
-        data = self.context.store.artifact(StageKeys(self.context.science).prepare().uri)
-        trajectories, scores = evaluated_episodes(self.context, policy, data)
+        store, keys = self.context.store, StageKeys(self.context.science)
+        data = store.artifact(keys.prepare().uri)
+        shards = self.context.evaluation_keys(policy, data, "test")
+        trajectories, scores = evaluated_episodes(store, keys, shards)
         by_id = {score.trajectory_id: score for score in scores}
         return ((trajectory, by_id[trajectory.id]) for trajectory in trajectories)
 
     def effort(self) -> Effort:
         """Steps, time and tokens of the night."""
-        episodes = (
-            run_ledger(self.context.store, self.context.science.own_steps, self.judged.night)
-            .groupby("step")["episodes"]
-            .sum()
-        )
+        numbers = self.context.science.own_steps
+        ledger = run_ledger(self.context.store, self.judged.night, numbers)
+        episodes = ledger.groupby("step")["episodes"].sum()
         tokens = [step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps]
         done = self.context.science.steps
         return Effort(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.context import ExperimentContext, code_of, policy_of
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import (
@@ -87,7 +87,7 @@ class Nights:
         Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
         attempt more would not help.
         """
-        if differs := edited(self.context.store, self.context.resolved, night):
+        if differs := edited(self.context.store, night, code_of(self.context.resolved)):
             self._give_up(night, f"Its code was edited since it began: {'; '.join(differs)}.")
             return
         why = f"It was begun {self.attempts} times and never came to its end."
@@ -105,9 +105,12 @@ class Nights:
         self._give_up(night, why)
 
     def _give_up(self, night: str, why: str) -> None:
-        scored = played(self.context.store, self.context.science.tasks, night)
-        given_up = self.ledger.append(night, "given_up", why, details={"played": scored})
+        scored: dict[str, JSON] = {"played": self._scored(night)}
+        given_up = self.ledger.append(night, "given_up", why, details=scored)
         self.work.happened(given_up)
+
+    def _scored(self, night: str) -> dict[str, int]:
+        return played(self.context.store, night, self.context.science.each)
 
     def play(self, night: str) -> Summary:
         """Train a night from where it stands to its end, and decide about its policy, once."""
@@ -120,7 +123,7 @@ class Nights:
             ended: dict[str, JSON] = {
                 "before": before,
                 "after": after,
-                "played": played(self.context.store, self.context.science.tasks, night),
+                "played": self._scored(night),
             }
             self.work.happened(self.ledger.append(night, "finished", why, details=ended))
         if self.ledger.last(night, *DECIDED) is None:
@@ -160,24 +163,16 @@ class Nights:
         history, why = self.ledger.read(), "It is continued."
         begun = history.last(night, "began")
         details: Mapping[str, Any] = begun.details if begun else {}
-        changes = recorded_changes(
-            self.context,
-            night,
-        )
+        science, store = self.context.science, self.context.store
+        today = science.model_dump(mode="json")
+        changes = recorded_changes(store, night, self.context.experiment, today)
         if changes is None and details:
             changes = details["changes"]
         if changes is None:
-            begins = beginning(
-                self.context.store,
-                self.context.science.tasks,
-                self.context.science.seed,
-                history,
-                self.work.dataset(),
-            )
-            changes, why = (
-                first_changes(self.context.science.promotion.start, history, begins.night),
-                str(begins),
-            )
+            data = self.work.dataset()
+            begins = beginning(store, history, data, science.tasks, science.seed)
+            changes = first_changes(history, begins.night, science.promotion.start)
+            why = str(begins)
             details = {**begins.to_json(), "changes": changes}
         self.work.require_space(night, changes)
         self.work.happened(self.ledger.append(night, "began", why, details=details))

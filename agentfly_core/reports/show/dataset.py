@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.stage_metrics import measured
@@ -84,13 +83,13 @@ def preview(store: Store, data: Pointer, each: int) -> Preview:
     return Preview(data, sizes, quarantined, repeated, leaks(splits), sample)
 
 
-def made_anew(science: Science) -> str:
+def made_anew(code: Iterable[str], read: Mapping[str, Path]) -> str:
     """For people: what of a dataset that is there already is noticed when it changes, and what
-    not.
+    not; `code` are the modules that make it, `read` its files by their settings.
     """
-    code = [f"the code of {module}" for module in StageKeys(science).data_code()]
-    files = [f"{name} ({path})" for name, path in StageKeys(science).data_files().items()]
-    *most, last = ["its settings", "its seed", *code, *files]
+    modules = [f"the code of {module}" for module in code]
+    files = [f"{name} ({path})" for name, path in read.items()]
+    *most, last = ["its settings", "its seed", *modules, *files]
     return (
         f"It was there already, and is made anew when {', '.join(most)} or {last} changes. Other "
         "files that it reads are not looked at."

@@ -249,13 +249,18 @@ def test_a_fork_plays_the_data_of_its_origin_after_an_edit_of_what_made_it(proje
     assert StageKeys(fork.science).prepare() == StageKeys(old.science).prepare()
 
 
+def write_shop():
+    science = flows_context.context_of("shop", [], "local", "").science
+    write_config("shop", science.model_dump(mode="json"), science.code, [])
+
+
 def test_dvc_resolves_settings_anew_where_code_was_edited(project):
     (project / "conf").mkdir()
     (project / "conf/shop.yaml").write_text(SHOP)
     (project / "params.yaml").write_text("experiment: shop\nroot: .\n")
-    write_config(flows_context.context_of("shop", [], "local", ""), [])
+    write_shop()
     assert not _is_of_other_code("shop", project)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     assert _is_of_other_code("shop", project)
-    write_config(flows_context.context_of("shop", [], "local", ""), [])
+    write_shop()
     assert not _is_of_other_code("shop", project)

@@ -73,23 +73,14 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
     with opened(context, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         found = summarise(
-            context,
-            "demo",
+            run,
             stored_stages(context, None),
             evaluation(0.5, 3.0),
             evaluation(0.75, 4.0),
             None,
-            run.links("prefect_flow_run_ids"),
         )
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
-        again = summarise(
-            context,
-            "demo",
-            {"prepare": [problems]},
-            *compared,
-            None,
-            [],
-        )
+        again = summarise(run, {"prepare": [problems]}, *compared, None)
     assert list(found) == [*KEYS.split(), *LINKS.split()]
     assert list(found["seconds"]) == [
         "prepare",

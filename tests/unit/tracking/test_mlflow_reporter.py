@@ -89,11 +89,7 @@ def test_a_lost_metrics_file_of_a_step_is_named(store: Store) -> None:
     with pytest.raises(Damaged, match=re.escape(f"{lost} is missing.")):
         heard(store, settings)
     with pytest.raises(Damaged, match=re.escape(f"{lost} is missing.")):
-        steps_frame(
-            experiment(store, *settings).store,
-            experiment(store, *settings).science.own_steps,
-            "new",
-        )
+        steps_frame(store, "new", experiment(store, *settings).science.own_steps)
 
 
 def test_mlflow_hears_which_model_an_adapter_stands_on(store: Store) -> None:

@@ -25,7 +25,7 @@ def test_a_night_goes_on_where_the_policy_of_an_alias_is_gone(
     ledger = NightLedger(context.store, context.experiment)
     with opened(context, "nightly-2026-11-21"):
         ledger.append("nightly-2026-11-21", "finished")
-    report_aliases(context, ledger)
+    report_aliases(ledger, context.site)
     assert "MLflow's aliases of tiny were not set" in caplog.text
     assert "nightly-2026-11-21" in caplog.text
 
@@ -38,5 +38,5 @@ def test_a_night_goes_on_where_no_place_of_mlflow_can_be_chosen(
 
     monkeypatch.setattr(MlflowStore, "choose", refuse)
     context = context_in(tmp_path)
-    report_aliases(context, NightLedger(context.store, context.experiment))
+    report_aliases(NightLedger(context.store, context.experiment), context.site)
     assert "the state folder is not ours" in caplog.text

@@ -67,9 +67,9 @@ def test_a_night_asks_again_about_each_open_question_that_has_no_form(
     for night in (FIRST, SECOND, THIRD):
         ledger.append(night, "awaits_approval")
     ledger.append(SECOND, "not_approved")
-    ask(context.experiment, context.site.name, context.store.uri, THIRD)
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
+    ask(ledger, context.site.name, THIRD)
+    ask_again(ledger, context.site.name)
+    ask_again(ledger, context.site.name)
     assert [form["run"] for form in forms.waiting] == [THIRD, FIRST]
     assert forms.waiting[0] == {
         "experiment": "tiny",
@@ -80,12 +80,12 @@ def test_a_night_asks_again_about_each_open_question_that_has_no_form(
 
 
 def test_the_form_of_another_experiment_is_not_ours(
-    context: ExperimentContext, monkeypatch: pytest.MonkeyPatch
+    context: ExperimentContext, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = at(monkeypatch, Forms())
-    ask(context.experiment, context.site.name, context.store.uri, FIRST)
+    ask(ledger, context.site.name, FIRST)
     forms.waiting[0]["experiment"] = "shop"
-    ask(context.experiment, context.site.name, context.store.uri, FIRST)
+    ask(ledger, context.site.name, FIRST)
     assert [form["experiment"] for form in forms.waiting] == ["shop", "tiny"]
 
 
@@ -97,7 +97,7 @@ def test_a_prefect_that_refuses_is_logged_with_what_to_do_and_does_not_fail_the_
 ) -> None:
     at(monkeypatch, Forms(ConnectionError("no server")))
     ledger.append(FIRST, "awaits_approval")
-    ask_again(context.experiment, context.site.name, context.store.uri, ledger)
+    ask_again(ledger, context.site.name)
     assert "Nobody is asked in the Prefect UI about the policy of nightly-2026-11-20" in caplog.text
     assert "no server" in caplog.text
     assert "agentfly promote nightly-2026-11-20" in caplog.text

@@ -9,9 +9,9 @@ import pytest
 from agentfly_core.config.experiment import Science
 from agentfly_core.records.dataset import build
 from agentfly_core.reports.nights.confirmation import (
+    Way,
     confirm,
     fresh_science,
-    guard_sciences,
     looks,
     unseen,
     way,
@@ -41,27 +41,32 @@ def ids(science: Science) -> set[str]:
     return {getattr(problem, "id", "") for problem in built["test"]}
 
 
+def way_of(science: Science) -> Way:
+    datasets = [one.data.use for one in science.each.values()]
+    return way(science.promotion.confirmation, datasets)
+
+
 def test_a_generated_dataset_has_fresh_problems_and_a_file_has_a_split() -> None:
-    assert (way(science()), way(science(FILES))) == ("fresh", "split")
-    assert way(science("tests.support.problems:clean")) == "split"
+    assert (way_of(science()), way_of(science(FILES))) == ("fresh", "split")
+    assert way_of(science("tests.support.problems:clean")) == "split"
 
 
 def test_an_experiment_may_say_how_it_is_confirmed() -> None:
-    assert way(science(FILES, confirmation="none")) == "none"
-    assert way(science(confirmation={"use": "split", "share": 0.5})) == "split"
+    assert way_of(science(FILES, confirmation="none")) == "none"
+    assert way_of(science(confirmation={"use": "split", "share": 0.5})) == "split"
 
 
 def test_a_split_shares_no_problem_with_the_first_look_and_stays_as_it_is() -> None:
-    first, second = looks(science(FILES), held(2000))
+    first, second = looks("split", 0.3, held(2000))
     assert first.by_problem.keys().isdisjoint(second.by_problem)
     assert first.by_problem.keys() | second.by_problem.keys() == held(2000).by_problem.keys()
     assert 0.25 < len(second.by_problem) / 2000 < 0.35
-    fewer = looks(science(FILES), held(1500))[1]
+    fewer = looks("split", 0.3, held(1500))[1]
     assert fewer.by_problem.keys() <= second.by_problem.keys()
 
 
 def test_where_problems_are_fresh_the_first_look_has_all_test_problems() -> None:
-    first, second = looks(science(), held(200))
+    first, second = looks("fresh", 0.3, held(200))
     assert (first, second.by_problem) == (held(200), {})
 
 
@@ -75,13 +80,13 @@ def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -
 
 def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
     fresh = fresh_science(mixture(), 0)
-    assert way(mixture()) == "fresh"
+    assert way_of(mixture()) == "fresh"
     assert [one.data.test for one in fresh.each.values()] == [8, 4]
     assert (fresh.data.test, len(ids(fresh))) == (12, 12)
     assert ids(fresh).isdisjoint(ids(mixture()))
     assert ids(fresh) != ids(fresh_science(mixture(), 1))
     files = {"use": FILES, "train": 12, "test": 4, "train_file": "math.jsonl"}
-    assert way(mixture({**SUMS, "data": files})) == "split"
+    assert way_of(mixture({**SUMS, "data": files})) == "split"
 
 
 def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> None:
@@ -126,13 +131,14 @@ def test_a_generated_dataset_with_too_few_problems_of_other_ids_is_refused(own: 
 
 def test_a_split_asks_for_less_certainty_than_fresh_problems() -> None:
     better = HeldOut("77b0", {name: {"goal": 1.0} for name in held(8).by_problem})
-    assert confirm(science(), held(8), better).level == 0.05
-    assert confirm(science(FILES), held(8), better).level == 0.2
+    assert confirm("fresh", held(8), better).level == 0.05
+    assert confirm("split", held(8), better).level == 0.2
 
 
 def test_a_dataset_of_ones_own_is_played_like_the_experiments() -> None:
     hard = {"use": FILES, "train_file": "hard.jsonl", "test": 500, "margin": 0.1}
-    found = guard_sciences(science(datasets={"hard": hard}))["hard"]
+    guarded = science(datasets={"hard": hard})
+    found = guarded.on(guarded.promotion.datasets["hard"])
     assert found.data.settings == {"train_file": "hard.jsonl"}
     assert (found.data.train, found.data.validation, found.data.test) == (1, 0, 500)
-    assert found.model_copy(update={"data": science().data}) == science(datasets={"hard": hard})
+    assert found.model_copy(update={"data": science().data}) == guarded

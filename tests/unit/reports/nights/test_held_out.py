@@ -138,7 +138,8 @@ def published(context: ExperimentContext, target: ArtifactKey, **content: object
 def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -> None:
     science, policy = context.science, Pointer("artifacts/model/9f2c", "9f2c" * 16)
     data = published(context, StageKeys(science).prepare())
-    assert not is_evaluated(context, policy, data)
+    keys, expected = StageKeys(science), context.evaluation_keys(policy, data, "test")
+    assert not is_evaluated(context.store, keys, expected)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(
@@ -149,9 +150,9 @@ def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
-    assert not is_evaluated(context, policy, data)
+    assert not is_evaluated(context.store, keys, expected)
     scored = published(context, StageKeys(science).scored(shards), scores=scores)
-    assert is_evaluated(context, policy, data)
+    assert is_evaluated(context.store, keys, expected)
     found = held_out(context, policy, data)
     assert found.dataset == data.digest
     assert {name: each["goal"] for name, each in found.by_problem.items()} == {
@@ -159,11 +160,13 @@ def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -
         "c-001": 0.0,
         "c-002": 1.0,
     }
+    other = replace(policy, digest="0" * 64)
     with pytest.raises(FileNotFoundError):
-        held_out(context, replace(policy, digest="0" * 64), data)
-    assert not is_evaluated(context, replace(policy, digest="0" * 64), data)
+        held_out(context, other, data)
+    others = context.evaluation_keys(other, data, "test")
+    assert not is_evaluated(context.store, keys, others)
     (context.store.root / scored.uri / "MANIFEST.json").write_text("{")
-    assert not is_evaluated(context, policy, data)
+    assert not is_evaluated(context.store, keys, expected)
 
 
 def test_a_part_of_the_problems_is_of_the_same_dataset() -> None:

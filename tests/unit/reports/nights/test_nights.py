@@ -120,19 +120,10 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(context: Experim
         "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
     ]
     assert finished[0].details["played"] == {"sums": 4, "shop": 2}
-    assert beginning(
-        mixture.store,
-        mixture.science.tasks,
-        mixture.science.seed,
-        nights(work).ledger.read(),
-        work.data,
-    ).night == Night(
-        number=3,
-        tasks={
-            "sums": OrderPosition(epoch=1, problem=2),
-            "shop": OrderPosition(epoch=1, problem=1),
-        },
-    )
+    history, tasks = nights(work).ledger.read(), mixture.science.tasks
+    begins = beginning(mixture.store, history, work.data, tasks, mixture.science.seed)
+    places = {"sums": OrderPosition(epoch=1, problem=2), "shop": OrderPosition(epoch=1, problem=1)}
+    assert begins.night == Night(number=3, tasks=places)
 
 
 def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config.experiment import Science
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.reports.show.dataset import made_anew, preview
@@ -102,13 +103,18 @@ def science_on(data: dict[str, str | int]) -> Science:
     return Science.model_validate(settings)
 
 
+def told_anew(science: Science) -> str:
+    keys = StageKeys(science)
+    return made_anew(keys.data_code(), keys.data_files())
+
+
 def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_count(
     tmp_path: Path,
 ) -> None:
     atlas = tmp_path / "atlas.csv"
     atlas.write_text("country,capital")
     data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
-    assert made_anew(science_on(data)) == (
+    assert told_anew(science_on(data)) == (
         "It was there already, and is made anew when its settings or its seed changes. Other files "
         "that it reads are not looked at."
     )
@@ -117,5 +123,5 @@ def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_coun
     )
     assert (
         f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes."
-        in made_anew(of_code)
+        in told_anew(of_code)
     )
