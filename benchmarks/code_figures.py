@@ -84,14 +84,14 @@ class Module:
     @cached_property
     def imported(self) -> dict[str, str]:
         """What each imported name stands for: `{"files": "agentfly_core.system.files"}`."""
-        found: dict[str, str] = {}
+        qualified: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found |= {alias.asname or alias.name: alias.name for alias in node.names}
+                qualified |= {alias.asname or alias.name: alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
-                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-        return found
+                    qualified[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return qualified
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,13 @@ class Repository:
         """The functions that are mentioned once and are in no door, by the id of their node."""
         mentions = Counter(key for key, _ in self._mentions())
         methods = Counter(one.key for one in self._definitions() if one.is_method)
-        found = {}
+        single = {}
         for one in self._definitions():
             special = one.node.name.startswith("__") or one.owner in self.doors
             interface = one.is_method and methods[one.key] > 1
             if mentions[one.key] == 1 and not special and not interface:
-                found[id(one.node)] = one
-        return found
+                single[id(one.node)] = one
+        return single
 
     def _definitions(self) -> Iterator[Definition]:
         for module in self.modules:
@@ -139,18 +139,18 @@ class Repository:
 
     def _mentions(self) -> Iterator[tuple[str, bool]]:
         """The `Definition.key` of each name of a function, and whether it is called there."""
-        known = {one.key for one in self._definitions()}
+        functions = {one.key for one in self._definitions()}
         for module in self.modules:
             calls = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
             for node in ast.walk(module.tree):
                 if isinstance(node, ast.Name):
                     local = f"{module.name}.{node.id}"
-                    key = local if local in known else module.imported.get(node.id, local)
+                    key = local if local in functions else module.imported.get(node.id, local)
                     yield key, id(node) in calls
                 elif isinstance(node, ast.Attribute):
                     target = module.imported.get(ast.unparse(node.value), "")
                     qualified = f"{target}.{node.attr}"
-                    key = qualified if qualified in known else f".{node.attr}"
+                    key = qualified if qualified in functions else f".{node.attr}"
                     yield key, id(node) in calls
 
 
@@ -305,19 +305,28 @@ def package_figures(repository: Repository) -> dict[str, str]:
 def names(repository: Repository) -> dict[str, str]:
     """Functions that take a whole experiment, types that share a name, and vague variables."""
     functions = [one for module in repository.modules for one in module.functions]
-    types = Counter(name for module in repository.modules for name in set(_types(module)))
-    stored = Counter(
-        node.id
-        for module in repository.modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+    types, vague = definitions(repository), vague_names(repository)
     return {
         "functions with the whole experiment": str(sum(map(_takes_experiment, functions))),
         "public type names": str(len(types)),
         "public type names with two definitions": str(sum(n > 1 for n in types.values())),
-        f"assignments to {' / '.join(VAGUE)}": " / ".join(str(stored[name]) for name in VAGUE),
+        f"assignments to {' / '.join(VAGUE)}": " / ".join(str(vague[name]) for name in VAGUE),
     }
+
+
+def definitions(repository: Repository) -> Counter[str]:
+    """The number of modules that define each public type: `Counter({"Trajectory": 1, ...})`."""
+    return Counter(name for module in repository.modules for name in set(_types(module)))
+
+
+def vague_names(repository: Repository) -> Counter[str]:
+    """The number of assignments to each variable of VAGUE: `Counter({"found": 3})`."""
+    return Counter(
+        node.id
+        for module in repository.modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+    )
 
 
 def _takes_experiment(function: Function) -> bool:
@@ -348,13 +357,13 @@ def _imports(module: Module, names: set[str]) -> Iterator[str]:
 
 
 def _reachable(name: str, edges: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     ahead = [name]
     while ahead:
-        for other in edges[ahead.pop()] - found:
-            found.add(other)
+        for other in edges[ahead.pop()] - reached:
+            reached.add(other)
             ahead.append(other)
-    return found
+    return reached
 
 
 if __name__ == "__main__":

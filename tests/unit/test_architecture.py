@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.code_figures import Repository, definitions, vague_names
 from tests.support.loaded import HEAVY, loaded
 from tests.support.project import ROOT
 
@@ -251,6 +252,12 @@ def test_the_files_of_the_record_are_named_in_one_place():
     ]
     for name in ('"trajectories.parquet"', '"scores.parquet"'):
         assert [path.name for path in code if name in path.read_text()] == ["parquet.py"]
+
+
+def test_a_public_type_name_has_one_definition_and_variables_are_named_after_their_content():
+    repository = Repository.read(ROOT)
+    assert [name for name, modules in definitions(repository).items() if modules > 1] == []
+    assert vague_names(repository) == {}
 
 
 def test_the_record_needs_the_standard_library_only():
