@@ -246,13 +246,13 @@ class StageKeys:
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
     """A chat service as a policy: what it is, and the digest of the tokens that count its words."""
     inputs = {"tokenizer": tokenizer}
-    key = digest(["endpoint", 1, name, _asked(settings), dict(inputs)])
+    key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])
     return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
 
 
 def chat_service(settings: Endpoint) -> str:
     """A digest of what a chat service is, of which its answers are."""
-    return digest(["chat_service", 1, _asked(settings)])
+    return digest(["chat_service", 1, _identity(settings)])
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
@@ -287,7 +287,7 @@ def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
     return {f"speaker/{role}": policy for role, policy in frozen.items()}
 
 
-def _asked(settings: Endpoint) -> JSON:
+def _identity(settings: Endpoint) -> JSON:
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
