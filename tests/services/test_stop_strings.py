@@ -89,7 +89,7 @@ PROMPT = (1, 87, 203, 4, 55, 9)
 def server(nano: Path, service_address: Callable[[str], Path], tmp_path: Path) -> Iterator[VLLM]:
     """The vLLM server of an experiment with stop strings, which has its tokenizer."""
     address = service_address("vllm")
-    command, environment = launch(address, nano, SCIENCE, SITE)
+    command, environment = launch(address, nano, SCIENCE.dtype, SCIENCE.agent, SITE)
     log = tmp_path / "vllm.log"
     with supervised("vllm", command, environment, address, log, "test-vllm") as service:
         yield VLLM(service, SCIENCE.dtype, SITE.concurrency)

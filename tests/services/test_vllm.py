@@ -69,7 +69,9 @@ def server(
     """A vLLM server that was started on the first policy."""
     address = service_address("vllm")
     log = tmp_path_factory.mktemp("log") / "vllm.log"
-    command, environment = launch(address, policies[0], SCIENCE, SITE, adapter_rank=6)
+    command, environment = launch(
+        address, policies[0], SCIENCE.dtype, SCIENCE.agent, SITE, adapter_rank=6
+    )
     command.append("--enable-prompt-tokens-details")
     with supervised("vllm", command, environment, address, log, "test-vllm") as service:
         yield VLLM(service, SCIENCE.dtype, SITE.concurrency)

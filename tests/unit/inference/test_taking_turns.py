@@ -153,7 +153,7 @@ def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     site = Site.model_validate({"sampler": "vllm", "device": "cuda", "vllm_memory_gib": 20, **gpus})
-    command, environment = launch(policy / "vllm.sock", policy, SCIENCE, site)
+    command, environment = launch(policy / "vllm.sock", policy, SCIENCE.dtype, SCIENCE.agent, site)
     assert environment["CUDA_VISIBLE_DEVICES"] == visible
     assert environment["TRITON_F32_DEFAULT"] == "ieee", "float32 attention is not rounded to TF32"
     assert command[command.index("--tensor-parallel-size") + 1] == parallel
@@ -162,7 +162,9 @@ def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
 
 
 def test_on_cpu_nothing_of_this_is_asked_for(policy: Path) -> None:
-    command, environment = launch(policy / "vllm.sock", policy, SCIENCE, Site(sampler="vllm"))
+    command, environment = launch(
+        policy / "vllm.sock", policy, SCIENCE.dtype, SCIENCE.agent, Site(sampler="vllm")
+    )
     assert not {"--enable-sleep-mode", "--tensor-parallel-size", "--gpu-memory-utilization"} & {
         *command
     }
