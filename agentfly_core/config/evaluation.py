@@ -35,7 +35,7 @@ class Evaluate(Section):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that a run plays; validation only where `every` asks for it."""
+        """The splits that a run plays; `validation` is one of them if `every` is set."""
         return SPLITS if self.every else ("train", "test")
 
     @model_validator(mode="after")

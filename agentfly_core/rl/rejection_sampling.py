@@ -17,11 +17,11 @@ SampledTokens = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class RejectionSampling:
-    """At most `best` episodes of each problem, of a reward of at least `threshold`; those that say
-    the same count once.
+    """At most `best` episodes of each problem, of a reward of at least `threshold`; equal
+    episodes count once.
 
-    Of a problem's episodes those of higher reward come first, and of equal ones those of later
-    steps. Where several speak, those are imitated who earned so much and are trained.
+    Higher rewards come first, and at equal rewards later steps. In an episode of several speakers
+    the trained speakers with such a reward are imitated.
     """
 
     threshold: float = 1.0

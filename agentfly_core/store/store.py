@@ -48,7 +48,7 @@ _opened: dict[Path, str] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """What a file says of a published directory: `Pointer("runs/demo/steps/000007/policy",
+    """Uri and digest of a published directory: `Pointer("runs/demo/steps/000007/policy",
     "9f2c...e1")`; the uri is within its store.
     """
 
@@ -213,8 +213,8 @@ class Store:
         return Artifact(uri, digest_of(manifest), manifest)
 
     def resolve(self, pointer: Pointer) -> Artifact:
-        """The artifact of a pointer; raises FileNotFoundError where nothing is published, and
-        Damaged where the manifest is damaged or another artifact's.
+        """The artifact of a pointer; raises FileNotFoundError without a manifest, and Damaged
+        for a damaged manifest or another artifact's.
         """
         if isinstance(pointer, Artifact):
             return pointer
@@ -353,7 +353,7 @@ class Store:
 
 @contextmanager
 def _damaged_is_unpublished() -> Iterator[None]:
-    """Damage within the block ends it and is told: what is damaged counts as not published."""
+    """Damage ends the block and is logged: a damaged artifact counts as not published."""
     try:
         yield
     except Damaged as damage:

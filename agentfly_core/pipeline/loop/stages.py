@@ -1,4 +1,4 @@
-"""The stage functions that loops call, and those who hear what became of them."""
+"""The stage functions that loops call, and the reporter of their results."""
 
 from __future__ import annotations
 

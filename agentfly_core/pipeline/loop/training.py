@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: its last policy, how that does, and its summary.json."""
+    """A finished run: its last policy, the evaluation of that, and its summary.json."""
 
     policy: Artifact
     after: Evaluation
@@ -53,7 +53,7 @@ class Training:
     until: Deadline
 
     def complete(self) -> Trained:
-        """Do what is left of the run: stages whose output is in the store are not run again."""
+        """Do the remaining stages of the run; outputs in the store are not made again."""
         run, stages, context = self.run, self.stages, self.run.context
         data = stages.prepare(context)
         model = stages.base_model(context, run.parent)

@@ -1,1 +1,1 @@
-"""One module a stage: its key, its body, and what it measures; plain functions."""
+"""One module a stage: its key, its body and its metrics, as plain functions."""
