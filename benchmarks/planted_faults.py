@@ -169,8 +169,8 @@ FAULTS = (
     Fault(
         "an artifact under another key is taken",
         "store/store.py",
-        'if manifest is None or manifest["key"] != target.key:',
-        "if manifest is None:",
+        "if artifact is None or artifact.key.key != target.key:",
+        "if artifact is None:",
         "unit/store",
     ),
     Fault(

@@ -323,8 +323,8 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
             if isinstance(where, RunPolicy)
             else final_policy(store, where.run)
         )
-        manifest = store.manifest(policy.uri)
-        if manifest and manifest.get("stripped"):
+        stored = store.get(policy.uri)
+        if stored and stored.manifest.get("stripped"):
             raise ValueError(
                 f"{where} was kept without its weights. Name a step that was evaluated, or the "
                 "run's last, or keep all with update.keep_policies=0."
@@ -336,9 +336,8 @@ def final_policy(store: Store, name: str) -> Artifact:
     """The last policy of a run; raises ValueError when it has none."""
     layout = RunLayout(name)
     for step in reversed(layout.steps(store)):
-        uri = layout.step(step).policy
-        if store.manifest(uri) is not None:
-            return store.artifact(uri)
+        if policy := store.get(layout.step(step).policy):
+            return policy
     runs = ", ".join(store.names("runs")) or "none"
     hint = nearest(name, store.names("runs"))
     raise ValueError(
@@ -351,11 +350,10 @@ def policy_of(store: Store, name: str, step: int) -> Pointer:
     there is none. Steps that a fork continues from are its own, too.
     """
     layout = RunLayout(done_by(store, name, step))
-    uri = layout.step(step).policy
     if step == 0 and (start := store.read_json(layout.start)):
         return Pointer.of(start, layout.start)
-    if store.manifest(uri) is not None:
-        return store.artifact(uri)
+    if policy := store.get(layout.step(step).policy):
+        return policy
     last = final_policy(store, name)
     raise ValueError(
         f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}."

@@ -36,7 +36,7 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
         )
     layout, steps = RunLayout(name), science.steps
     beyond = [step for step in layout.steps(store) if step > steps]
-    if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
+    if done := [step for step in beyond if store.get(layout.step(step).policy)]:
         raise ValueError(
             f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
             f"many or more with steps={done[-1]}, or for another run with --new."

@@ -124,9 +124,9 @@ class StageKeys:
         if not isinstance(model_reference(self.science.model), OwnNano):
             return self.model()
         data = self.prepare().uri
-        if not store.holds(data) or (manifest := store.manifest(data)) is None:
+        if not store.holds(data) or (stored := store.get(data)) is None:
             return None
-        return self.own_nano(manifest["files"]["train.parquet"]["sha256"])
+        return self.own_nano(stored.manifest["files"]["train.parquet"]["sha256"])
 
     def demonstrations(
         self, model: Pointer, data: Pointer, frozen: Mapping[str, str]

@@ -30,7 +30,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
-        if store.manifest(here.scored) is None:
+        if (scored := store.get(here.scored)) is None:
             there = (
                 f"its last one is {step - 1}"
                 if step > 1
@@ -39,7 +39,6 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
             raise ValueError(
                 f"The run {run!r} has not scored a step {step} in {store.uri}; {there}."
             )
-        scored = store.artifact(here.scored)
         pointers += [scored, *rollouts(scored)]
     return tuple(pointers)
 

@@ -109,8 +109,8 @@ def published_rollouts(store: Store, folder: str) -> list[str]:
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
     """The episodes of these artifacts, each with its score where `scored` is published."""
     played = trajectories_in(store, map(store.artifact, rollouts))
-    manifest = store.manifest(scored)
-    scores = read_scores(store.open(store.artifact(scored)) / SCORES) if manifest else []
+    stored = store.get(scored)
+    scores = read_scores(store.open(stored) / SCORES) if stored else []
     by_id = {score.trajectory_id: score for score in scores}
     return tuple((t, by_id.get(t.id)) for t in played)
 

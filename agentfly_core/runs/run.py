@@ -256,7 +256,7 @@ def problems_played(store: Store, name: str) -> Counter[str]:
     science: Mapping[str, Any] = record["science"] if record else {}
     steps = [step for step in layout.steps(store) if record is None or step <= science["steps"]]
     scored = [layout.step(step).scored for step in steps]
-    artifacts = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
+    artifacts = filter(None, map(store.get, scored))
     tasks = science.get("tasks", {})
     return sum((ledger.problems(store.open(artifact), tasks) for artifact in artifacts), Counter())
 

@@ -180,10 +180,9 @@ class Store:
     def find(self, target: ArtifactKey) -> Artifact | None:
         """The artifact at the target if it has its key and verifies, else None; warns of damage."""
         with _damaged_is_unpublished():
-            manifest = self.manifest(target.uri)
-            if manifest is None or manifest["key"] != target.key:
+            artifact = self.get(target.uri)
+            if artifact is None or artifact.key.key != target.key:
                 return None
-            artifact = Artifact(target.uri, digest_of(manifest), manifest)
             self._checked(artifact)
             return artifact
         return None
@@ -198,19 +197,19 @@ class Store:
     def holds(self, uri: str) -> bool:
         """Whether `uri` is published; warns of a damaged manifest, which counts as none."""
         with _damaged_is_unpublished():
-            return self.manifest(uri) is not None
+            return self.get(uri) is not None
         return False
 
-    def manifest(self, uri: str) -> Manifest | None:
-        """The manifest under `uri`, or None where nothing is published; raises Damaged."""
+    def get(self, uri: str) -> Artifact | None:
+        """The artifact under `uri`, or None where nothing is published; raises Damaged."""
         manifest: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
-        return manifest
+        return Artifact(uri, digest_of(manifest), manifest) if manifest else None
 
     def artifact(self, uri: str) -> Artifact:
         """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
-        if (manifest := self.manifest(uri)) is None:
+        if (artifact := self.get(uri)) is None:
             raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
-        return Artifact(uri, digest_of(manifest), manifest)
+        return artifact
 
     def resolve(self, pointer: Pointer) -> Artifact:
         """The artifact of a pointer; raises FileNotFoundError without a manifest, and Damaged
@@ -238,8 +237,7 @@ class Store:
 
         Returns whether it had them.
         """
-        manifest = self.manifest(uri)
-        assert manifest is not None, f"nothing is published under {uri}"
+        manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
         self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
         for name in stripped:

@@ -217,7 +217,7 @@ def test_a_manifest_damaged_on_object_storage_is_named_and_the_stage_made_again(
 
     other = Store.at(f"{BUCKET}/manifest", tmp_path / "two")
     with pytest.raises(Damaged, match=rf"^{store.uri}/{manifest} is damaged"):
-        other.manifest(slot.uri)
+        other.get(slot.uri)
     assert other.find(slot) is None
     assert caplog.records[-1].getMessage().startswith(f"{store.uri}/{manifest} is damaged")
     with other.publish(slot) as folder:
@@ -278,7 +278,7 @@ def test_who_lost_a_run_to_another_writes_nothing_more(
             with pytest.raises(LockLost):
                 store.remove("runs/demo")
     assert store.read_json("runs/demo/run.json") == {"seed": 0}
-    assert store.manifest(SLOT.uri) is None
+    assert store.get(SLOT.uri) is None
 
 
 def test_a_run_that_is_refused_leaves_nothing_on_object_storage(

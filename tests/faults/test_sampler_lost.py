@@ -56,7 +56,7 @@ def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twic
     for step in (2, 3):
         policy = store.artifact(f"{RUN}/steps/{step - 1:06d}/policy").digest
         made = [
-            store.manifest(f"{RUN}/steps/{step:06d}/{name}")
+            store.get(f"{RUN}/steps/{step:06d}/{name}")
             for name in ("rollout-000", "rollout-001", "policy")
         ]
         assert [manifest["inputs"]["policy"] for manifest in made] == [policy] * 3

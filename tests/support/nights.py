@@ -70,7 +70,7 @@ def scripted_run(
         _publish(run, f"artifacts/start/{night}", "model")
         run.remember_start(run.store.artifact(f"artifacts/start/{night}"))
         for step in range(1, science.steps + 1):
-            if run.store.manifest(run.layout.step(step).scored) is None:
+            if run.store.get(run.layout.step(step).scored) is None:
                 _score(run, step, see)
             _publish(run, run.layout.step(step).policy, "update")
             if step == 1:

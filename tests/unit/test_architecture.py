@@ -244,6 +244,12 @@ def test_a_heavy_package_has_its_one_place_in_the_core(package):
     ] == []
 
 
+def test_tasks_are_a_thin_layer_that_knows_no_store():
+    paths = sorted((ROOT / "tasks").rglob("*.py"))
+    assert sum(len(path.read_text().splitlines()) for path in paths) <= 250
+    assert [name for path in paths for name in imported(path) if ".store." in name] == []
+
+
 def test_the_files_of_the_record_are_named_in_one_place():
     code = [
         path

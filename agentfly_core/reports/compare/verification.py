@@ -99,9 +99,9 @@ def differing(store: Store, artifact: Pointer, rebuilt: Store) -> tuple[str, ...
     """The files of an artifact that another store has otherwise, without those that only say how
     long it took.
     """
-    one, other = store.manifest(artifact.uri), rebuilt.manifest(artifact.uri)
+    one, other = store.get(artifact.uri), rebuilt.get(artifact.uri)
     if one is None or other is None:
         return None
-    old, new = ({n: e["sha256"] for n, e in m["files"].items()} for m in (one, other))
+    old, new = ({n: e["sha256"] for n, e in m.manifest["files"].items()} for m in (one, other))
     files = sorted({*old, *new} - OUTSIDE_DIGEST)
     return tuple(file for file in files if old.get(file) != new.get(file))

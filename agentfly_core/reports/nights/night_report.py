@@ -147,7 +147,7 @@ class _Stored:
                 "no report of it. `agentfly nights EXPERIMENT` shows what became of each night."
             )
         science = science_of(record)
-        if store.manifest(StageKeys(science).prepare().uri) is None:
+        if store.get(StageKeys(science).prepare().uri) is None:
             raise ValueError(
                 f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
                 "have changed, so what was played on it is not found. A report that was written "

@@ -69,8 +69,7 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Point
         )
     there, split = (science.on(further[name]), "test") if name in further else (science, name)
     read = None if name in further else record.get("dataset_digest")
-    uri = StageKeys(there).prepare().uri
-    stored = store.artifact(uri) if store.manifest(uri) else Pointer("", read or "")
+    stored = store.get(StageKeys(there).prepare().uri) or Pointer("", read or "")
     return there, stored if read in (None, stored.digest) else Pointer("", read), split
 
 
@@ -153,8 +152,8 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     """What the warm start of a run imitated; raises ValueError for a run without one."""
     record = known_run(store, run)
     start = store.read_json(RunLayout(run).start)
-    made = store.manifest(start["uri"]) if start else None
-    wanted = made["inputs"].get("demonstrations") if made else None
+    made = store.get(start["uri"]) if start else None
+    wanted = made.manifest["inputs"].get("demonstrations") if made else None
     if wanted is None:
         began = record["parent"]
         why = f"it starts from {began['uri']}" if began else "it has no warm start, or none yet"
@@ -175,7 +174,7 @@ def read_play(store: Store, name: str) -> Episodes:
     try:
         record, shards = store.read_json(layout.record), begun_shards(store, layout.uri)
         # damage is no reason to show the other shards alone
-        held = [uri for uri in shards if store.manifest(uri) is not None]
+        held = [uri for uri in shards if store.get(uri)]
         if record is None or not held:
             hint = did_you_mean(name, [other for other in plays(store) if other != name])
             raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")

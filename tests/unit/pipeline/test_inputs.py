@@ -36,7 +36,7 @@ def experiment(folder: Path, **changes: object) -> ExperimentContext:
 def files_of_model(context: ExperimentContext) -> dict[str, str]:
     """The sha256 of each file of the model."""
     artifact = inputs.base_model(context)
-    manifest = context.store.manifest(artifact.uri)
+    manifest = artifact.manifest
     assert manifest is not None
     return {
         name: entry["sha256"] for name, entry in manifest["files"].items() if name != "metrics.json"

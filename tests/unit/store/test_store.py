@@ -199,7 +199,7 @@ def test_one_file_of_an_artifact_is_checked_by_itself(store):
     ],
 )
 def test_a_uri_that_leads_out_of_the_store_is_refused(store, uri):
-    for use in (store.manifest, store.names, store.remove, store.path):
+    for use in (store.get, store.names, store.remove, store.path):
         with pytest.raises(Damaged, match=r"^.*/store: got the (uri|name)"):
             use(uri)
     with pytest.raises(Damaged, match="got the"), store.publish(ArtifactKey(uri, "model", "k", {})):
@@ -258,4 +258,4 @@ def test_a_sealed_manifest_of_a_stranger_is_refused(store, files):
     manifest = {"stage": "score", "key": "key-1", "inputs": {}, "files": files}
     store.write_json(f"{SLOT.uri}/MANIFEST.json", manifest)
     with pytest.raises(Damaged, match=r"MANIFEST\.json is damaged: files"):
-        store.manifest(SLOT.uri)
+        store.get(SLOT.uri)
