@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import COUNTED, final_policy
+from agentfly_core.experiment.context import final_policy
+from agentfly_core.experiment.user_code import COUNTED
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning
 from agentfly_core.runs.summary import Evaluation, steps_frame

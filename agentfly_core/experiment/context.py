@@ -5,7 +5,7 @@ other runs that it names.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,11 @@ from agentfly_core.config.reference import (
     run_step,
 )
 from agentfly_core.config.site import Site
-from agentfly_core.config.tasks import GOAL, datasets
+from agentfly_core.config.tasks import GOAL
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.experiment.run_layout import RunLayout, done_by
-from agentfly_core.experiment.user_code import finding
-from agentfly_core.experiment.user_code.modules import Code, ours
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.trajectory import Problem, task_of
 from agentfly_core.rollout.episode import Agent
@@ -39,10 +37,6 @@ from agentfly_core.system.formats.text import nearest
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
-
-
-COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
-"""The stages that an author's own code counts for."""
 
 
 @dataclass(frozen=True)
@@ -184,55 +178,6 @@ def resolve(science: Science) -> Resolved:
     weights = {rewards[key]: part.weight for key, part in science.rewards.items()}
     goal = rewards[science.goal].name
     return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
-
-
-def with_code(resolved: Resolved, code: Code) -> Resolved:
-    """The same with the digests of the author's own modules, by the stage that they count for.
-
-    AgentFly's count by the versions of stages.
-    """
-    own = dict[str, set[str]]()
-    for stage, module in named(resolved):
-        if not ours(module):
-            own.setdefault(stage, set()).add(module)
-    digests = {stage: {m: code.digest(m) for m in sorted(own[stage])} for stage in sorted(own)}
-    return replace(resolved, science=resolved.science.model_copy(update={"code": digests}))
-
-
-def code_of(resolved: Resolved) -> Code:
-    """The code that an experiment names, as it is now; raises ValueError where it has no file."""
-    modules = {module for _, module in named(resolved)}
-    return finding.code_of(modules, resolved.science.code_files)
-
-
-def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
-    """The modules that an experiment names, each with the stages that it counts for: `("rollout",
-    "my_tools")`. What demonstrates is played, too.
-    """
-    science = resolved.science
-    played = [science.template.use, science.agent.use]
-    for one in resolved.each.values():
-        played += [*(tool.use for tool in one.science.tools), *one.science.environments]
-    # a reward that asks for an environment runs in the rollout
-    during = [path for path, reward in _rewards(resolved) if reward.needs]
-    further = (*science.evaluate.datasets.values(), *science.promotion.datasets.values())
-    shown = (science.warm_start, *(task.warm_start for task in science.tasks.values()))
-    demonstrated = [one.demonstrations for one in shown if one]
-    paths = {
-        "prepare": [p for data in (science.data, *further) for p in datasets(data.model_dump())],
-        "demonstrate": [*played, *(path for path in demonstrated if run_step(path) is None)],
-        "rollout": [*played, *during],
-        "score": [path for path, reward in _rewards(resolved) if not reward.needs],
-        "update": [science.algorithm.use],
-    }
-    for stage, each in paths.items():
-        yield from ((stage, path.partition(":")[0]) for path in each)
-
-
-def _rewards(resolved: Resolved) -> Iterator[tuple[str, Reward]]:
-    for one in resolved.each.values():
-        for (name, part), reward in zip(one.science.rewards.items(), one.rewards, strict=True):
-            yield part.use or name, reward
 
 
 def _mixture(science: Science) -> Resolved:

@@ -10,7 +10,7 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import changed, listed, refuse_other_code
 from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.experiment.user_code.modules import Code
+from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
@@ -58,7 +58,7 @@ def refuse_finished(store: Store, name: str, code: Code) -> None:
     its evaluations are those of the code that it has.
     """
     record = record_of(store, name)
-    if record and changed(store, record, code):
+    if record and changed(record, code):
         raise ValueError(
             f"The run {name!r} is finished: no step is left to do under other code. Ask for more "
             "with steps=N, or start another run without --run."

@@ -21,24 +21,26 @@ class ParentPolicy(ArtifactRecord):
     run: str
 
 
-class CodeRecord(ArtifactRecord):
-    """The sources of a run's code, with the state of its repository: `{"uri":
-    "artifacts/code/9f2c...", ..., "repository": {"commit": "4f0c...", "dirty": ""}}`.
+class CodeRecord(TypedDict):
+    """A run's code: the sha256 of the files of each module, and the state of its repository:
+    `{"files": {"my_tools": {"my_tools.py": "9f2c..."}}, "repository": {"commit": "4f0c...",
+    "dirty": ""}}`.
     """
 
-    repository: NotRequired[Mapping[str, str]]
+    files: Mapping[str, Mapping[str, str]]
+    repository: Mapping[str, str]
 
 
-class EarlierCode(TypedDict):
-    """Code that a run used up to a step, with its digests by stage. `differs` lists the changes
-    that were accepted then.
+class AcceptedCode(TypedDict):
+    """A change of code that was accepted: the files that differed, the last step that was done
+    before it, and the digests by stage before and after it.
     """
 
-    until: int
-    code: Mapping[str, Mapping[str, str]]
-    sources: CodeRecord
-    differs: list[str]
+    step: int
     time_ms: int
+    files: list[str]
+    before: Mapping[str, Mapping[str, str]]
+    after: Mapping[str, Mapping[str, str]]
 
 
 class SiteRecord(TypedDict):
@@ -55,7 +57,7 @@ class RunRecord(TypedDict):
 
     `science` is the experiment and `site` where it last continued, both as their
     models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
-    role; `code` is its current code, and `earlier_code` its code before changes were accepted;
+    role; `code` is its current code, `accepted_code` are the changes that were accepted;
     `model_digest` is the digest of a model folder's files; `planned_steps` is the planned number of
     steps in a run that ended early because its time was over.
     """
@@ -84,7 +86,7 @@ class RunRecord(TypedDict):
     sandbox: NotRequired[str]
     planned_steps: NotRequired[int]
     code: CodeRecord
-    earlier_code: NotRequired[list[EarlierCode]]
+    accepted_code: NotRequired[list[AcceptedCode]]
 
 
 class Details(TypedDict, total=False):

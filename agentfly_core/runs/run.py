@@ -27,13 +27,13 @@ from agentfly_core.experiment.context import (
     ExperimentContext,
     Parent,
     Resolved,
-    code_of,
     policy_of,
     require_same_tokens,
     resolve,
 )
 from agentfly_core.experiment.continuing import model_digest, require_continuable
 from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, step_layout
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
 from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
@@ -131,9 +131,9 @@ class Run:
 
     def at(self, step: int) -> Run:
         """This run under the code that a step is done under, see `accept_code`."""
-        for earlier in self.record.get("earlier_code", []):
-            if step <= earlier["until"]:
-                science = self.science.model_copy(update={"code": earlier["code"]})
+        for accepted in self.record.get("accepted_code", []):
+            if step <= accepted["step"]:
+                science = self.science.model_copy(update={"code": accepted["before"]})
                 return replace(self, context=self.context.on(science))
         return self
 
@@ -303,10 +303,11 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         record = record_of(store, name)
         begins = record is None
         if record is None:
-            record = _record(context, name, run_code.publish(store, code))
+            record = _record(context, name, run_code.recorded(code))
         else:
             require_continuable(store, name, context.science, code)
-            record["code"] = run_code.sources(store, record["code"], code)
+            files = {**record["code"]["files"], **code}
+            record["code"] = {**record["code"], "files": files}
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
         context = context.on(run_code.under(context.science, record))
@@ -319,19 +320,16 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if begins:
-                _forget(store, layout.uri, record["code"])
+                _forget(store, layout.uri)
             raise
 
 
-def _forget(store: Store, uri: str, sources: CodeRecord) -> None:
-    """Remove a run if it has its record only, and sources that no other run has; the lock, which
-    guards the rest, goes last.
-    """
+def _forget(store: Store, uri: str) -> None:
+    """Remove a run if it has its record only; the lock, which guards the rest, goes last."""
     if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
         return
     for name in BESIDE:
         store.remove(f"{uri}/{name}")
-    run_code.remove_unused(store, sources)
     store.remove(uri)
 
 

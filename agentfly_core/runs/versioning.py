@@ -19,8 +19,9 @@ from typing import Any
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import code_of, resolve, with_code
+from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.user_code import code_of, with_code
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml

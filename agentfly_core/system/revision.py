@@ -1,4 +1,4 @@
-"""The code revision that produced an artifact: recorded in every manifest, never compared."""
+"""The git revision that produced an artifact or a run: recorded, never compared."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ import subprocess
 from pathlib import Path
 
 
-@functools.cache
 def revision() -> dict[str, str]:
-    """The git commit of this package and a digest of its uncommitted changes; empty strings outside
-    a checkout.
+    """The revision of this package, see `revision_of`."""
+    return revision_of(Path(__file__).resolve().parent)
+
+
+@functools.cache
+def revision_of(folder: Path) -> dict[str, str]:
+    """The git commit of a folder's repository and a digest of its uncommitted changes, as this
+    process first saw them; empty strings outside a checkout.
 
     `{"commit": "4f0c...", "dirty": ""}`.
     """
-    commit = _git("rev-parse", "HEAD")
-    change = _git("diff", "HEAD") if commit else ""
+    commit = _git(folder, "rev-parse", "HEAD")
+    change = _git(folder, "diff", "--no-ext-diff", "HEAD") if commit else ""
     return {
         "commit": commit.strip(),
         "dirty": hashlib.sha256(change.encode()).hexdigest()[:16] if change else "",
     }
 
 
-def _git(*words: str) -> str:
+def _git(folder: Path, *words: str) -> str:
     try:
         return subprocess.check_output(
             ["git", *words],
-            cwd=Path(__file__).resolve().parent,
+            cwd=folder,
             stderr=subprocess.DEVNULL,
             text=True,
             errors="replace",  # a file may be no UTF-8

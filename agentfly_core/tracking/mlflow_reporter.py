@@ -84,7 +84,6 @@ class RunReporter(MlflowReporter):
         self.run = run
         self._best = -1.0
         tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
-        tracker.tags({"agentfly.sources": self._where(run.record["code"]["uri"])})
         self.tags = tags_of(run.store, run.name)
         if self.tags.words or not self.tags.in_mlflow:
             tracker.tags({TAGS: str(self.tags)})

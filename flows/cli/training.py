@@ -11,7 +11,7 @@ from functools import partial
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.context import ExperimentContext, code_of
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.continuing import refuse_finished, refuse_other_settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import (
@@ -22,6 +22,7 @@ from agentfly_core.experiment.run_code import (
     under,
 )
 from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, in_store

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.run_code import changed, listed
 from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.experiment.user_code import stored
-from agentfly_core.experiment.user_code.modules import ours
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, science_of
@@ -22,8 +21,6 @@ from agentfly_core.store import transfer
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
-from agentfly_core.system.formats.file_shapes import require_relative
-from agentfly_core.system.module_search import OURS
 from agentfly_core.system.revision import revision
 
 HOW = (
@@ -47,10 +44,11 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     that cannot be built again here, and where training ends otherwise than well.
     """
     record = known_run(store, name)
-    if record.get("earlier_code"):
+    if record.get("accepted_code"):
         raise ValueError(f"{name} was continued with --accept-code: no one code rebuilds it.")
     if record.get("frozen"):
         raise ValueError(f"{name} has frozen speakers, which are not brought to another store.")
+    require_same_code(record)
     rebuilt = Store.at(str(into / "store"), into / "cache")
     copy_origins(record, store, rebuilt)
     settings = into / f"{record['experiment']}.yaml"
@@ -58,13 +56,13 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
     files.write_text(settings, strict_yaml.dump(science))
     code = _code(record, into)
     words = ["train", str(settings.resolve()), "--run", name, "--store", str(rebuilt.root)]
-    command = [sys.executable, "-m", "flows", *words]
+    command = [sys.executable, "-P", "-m", "flows", *words]
     # this site is to be like the recorded one, but with an MLflow store of its own
     site: Mapping[str, object] = {**record["site"]}
     like = {f"AGENTFLY_{key.upper()}": str(site[key]) for key in HOW if key in site}
     mlflow = {"AGENTFLY_MLFLOW_TRACKING_URI": f"sqlite:///{into.resolve()}/mlflow.db"}
     environment = {**os.environ, **like, **mlflow, "PYTHONPATH": str(code)}
-    folder = with_own_code(record, store, code, into)
+    folder = Path.cwd() if record["code"]["files"] else code
     if status := subprocess.run(command, cwd=folder, env=environment).returncode:
         raise ValueError(
             f"{name} could not be built again: training ended with exit status {status}. The same "
@@ -103,50 +101,16 @@ def _copy_records(name: str, store: Store, rebuilt: Store) -> None:
         _copy_records(fork.run, store, rebuilt)
 
 
-def with_own_code(record: RunRecord, store: Store, code: Path, into: Path) -> Path:
-    """The folder in which a run is built: `code`, or for one with code of its author's own a folder
-    with that as it was stored, and links to all else.
-
-    Raises ValueError where a file in code_files is no longer what it was.
-    """
-    artifact = record["code"]
-    if not store.holds(artifact["uri"]):
-        return code
-    sources = stored.read(store.open(Pointer.of(artifact, "run.json")))
-    own = [module for module in sources.modules.values() if not ours(module.name)]
-    if not own:
-        return code
-    folder = into / "own"
-    tops = {module.name.partition(".")[0] for module in own}
-    for source in dict.fromkeys((code, Path.cwd())):
-        _link(source, folder, tops)
-    for module in own:
-        path = files.contained(folder, module.file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(module.content)
-    for name, was in sources.files.items():
-        path = folder / require_relative(name)  # a link in `folder` is ours
-        if not path.is_file() or files.sha256(path) != was:
-            raise ValueError(
-                f"{name}, in code_files, is not what it was for the run, and no copy was stored: "
-                "put it back."
-            )
-    return folder
-
-
-def _link(source: Path, folder: Path, copied: Collection[str]) -> None:
-    """Link what lies in a folder from another, without what is hidden and AgentFly; packages of the
-    author's are `copied`, to be written into.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for entry in source.iterdir():
-        target, name = folder / entry.name, entry.stem
-        if target.exists() or name in OURS or name.startswith("."):
-            continue
-        if name not in copied:
-            target.symlink_to(entry.resolve())
-        elif entry.is_dir():
-            shutil.copytree(entry, target, ignore=shutil.ignore_patterns("__pycache__"))
+def require_same_code(record: RunRecord) -> None:
+    """Raise ValueError, file by file, where the author's code is not that of the run."""
+    if files := changed(record, code_of(resolve(science_of(record)))):
+        commit, dirty = (record["code"]["repository"][key] for key in ("commit", "dirty"))
+        advice = f"Restore it, `git checkout {commit}`" if commit else "Restore it"
+        lost = ", with what was not committed then" if dirty else ""
+        raise ValueError(
+            f"{record['name']} was made by other code than there is now:\n{listed(files)}\n"
+            f"{advice}{lost}."
+        )
 
 
 def _code(record: RunRecord, into: Path) -> Path:

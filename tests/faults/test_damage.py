@@ -18,9 +18,10 @@ import pytest
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, code_of, resolve, with_code
+from agentfly_core.experiment.context import ExperimentContext, resolve
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.schedule import schedule_of
+from agentfly_core.experiment.user_code import code_of, with_code
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import listed, view

@@ -21,7 +21,6 @@ from tests.support.mlflow_store import new_store
 ELSEWHERE = (
     "agentfly.run_uid",
     "agentfly.run_folder",
-    "agentfly.sources",
     "agentfly.policy_uri",
     "agentfly.prefect_flow_run",
 )

@@ -218,7 +218,8 @@ def record_elsewhere(store: Path, user: Path, draw: random.Random) -> None:
             {"origin": {"seed": f"{user}/exp.yaml"}},
             {"parent": {"run": out, **pointer}},
             {"reference": pointer},
-            {"code": pointer},
+            {"code": {"files": {out: {out: "9f2c"}}, "repository": {"commit": out, "dirty": ""}}},
+            {"code": {"files": [out]}},
             {"revision": {"commit": "--upload-pack=touch /tmp/x"}},
             {"science": {"steps": out}},
             {"science": []},
@@ -231,27 +232,6 @@ def record_elsewhere(store: Path, user: Path, draw: random.Random) -> None:
 def start_elsewhere(store: Path, user: Path, draw: random.Random) -> None:
     value = {"uri": leading_out(draw, user), "digest": "9f2c"}
     write_sealed(store / START, draw.choice([value, {"uri": 7}, {}]))
-
-
-def code_elsewhere(store: Path, user: Path, draw: random.Random) -> None:
-    """Store code whose modules have files elsewhere."""
-    where = store / "artifacts/code/9f2c"
-    where.mkdir(parents=True)
-    suffix = draw.choice([f"/../../../{user.name}/evil.py", "/../../../../../x.py", "/\0.py"])
-    index = {
-        "names": ["evil"],
-        "suffixes": {"evil": suffix, str(user / "more"): ".py"},
-        "packages": [],
-        "versions": {},
-        "files": {str(user / "notes.txt"): "9f2c", "../pipe": "9f2c"},
-    }
-    (where / "code.json").write_text(json.dumps(index))
-    files = {"code.json": entry((where / "code.json").read_bytes())}
-    manifest = {"stage": "code", "key": "key", "inputs": {}, "files": files}
-    write_sealed(where / MANIFEST, manifest)
-    digest = Store(store, None).artifact("artifacts/code/9f2c").digest
-    code = {"uri": "artifacts/code/9f2c", "digest": digest}
-    changed(store / RECORD, lambda value: value.update(code=code))
 
 
 def lost(store: Path, user: Path, draw: random.Random) -> None:
@@ -270,7 +250,6 @@ HOSTILE: tuple[Hostile, ...] = (
     unlisted,
     record_elsewhere,
     start_elsewhere,
-    code_elsewhere,
     lost,
 )
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agentfly_core.experiment.context import code_of, with_code
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.user_code import code_of, with_code
 from agentfly_core.store.store import ArtifactKey, Pointer
 from tests.support.experiments import context
 

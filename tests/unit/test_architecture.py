@@ -30,7 +30,6 @@ LAYERS = [
     ["inference", "training"],
     ["rollout"],
     ["agents"],
-    ["experiment.user_code"],
     ["experiment"],
     ["runs"],
     ["tracking", "pipeline"],

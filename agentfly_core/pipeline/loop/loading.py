@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from agentfly_core.config import loading as experiments
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.context import ExperimentContext, code_of, with_code
+from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.experiment.run_code import with_data_of_origin
+from agentfly_core.experiment.user_code import code_of, with_code
 from agentfly_core.store.store import Store
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from agentfly_core.config.experiment import Night
 from agentfly_core.experiment import run_code
 from agentfly_core.experiment.run_layout import finished_summary, record_of
-from agentfly_core.experiment.user_code.modules import Code
+from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
@@ -163,13 +163,13 @@ def recorded_changes(
 
 def edited(store: Store, night: str, code: Code) -> list[str]:
     """Where the code of an unfinished night differs from `code`, which it could not go on
-    with: `own_tools.py: lookup`.
+    with: `own_tools.py`.
     """
     if finished(store, night):
         return []
     with suppress(Damaged):  # reported when it is to be finished
         if record := record_of(store, night):
-            return run_code.changed(store, record, code)
+            return run_code.changed(record, code)
     return []
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentfly_core.experiment.context import ExperimentContext, code_of, policy_of
+from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import (

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.parts import RewardPart
+from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.experiment.parts import reward_of as reward_at
 from agentfly_core.experiment.run_layout import RunLayout, rollouts
-from agentfly_core.experiment.user_code.finding import code_of
+from agentfly_core.experiment.user_code import sources
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
@@ -39,9 +40,9 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """Its path, its weight and settings, and a digest of the code behind it."""
-        module = self.path.partition(":")[0]
-        return [self.path, self.part.model_dump(mode="json"), code_of([module], []).digest(module)]
+        """Its path, its weight and settings, and the digests of the files behind it."""
+        files: JSON = {**sources(self.path.partition(":")[0])}
+        return [self.path, self.part.model_dump(mode="json"), VERSIONS["score"], files]
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def evaluations(
     """
     science, data, played = held_out(store, record, split)
     frozen = context_of(record, store).frozen if science.agent.frozen else {}
-    before = [earlier["code"] for earlier in reversed(record.get("earlier_code", []))]
+    before = [change["before"] for change in reversed(record.get("accepted_code", []))]
     newest_first = [science, *(science.model_copy(update={"code": code}) for code in before)]
 
     def scores_of(step: int) -> str | None:

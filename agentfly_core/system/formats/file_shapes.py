@@ -84,12 +84,17 @@ class _Parent(_Pointer):
     run: PathPart
 
 
+class _Code(TypedDict):
+    files: dict[str, dict[str, str]]
+    repository: dict[str, str]
+
+
 class _Names(TypedDict, total=False):
     experiment: PathPart
     origin: dict[str, str]
     parent: _Parent | None
     reference: _Pointer | None
-    code: _Pointer
+    code: _Code
 
 
 SHAPES: Mapping[str, TypeAdapter[Any]] = {

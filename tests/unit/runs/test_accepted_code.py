@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentfly_core.experiment.context import code_of
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import accept_code
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.reports.show.sources import evaluations
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import ArtifactKey
@@ -49,11 +49,9 @@ def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
         assert first == stage_keys(before)
         assert second["rollout"] != first["rollout"]
         assert second["prepare"] == first["prepare"]  # its problems are those that it began with
-        (was,) = run.record["earlier_code"]
-    assert (was["until"], was["differs"]) == (
-        1,
-        ["own_data.py: MORE (new)", "own_prices.py: PRICES"],
-    )
+        (change,) = run.record["accepted_code"]
+    assert (change["step"], change["files"]) == (1, ["own_data.py", "own_prices.py"])
+    assert (change["before"], change["after"]) == (before.code, run.science.code)
 
 
 def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer_one(project):
@@ -90,9 +88,7 @@ def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project,
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     _tell_of_edit(here(project), "new")
     told = capsys.readouterr().out
-    begins = (
-        "Another run begins, new: its code differs from that of old:\n  own_prices.py: PRICES\n"
-    )
+    begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
     assert told.startswith(f"{begins}This continues old:\n  ")
     assert told.endswith(" --accept-code\n")
     run.store.write_json(run.layout.summary, {"steps": 2})
@@ -107,6 +103,6 @@ def test_a_finished_run_does_not_go_on_under_other_code(project):
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     with pytest.raises(ValueError, match=r"'demo' is finished: .* Ask for more with steps=N"):
         _as_begun(here(project), "demo", accepts=True)
-    assert "earlier_code" not in run.record
+    assert "accepted_code" not in run.record
     _as_begun(here(project, steps=3), "demo", accepts=True)
-    assert len(run.record["earlier_code"]) == 1
+    assert len(run.record["accepted_code"]) == 1

@@ -1,5 +1,5 @@
 """What a run needs to be built again in another store: policies of other runs, and the code of its
-author as it was.
+author.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from agentfly_core.experiment.context import of_run
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.files import write_json
-from flows.local.rebuilding import copy_origins, with_own_code
+from flows.local.rebuilding import copy_origins, require_same_code
 from tests.support.experiments import context
-from tests.support.own_code import PROJECT, author_folder, edit, here
+from tests.support.own_code import author_folder, edit, here
 
 
 @pytest.fixture
@@ -50,23 +50,13 @@ def test_adapters_of_other_runs_come_with_their_models_and_say_whose_they_are(
     assert rebuilt.artifact(model.uri) == model
 
 
-def test_a_run_is_built_with_its_authors_code_as_it_was_and_all_else_that_lies_beside(
+def test_a_run_of_other_code_than_there_is_now_is_not_built_and_the_files_are_named(
     project: Path,
 ) -> None:
     (project / "prices.csv").write_text("tea,3\n")
     with opened(here(project, code_files=["prices.csv"]), "demo") as run:
-        pass
+        require_same_code(run.record)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    folder = with_own_code(run.record, run.store, project, project / ".again")
-    assert (folder / "own_prices.py").read_text() == PROJECT["own_prices"]
-    assert (folder / "prices.csv").read_text() == "tea,3\n"
     (project / "prices.csv").write_text("tea,4\n")
-    with pytest.raises(ValueError, match=r"prices\.csv, in code_files, is not what it was"):
-        with_own_code(run.record, run.store, project, project / ".again")
-
-
-def test_a_run_without_code_of_its_authors_is_built_where_agentflys_is(tmp_path: Path) -> None:
-    use = "agentfly_core.datasets.arithmetic:arithmetic"
-    with opened(context(tmp_path, data={"use": use, "train": 8, "test": 4}), "demo") as run:
-        pass
-    assert with_own_code(run.record, run.store, tmp_path, tmp_path / ".again") == tmp_path
+    with pytest.raises(ValueError, match=r"than there is now:\n  own_prices\.py\n  prices\.csv"):
+        require_same_code(run.record)

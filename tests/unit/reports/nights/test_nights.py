@@ -272,7 +272,7 @@ def test_an_unfinished_night_whose_code_was_edited_is_given_up_and_told(
     nights(work).run("nightly-2026-11-21")
     (given_up,) = (entry for entry in work.told if entry.event == "given_up")
     assert given_up.night == "nightly-2026-11-20"
-    assert given_up.why == "Its code was edited since it began: night_problems.py: own."
+    assert given_up.why == "Its code was edited since it began: night_problems.py."
     assert given_up.details == {"played": {"": 2}}
     assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)
 

@@ -1,0 +1,83 @@
+"""The files that an author's module depends on, found without running them."""
+
+import importlib
+import random
+import sys
+
+import pytest
+
+from agentfly_core.experiment.user_code import sources
+
+PROJECT = {
+    "found_tools.py": '"""Tools of a shop."""\nimport json, found_units as units\n\n'
+    "from found_shop.prices import PRICES\n",
+    "found_units.py": "import pydantic\n",
+    "found_shop/__init__.py": "raise RuntimeError('it was run')\n",
+    "found_shop/prices.py": "from . import rounding\n\nPRICES = {}\n",
+    "found_shop/rounding.py": "def whole(number):\n    import found_deep.steps\n",
+    "found_shop/fast.so": "\x7fELF",
+    "found_shop/notes.txt": "tea",
+    "found_deep/steps.py": "STEP = 5\n",
+    "found_notes.py": "import found_tools\n",
+}
+FOUND = {*PROJECT} - {"found_notes.py", "found_shop/notes.txt"}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in PROJECT.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    importlib.invalidate_caches()
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("found_")]:
+        del sys.modules[name]
+
+
+def test_a_module_depends_on_its_package_and_on_what_is_imported_and_not_installed(project):
+    assert {*sources("found_tools")} == FOUND
+    assert {*sources("found_shop.prices")} == FOUND - {"found_tools.py", "found_units.py"}
+    assert not [name for name in sys.modules if name.startswith("found_")]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_of_100_random_edits_those_change_the_digests_that_a_module_depends_on(project, seed):
+    some = random.Random(seed)
+    for number in range(50):
+        before, name = sources("found_tools"), some.choice([*PROJECT])
+        (project / name).write_text(f"{(project / name).read_text()}\nMORE = {number}\n")
+        after = sources("found_tools")
+        differs = {file for file in after if before[file] != after[file]}
+        assert differs == {name} & FOUND, name
+
+
+def test_a_file_of_a_package_may_come_and_go(project):
+    before = sources("found_tools")
+    (project / "found_shop/new.py").write_text("X = 1\n")
+    assert {*sources("found_tools")} - {*before} == {"found_shop/new.py"}
+
+
+def test_agentflys_modules_and_the_standard_library_have_no_files_of_an_author():
+    assert sources("agentfly_core.tools.calculator") == sources("json.decoder") == {}
+
+
+def test_an_installed_package_counts_where_it_is_named():
+    files = sources("pydantic")
+    assert "pydantic/main.py" in files
+    assert not [name for name in files if name.startswith("pydantic_core/")]
+
+
+def test_a_module_that_was_imported_stays_what_it_is_until_it_is_imported_anew(project):
+    importlib.import_module("found_deep")
+    before = sources("found_deep.steps")
+    (project / "found_deep/steps.py").write_text("STEP = 6\n")
+    assert sources("found_deep.steps") == before
+    del sys.modules["found_deep"]
+    assert sources("found_deep.steps") != before
+
+
+def test_what_has_no_file_is_refused(monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    with pytest.raises(ValueError, match="__main__ has no source file"):
+        sources("__main__")
