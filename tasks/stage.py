@@ -1,4 +1,4 @@
-"""What makes a stage function a Prefect task; the store, not Prefect, caches its output."""
+"""Prefect tasks of stage functions; the store, not Prefect, caches their outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline for scripts and notebooks: no Prefect, no MLflow; what is stored is the same."""
+"""The pipeline for scripts and notebooks, without Prefect and MLflow."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ def train(
 ) -> Summary:
     """Train a run, or continue it from the store; returns its summary.json.
 
-    `run` is its name, by default that of the experiment with a digest of its settings; with `new`
-    it is the next free one. The step during which `hours` are over is the last one. Raises Locked
-    while another process writes the run.
+    The default name is the experiment's with a digest of its settings; `new` takes the next free
+    name. The run ends with the step during which `hours` pass. Raises Locked while another process
+    writes the run.
     """
     name = name_of(experiment, run, new)
     check_run(experiment, name)

@@ -85,7 +85,7 @@ class Reporter(Protocol):
         """The dataset that the run reads."""
 
     def made(self, stages: StagesBefore) -> None:
-        """What was made before the first step, by stage."""
+        """The artifacts before the first step, by stage."""
 
     def step(self, step: int) -> None:
         """A step whose metrics.json is written."""

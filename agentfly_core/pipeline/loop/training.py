@@ -82,8 +82,8 @@ class Training:
     def improved(
         self, services: TrainingServices, policy: Artifact, data: Artifact
     ) -> tuple[Artifact, Run]:
-        """The policy after all steps, and the run with those that there were time for; one step is
-        rollout, score, update.
+        """The policy after the last step, and the run, which may end early when time is over; one
+        step is rollout, score, update.
         """
         run, stages = self.run, self.stages
         run.remember_start(policy)
@@ -134,7 +134,9 @@ def episodes(
             for shard in sampling_round.shards:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 played.append(stages.rollout(services, policy, version, drawn, shard))
-                if not was_there:  # what was may have its scores, and a reward may ask a model
+                if (
+                    not was_there
+                ):  # the scores of a stored shard may be stored too, and a reward may ask a model
                     scoring.begin(played[-1])
 
         play(sampling_round)

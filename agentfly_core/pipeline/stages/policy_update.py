@@ -16,7 +16,7 @@ from agentfly_core.store.store import Artifact
 def update(
     run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int
 ) -> Artifact:
-    """Publish policy number `step`; updates whose learner state was not kept are run again first.
+    """Publish policy number `step`; updates without a stored learner state are run again first.
 
     The learner state of a step is written while the next one is played; the next policy waits for
     it.

@@ -17,9 +17,9 @@ from agentfly_core.store.store import Pointer
 def require_room(
     context: ExperimentContext, model: Pointer, data: Pointer, names: Sequence[str]
 ) -> None:
-    """Raise ValueError for a model with fewer positions than `agent.max_model_len`, and for a
-    problem of these splits whose prompt leaves no room for a reply, or which lacks the fact that an
-    evaluation or a curriculum groups problems by.
+    """Raise ValueError for a model with fewer positions than `agent.max_model_len`, for a prompt in
+    these splits without room for a reply, and for a problem without the fact by which an evaluation
+    or a curriculum groups problems.
     """
     if config := config_of(context.store, model):
         limit = context.science.agent.max_model_len

@@ -1,4 +1,4 @@
-"""What a step measured: merged from its stages' own records and written beside them."""
+"""Metrics of a step: merged from the metrics of its stages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log_step(
 ) -> None:
     """Write the step's metrics.json; its metrics carry the time at which the step's update ended.
 
-    What environments measured is that of the worst shard.
+    Metrics of environments are those of the worst shard.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -105,5 +105,5 @@ def _metrics(run: Run, step: int) -> Mapping[str, float]:
 
 
 def _learned(metrics: Mapping[str, float]) -> bool:
-    """Whether a step measured all that updates measure."""
+    """Whether a step has run an optimizer step, and so has all metrics of an update."""
     return metrics["train/optimizer_steps"] > 0

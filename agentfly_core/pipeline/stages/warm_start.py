@@ -44,7 +44,7 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Artif
     """Publish the successes among the episodes that another run has stored, of this experiment's
     training problems.
 
-    They are chosen once: what becomes of that run later changes nothing. The manifest names the
+    They are chosen once: later changes of that run have no effect. The manifest names the
     episodes by digest.
     """
     target = StageKeys(context.science).demonstrations(model, data, context.frozen)
