@@ -202,7 +202,6 @@ def _require_a_trained_speaker(resolved: Resolved) -> None:
 
 def _require_warm_start(reference: str, warm_start: WarmStart | None) -> None:
     """Raise ValueError for settings that the demonstrations of the warm start do not take."""
-    warm_start = warm_start
     if warm_start and (policy := run_step(warm_start.demonstrations)):
         if isinstance(model_reference(reference), OwnNano):
             raise ValueError(

@@ -151,6 +151,17 @@ class ExperimentContext:
             for role, who in speakers.items()
         }
 
+    @property
+    def divided_site(self) -> Site:
+        """The site as the sampler's and the learner's services are to take it.
+
+        On CPU each has half of the threads where both work at the same time. With all of them a
+        step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of 9.9 to 10.6 s.
+        """
+        together = self.science.rollout.max_staleness > 0 and self.site.device == "cpu"
+        each = {"threads": max(1, self.site.threads // 2)} if together else {}
+        return self.site.model_copy(update=each)
+
     def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
         """The keys of a policy's held-out episodes, shard by shard."""
         shards, key = self.evaluation_shards(data, split), StageKeys(self.science).evaluation

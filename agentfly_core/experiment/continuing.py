@@ -74,7 +74,7 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
     """
     if (record := record_of(store, name)) is None:
         return
-    _refuse_other_model(name, record, science)
+    _refuse_other_model(name, record, science.model, model_digest(science))
     changes = differences(record["science"], science.model_dump(mode="json"))
     planned = record.get("planned_steps")
     if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
@@ -98,11 +98,11 @@ def model_digest(science: Science) -> str:
     return digest(files) if files else ""
 
 
-def _refuse_other_model(name: str, record: RunRecord, science: Science) -> None:
-    before, now = record.get("model_digest"), model_digest(science)
+def _refuse_other_model(name: str, record: RunRecord, model: str, now: str) -> None:
+    before = record.get("model_digest")
     if before and now and before != now:
         raise ValueError(
-            f"model: the run {name!r} was started with other files in {science.model} "
+            f"model: the run {name!r} was started with other files in {model} "
             f"({before[:12]}, now {now[:12]}). Restore them, or give the run on the new files "
             "another name with --run or --new."
         )

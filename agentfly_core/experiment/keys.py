@@ -239,7 +239,7 @@ class StageKeys:
         inputs: Mapping[str, str],
         *place: int | str,
     ) -> str:
-        settings = _settings(stage, self.science, reads)
+        settings = _settings(stage, self.science.model_dump(mode="json"), reads)
         return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
 
 
@@ -291,9 +291,8 @@ def _identity(settings: Endpoint) -> JSON:
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
-def _settings(stage: Stage, science: Science, reads: Sequence[str]) -> dict[str, JSON]:
+def _settings(stage: Stage, identity: Mapping[str, JSON], reads: Sequence[str]) -> dict[str, JSON]:
     """Settings read by a stage, without resumable settings and weights of rewards."""
-    identity = science.model_dump(mode="json")
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
     unread = [*resumable(Science), *(FINE_TUNING if stage == "demonstrate" else ())]

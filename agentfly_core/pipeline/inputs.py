@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from agentfly_core.config.reference import (
 )
 from agentfly_core.config.reference import reference as policy_reference
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, final_policy, of_run
+from agentfly_core.experiment.context import ExperimentContext, Resolved, final_policy, of_run
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models import reference
 from agentfly_core.models.known import require
@@ -30,6 +30,7 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.run import name_of
@@ -67,18 +68,17 @@ def base_model(context: ExperimentContext) -> Artifact:
         if data is None:
             reference.materialise(science.model, folder, science.dtype)
         else:
-            _make_nano(context, data, folder)
+            _make_nano(context.resolved, split(store.open(data), "train"), folder)
         return {}
 
     return produce(store, target, make)
 
 
-def _make_nano(context: ExperimentContext, data: Artifact, folder: Path) -> None:
+def _make_nano(resolved: Resolved, training: Sequence[Problem], folder: Path) -> None:
     """Leave `nano`, made for the training problems and their demonstrations, in `folder`."""
     from agentfly_core.models import own_nano  # loads torch, which takes seconds
 
-    resolved, science = context.resolved, context.science
-    training, reads_bytes = split(context.store.open(data), "train"), own_nano.byte_tokenizer()
+    science, reads_bytes = resolved.science, own_nano.byte_tokenizer()
     if science.warm_start:
         with environment_loop(resolved.limits) as environments:
             spans = shown(resolved, reads_bytes, training, environments)

@@ -6,7 +6,9 @@ import logging
 import shutil
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science, Update
+from agentfly_core.config.evaluation import Evaluate
+from agentfly_core.config.experiment import Rollout, Update
+from agentfly_core.config.parts import Data
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, Resolved
@@ -153,7 +155,13 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
         science.update, science.evaluate.every, science.rollout.max_staleness, left
     )
     size, state = _sizes(context.store, context.resolved, model) if model else (0, 0)
-    needed = policies * size + states * state + _episodes(science, left)
+    needed = (
+        policies * size
+        + states * state
+        + _episodes(
+            science.rollout, science.evaluate, science.data, science.agent.max_model_len, left
+        )
+    )
     folder = next(place for place in (store.root, *store.root.parents) if place.exists())
     free = shutil.disk_usage(folder).free
     if left and free < needed:
@@ -201,11 +209,13 @@ def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[i
     return min(steps, back + evaluated + 1), states
 
 
-def _episodes(science: Science, steps: int) -> int:
+def _episodes(
+    rollout: Rollout, evaluate: Evaluate, data: Data, max_model_len: int, steps: int
+) -> int:
     """The most bytes that the episodes of this many steps and of held-out evaluations have."""
-    rollout, evaluate = science.rollout, science.evaluate
+    rollout, evaluate = rollout, evaluate
     trained = steps * rollout.problems * rollout.group_size * (1 + rollout.refills)
     validations = steps // evaluate.every if evaluate.every else 0
-    held_out = 2 * science.data.test + validations * science.data.validation
-    longest = BYTES_A_TOKEN * science.agent.max_model_len
+    held_out = 2 * data.test + validations * data.validation
+    longest = BYTES_A_TOKEN * max_model_len
     return (trained + evaluate.episodes * held_out) * longest

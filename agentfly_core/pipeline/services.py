@@ -89,7 +89,7 @@ def training_services(
             context.store,
             model,
             share_prefixes,
-            divided_site(context),
+            context.divided_site,
             owner,
             logs,
         ) as learner,
@@ -122,7 +122,7 @@ def demonstration_services(
     context: ExperimentContext, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
-    store, science, site = context.store, context.science, divided_site(context)
+    store, science, site = context.store, context.science, context.divided_site
     with (
         environments_service(context.resolved) as environments,
         learner_service(store, model, science.update.share_prefixes, site, owner, logs) as learner,
@@ -153,11 +153,11 @@ def sampler_service(
         yield EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
         return
     if context.site.sampler == "transformers":
-        yield in_process(divided_site(context), context.science.dtype)
+        yield in_process(context.divided_site, context.science.dtype)
         return
     from agentfly_core.inference import vllm_client, vllm_server
 
-    science, site, address = context.science, divided_site(context), new_address("vllm")
+    science, site, address = context.science, context.divided_site, new_address("vllm")
     folder, base = adapter_artifact.folders(context.store, model)
     adapters = (science.adapter, adapter_artifact.shape_of(context.store, model))
     rank = max((adapter.rank for adapter in adapters if adapter), default=0)
@@ -233,7 +233,7 @@ def speakers_of(
     for role, who in speakers.items():
         digest = digest_of_speaker(store, site, role, who)
         require_unchanged(role, who, digest == context.frozen[role])
-    sampler = partial(in_process, divided_site(context), context.science.dtype)
+    sampler = partial(in_process, context.divided_site, context.science.dtype)
     return frozen_speakers(store, speakers, sampler, tokenizer, chats)
 
 
@@ -306,22 +306,6 @@ def endpoint_of(store: Store, policy: Pointer) -> str:
     """The name of the chat service that a policy is; empty for one with weights."""
     endpoint = store.part(policy, ENDPOINT_FILE)
     return str(endpoint["name"]) if endpoint else ""
-
-
-def divided_site(context: ExperimentContext) -> Site:
-    """The site for the sampler and the learner of an experiment, see `divided`."""
-    return divided(context.site, context.science.rollout.max_staleness > 0)
-
-
-def divided(site: Site, at_once: bool) -> Site:
-    """The site as the sampler's and the learner's services are to take it.
-
-    On CPU each has half of the threads where both work at the same time. With all of them a step of
-    SmolLM2-135M on two cores took 12.2 to 13.4 s instead of 9.9 to 10.6 s.
-    """
-    together = at_once and site.device == "cpu"
-    each = {"threads": max(1, site.threads // 2)} if together else {}
-    return site.model_copy(update=each)
 
 
 def in_process(site: Site, dtype: str) -> Sampler:

@@ -31,6 +31,6 @@ def held_out(
         science, problems = context.science, split(context.store.open(data), name)
         assigned = of_test(science.evaluate, science.data_seed, problems, name)
         mine = Shard("evaluate", step, assigned, shard)
-        return mine.play(context, services, policy, step, folder)
+        return mine.play(context.store, context.resolved, services, policy, step, folder)
 
     return produce(context.store, target, make)

@@ -54,6 +54,6 @@ def rollout(
 
     def make(folder: Path) -> Mapping[str, float]:
         mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-        return mine.play(run.context, services, policy, version, folder)
+        return mine.play(run.store, run.resolved, services, policy, version, folder)
 
     return produce(run.store, target, make)

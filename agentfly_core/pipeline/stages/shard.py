@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.context import Resolved
 from agentfly_core.pipeline.playing import play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.store.stage_metrics import timing
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.store import Pointer, Store
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Shard:
 
     def play(
         self,
-        context: ExperimentContext,
+        store: Store,
+        resolved: Resolved,
         services: RolloutServices,
         policy: Pointer,
         version: int,
@@ -37,15 +38,15 @@ class Shard:
         `version` labels the sampled tokens. Raises as `play_shard`.
         """
         metrics: dict[str, float] = {}
-        start = self.number * context.science.rollout.shard
-        mine = self.episodes[start : start + context.science.rollout.shard]
+        start = self.number * resolved.science.rollout.shard
+        mine = self.episodes[start : start + resolved.science.rollout.shard]
         watch = watching(self.stage, self.step, start, len(self.episodes))
         with services.environments.turn:
             # within the turn: a template may use the one tokenizer, as another shard may now
-            spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
+            spec = rollout_spec(resolved, services.tokenizer, services.frozen)
             with timing(metrics, "time/swap"):
-                services.load(context.store, policy, version)
-            gates, sampler = context.science.gates, services.sampler
+                services.load(store, policy, version)
+            gates, sampler = resolved.science.gates, services.sampler
             return metrics | play_shard(
                 spec, gates, sampler, mine, folder, watch, services.environments
             )

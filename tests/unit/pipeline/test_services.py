@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.config.site import Site
 from agentfly_core.inference import in_process as sampling
-from agentfly_core.pipeline.services import divided_site, in_process
+from agentfly_core.pipeline.services import in_process
 from tests.support.experiments import context
 
 
@@ -17,7 +17,7 @@ from tests.support.experiments import context
 )
 def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
     here = context(tmp_path, rollout={"max_staleness": staleness})
-    assert divided_site(replace(here, site=Site(threads=threads))).threads == each
+    assert replace(here, site=Site(threads=threads)).divided_site.threads == each
 
 
 def test_the_sampler_in_this_process_has_the_threads_of_the_site(monkeypatch):
