@@ -6,10 +6,8 @@ from pathlib import Path
 
 from prefect import flow
 
-from agentfly_core.experiment.context import ExperimentContext
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.evaluation import evaluated_policy
-from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.json_value import JSON
 from flows import dvc_outputs
 from flows.flow_run import context_of_flow
@@ -32,7 +30,7 @@ def evaluate(
     problems.
     """
     context = context_of_flow(experiment, overrides, site, store)
-    chosen = policy_named(context, policy)
+    chosen = inputs.policy_named(context, policy, lambda model: TASKS.base_model(model, None))
     data, logs = TASKS.prepare(context), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or context.experiment}"
     gpus, reports = context.site.sampler_gpus, reporting_stage(context, "evaluate", chosen.digest)
@@ -43,8 +41,3 @@ def evaluate(
     if dvc_outputs.wanted():
         dvc_outputs.write_evaluation(context.experiment, evaluation)
     return evaluation.to_json()
-
-
-def policy_named(context: ExperimentContext, reference: str) -> Pointer:
-    """The policy that a reference names, see `inputs.policy_named`."""
-    return inputs.policy_named(context, reference, lambda model: TASKS.base_model(model, None))

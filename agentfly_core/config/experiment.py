@@ -43,8 +43,8 @@ class WarmStart(Section):
     `demonstrations` is the import path of a policy, an `async def` of one Conversation, or of a
     function of (problems, seed, its own settings) that returns one; or `run:NAME@STEP`: those of
     that run's stored episodes of the steps 1 to STEP that RejectionSampling chooses
-    (pipeline/rejection_sampling.py). The learning rate falls from round to round: with 4 rounds it
-    is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    (pipeline/stages/rejection_sampling.py). The learning rate falls from round to round: with 4
+    rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
     demonstrations: str

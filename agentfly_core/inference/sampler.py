@@ -10,6 +10,7 @@ from typing import Protocol
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Sampled
+from agentfly_core.system.service import ServiceLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Request:
     conversation: Conversation
 
 
-class SamplerLost(RuntimeError):
+class SamplerLost(ServiceLost):
     """The service behind a sampler died or stopped answering; the shard must be played again."""
 
 

@@ -42,7 +42,7 @@ from agentfly_core.store.lease import only_writer, refuse_if_leased
 from agentfly_core.store.lock import refuse_if_held
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.json_value import JSON, as_json
+from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
 
@@ -140,7 +140,8 @@ class Run:
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""
         science = self.science.model_copy(update={"steps": step})
-        record = {**self.record, **_identity(science), "planned_steps": self.science.steps}
+        record = {**self.record, "planned_steps": self.science.steps}
+        record |= {"science": science.model_dump(mode="json"), "science_digest": science.digest}
         self.store.write_json(self.layout.record, as_json(record))
         resolved = replace(self.resolved, science=science)
         return replace(self, context=replace(self.context, resolved=resolved))
@@ -311,8 +312,10 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
         context = context.on(run_code.under(context.science, record))
-        science, site = context.science, context.site.model_dump(mode="json")
-        store.write_json(layout.record, as_json({**record, **_identity(science), "site": site}))
+        science = context.science
+        current = {"science": science.model_dump(mode="json"), "science_digest": science.digest}
+        current["site"] = context.site.model_dump(mode="json")
+        store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Pointer.of(came, layout.record)) if came else None
         begun = replace(context, pinned=record.get("frozen"))
@@ -339,11 +342,6 @@ def refuse_if_open(store: Store, name: str) -> None:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
         refuse_if_held(store.path(RunLayout(name).uri))
-
-
-def _identity(science: Science) -> dict[str, JSON]:
-    """What run.json says of an experiment."""
-    return {"science": science.model_dump(mode="json"), "science_digest": science.digest}
 
 
 def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecord:

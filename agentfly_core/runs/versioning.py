@@ -19,6 +19,7 @@ from typing import Any
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.parts import Data
 from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.user_code import code_of, with_code
@@ -39,7 +40,7 @@ def dataset_version(name: str, science: Science, project: Path) -> str:
     Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own
     words when building it fails.
     """
-    if reason := _not_versioned(name, science, project):
+    if reason := _not_versioned(name, science.data, science.seed, project):
         return f"none: {reason}"
     file = pipeline(name, project)
     pointer = project / "results" / name / "dataset.json"
@@ -148,7 +149,7 @@ def remote(project: Path) -> str:
     return str(folder)
 
 
-def _not_versioned(name: str, science: Science, project: Path) -> str:
+def _not_versioned(name: str, data: Data, seed: int, project: Path) -> str:
     if "DVC_STAGE" in os.environ:
         return "DVC started this and keeps the versions itself"
     if not all((project / part).exists() for part in (".dvc", "dvc.yaml", "params.yaml")):
@@ -160,7 +161,8 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
     if not dvc_accepts(name):
         return "DVC cannot use the experiment's name"
     own = _own_science(name, project)
-    changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
+    differs = {"data": own.data != data, "seed": own.seed != seed}
+    changed = [key for key, differing in differs.items() if differing]
     return f"{' and '.join(changed)} overridden" if changed else ""
 
 

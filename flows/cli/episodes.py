@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 
+from agentfly_core.pipeline.rescoring import new_rewards, rescored
 from agentfly_core.reports.compare.run_steps import run_steps, view
 from agentfly_core.reports.show import choice, rescored_view
 from agentfly_core.reports.show.as_json import both_json, episodes_json
@@ -12,7 +13,6 @@ from agentfly_core.reports.show.printed import show as printed
 from agentfly_core.reports.show.reference import EpisodeSource, PlayReference, reference
 from agentfly_core.reports.show.reference import against as against_of
 from agentfly_core.reports.show.rescored_view import Second, judged
-from agentfly_core.reports.show.rescoring import new_rewards, rescored
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.episodes import Episodes

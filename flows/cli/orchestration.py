@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.store.lock import Locked, LockLost
 from agentfly_core.system.files import disk_fault
@@ -30,7 +29,6 @@ MISTAKES = (
     LockLost,
     GateClosed,
     ServiceLost,
-    SamplerLost,
     OSError,
     Stopped,
 )

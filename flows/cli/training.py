@@ -28,7 +28,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.run import known_run, name_of, refuse_if_open
 from agentfly_core.runs.run_tags import change_tags
-from agentfly_core.store.store import Store
+from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, fault, redact
 from agentfly_core.tracking.mlflow_client import MlflowStore
@@ -96,7 +96,8 @@ def train(arguments: Namespace) -> None:
     if arguments.tag:
         change_tags(context.store, name, arguments.tag, [])
     summary = None
-    if finished := _finished(context, name):
+    dataset = StageKeys(context.science).prepare()
+    if finished := _finished(context.store, name, context.science.steps, dataset):
         try:
             summary = report_again(context, name, finished)
         except Damaged as damage:
@@ -201,20 +202,22 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
         try:
             summary: Summary = flow(**flow_arguments(arguments), run=name)
         except Exception as error:  # Prefect's own, after the end of the run
-            if (finished := _finished(context, name)) is None:
+            dataset = StageKeys(context.science).prepare()
+            finished = _finished(context.store, name, context.science.steps, dataset)
+            if finished is None:
                 raise
             logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
             return finished
     return summary
 
 
-def _finished(context: ExperimentContext, name: str) -> Summary | None:
-    """The summary of a run that has done all its steps, on the data that there are now."""
-    summary = finished_summary(context.store, name, context.science.steps)
+def _finished(store: Store, name: str, steps: int, dataset: ArtifactKey) -> Summary | None:
+    """The summary of a run that has done all its steps on this dataset."""
+    summary = finished_summary(store, name, steps)
     if summary is None:
         return None
-    data = context.store.find(StageKeys(context.science).prepare())
-    before = known_run(context.store, name).get("dataset_digest")
+    data = store.find(dataset)
+    before = known_run(store, name).get("dataset_digest")
     return summary if data and before in (None, data.digest) else None
 
 

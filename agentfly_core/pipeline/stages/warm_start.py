@@ -10,13 +10,14 @@ from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.context import ExperimentContext, policy_of, require_same_tokens
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline import rejection_sampling, retention, update
+from agentfly_core.pipeline import retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
 from agentfly_core.pipeline.playing import rehearsed
 from agentfly_core.pipeline.produce import find, publish
-from agentfly_core.pipeline.rejection_sampling import choose as choose_demonstrations
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
+from agentfly_core.pipeline.stages import rejection_sampling
+from agentfly_core.pipeline.stages.rejection_sampling import choose as choose_demonstrations
 from agentfly_core.records.dataset import split
 from agentfly_core.store.store import Artifact
 

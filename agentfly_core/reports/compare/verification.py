@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.context import policy_of
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, summary_of
 from agentfly_core.runs.run import context_of, known_run
-from agentfly_core.runs.summary import stored_stages
+from agentfly_core.runs.summary import StagesBefore, stored_stages
 from agentfly_core.store.manifest import OUTSIDE_DIGEST
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.store import ArtifactKey, Pointer, Store
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,18 @@ def made(store: Store, name: str) -> Mapping[str, Pointer]:
         raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
     refuse_other_stages(name, record)
     context = context_of(record, store)
+    science, keys = context.science, StageKeys(context.science)
     try:
-        return dict(_named(context, name))
+        named = [*_before(stored_stages(context, context.parent))]
+        for step in science.own_steps:
+            named += _of_step(store, name, step)
+        data = store.artifact(keys.prepare().uri)
+        # the first policy and the last
+        for step in (science.start_step, science.steps):
+            policy = policy_of(store, name, step)
+            shards = context.evaluation_keys(policy, data, "test")
+            named += _of_evaluation(store, keys, step, shards)
+        return dict(named)
     except FileNotFoundError as error:
         raise ValueError(
             f"{error} It belongs to what {name} made, and was removed: "
@@ -69,30 +79,30 @@ def made(store: Store, name: str) -> Mapping[str, Pointer]:
         ) from None
 
 
-def _named(context: ExperimentContext, name: str) -> Iterator[tuple[str, Pointer]]:
-    store, science = context.store, context.science
-    stages = stored_stages(context, context.parent)
+def _before(stages: StagesBefore) -> Iterator[tuple[str, Pointer]]:
     yield "dataset", stages["prepare"][0]
     for model in stages.get("model", ()):
         yield "model", model
     for number, artifact in enumerate(stages.get("warm_start", ())):
         yield (f"warm start {number}" if number else "demonstrations"), artifact
-    for number in science.own_steps:
-        step = RunLayout(name).step(number)
-        scored = store.artifact(step.scored)
-        for shard, rollout in enumerate(rollouts(scored)):
-            yield f"step {number} rollout {shard}", rollout
-        yield f"step {number} scores", scored
-        yield f"step {number} policy", store.artifact(step.policy)
-    # the held-out episodes and scores of the first policy and the last
-    data = store.artifact(StageKeys(science).prepare().uri)
-    for number in (science.start_step, science.steps):
-        policy = policy_of(store, name, number)
-        shards = [store.artifact(key.uri) for key in context.evaluation_keys(policy, data, "test")]
-        for shard, episodes in enumerate(shards):
-            yield f"evaluation of step {number} rollout {shard}", episodes
-        scored = store.artifact(StageKeys(science).scored(shards).uri)
-        yield f"evaluation of step {number} scores", scored
+
+
+def _of_step(store: Store, name: str, number: int) -> Iterator[tuple[str, Pointer]]:
+    step = RunLayout(name).step(number)
+    scored = store.artifact(step.scored)
+    for shard, rollout in enumerate(rollouts(scored)):
+        yield f"step {number} rollout {shard}", rollout
+    yield f"step {number} scores", scored
+    yield f"step {number} policy", store.artifact(step.policy)
+
+
+def _of_evaluation(
+    store: Store, keys: StageKeys, number: int, shards: Sequence[ArtifactKey]
+) -> Iterator[tuple[str, Pointer]]:
+    played = [store.artifact(shard.uri) for shard in shards]
+    for shard, episodes in enumerate(played):
+        yield f"evaluation of step {number} rollout {shard}", episodes
+    yield f"evaluation of step {number} scores", store.artifact(keys.scored(played).uri)
 
 
 def differing(store: Store, artifact: Pointer, rebuilt: Store) -> tuple[str, ...] | None:

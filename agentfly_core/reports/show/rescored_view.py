@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from agentfly_core.pipeline.rescoring import NewReward, RescoredStep
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.show.agreement import NOTHING, Agreement, agreement, ranks
-from agentfly_core.reports.show.rescoring import NewReward, RescoredStep
 from agentfly_core.runs.listing import in_store
 from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.json_value import JSON

@@ -12,13 +12,13 @@ import pytest
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop import evaluation
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.runs.run import name_of
 from agentfly_core.runs.summary import Evaluation
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from flows.evaluate import policy_named
 from tests.support import experiments
 
 
@@ -81,10 +81,14 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     assert there.science.data.seed == 9
 
 
+def policy_named(context: ExperimentContext, reference: str) -> Pointer:
+    return inputs.policy_named(context, reference, inputs.base_model)
+
+
 def test_a_chat_service_is_another_policy_with_another_model_and_the_same_with_another_budget(
     context: ExperimentContext,
 ) -> None:
-    def chosen(**settings: Any) -> Artifact:
+    def chosen(**settings: Any) -> Pointer:
         said = {"url": "http://127.0.0.1:9/v1", "model": "wise", **settings}
         site = Site.model_validate({"endpoints": {"sage": said}})
         return policy_named(replace(context, site=site), "endpoint:sage")

@@ -18,8 +18,8 @@ from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
-from agentfly_core.pipeline.rejection_sampling import artifacts
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
+from agentfly_core.pipeline.stages.rejection_sampling import artifacts
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow

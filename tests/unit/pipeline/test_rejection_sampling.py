@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentfly_core.pipeline import rejection_sampling
-from agentfly_core.pipeline.rejection_sampling import choose
+from agentfly_core.pipeline.stages import rejection_sampling
+from agentfly_core.pipeline.stages.rejection_sampling import choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.rl.rejection_sampling import RejectionSampling

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config.credentials import SecretGiven
+from agentfly_core.pipeline.rescoring import RescoredStep, new_reward, new_rewards, rescored
 from agentfly_core.records.parquet import write_scores
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.show.rescoring import RescoredStep, new_reward, new_rewards, rescored
 from agentfly_core.store.store import ArtifactKey, Store
 from flows.__main__ import main
 from tests.support.experiments import context
