@@ -344,6 +344,10 @@ class Science(Section):
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
+    def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Science:
+        """The same with other digests of the author's code."""
+        return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
+
     def on(self, dataset: HeldOutDataset) -> Science:
         """The same with the problems of another dataset."""
         seed = self.data.seed if dataset.seed is None else dataset.seed

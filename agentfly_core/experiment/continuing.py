@@ -13,7 +13,6 @@ from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
     """
     if (record := record_of(store, name)) is None:
         return
-    _refuse_other_model(name, record, science.model, model_digest(science))
+    _refuse_other_model(name, record, science.model, StageKeys(science).model_digest())
     changes = differences(record["science"], science.model_dump(mode="json"))
     planned = record.get("planned_steps")
     if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
@@ -90,12 +89,6 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
             f"The run {name!r} was started with other settings:\n{lines}\nGive this one another "
             "name with --run, or set them back."
         )
-
-
-def model_digest(science: Science) -> str:
-    """The digest of the files of the model folder that a run starts from; empty without one."""
-    files = {} if science.fork else StageKeys(science).model_files()
-    return digest(files) if files else ""
 
 
 def _refuse_other_model(name: str, record: RunRecord, model: str, now: str) -> None:

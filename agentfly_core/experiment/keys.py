@@ -108,6 +108,11 @@ class StageKeys:
         files = sorted(path for path in inside if path.is_file())
         return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
 
+    def model_digest(self) -> str:
+        """The digest of the files of the model folder that a run starts from; empty without one."""
+        files = {} if self.science.fork else self.model_files()
+        return digest(files) if files else ""
+
     def own_nano(self, train: str) -> ArtifactKey:
         """The model `nano`, made of the training split with this sha256 and its demonstrations; no
         held-out problem counts.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Fork, Science
+from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.user_code import Code
@@ -23,6 +24,8 @@ from agentfly_core.system.revision import revision_of
 
 BEFORE_STEPS = ("prepare", "demonstrate")
 """The stages whose outputs a run that has come to its first step continues with."""
+CodeDigests = Mapping[str, Mapping[str, str]]
+"""By stage and module, see `Science.code`."""
 DIGESTS = TypeAdapter(dict[str, dict[str, str]])
 
 
@@ -36,33 +39,32 @@ def digests(record: RunRecord) -> dict[str, dict[str, str]]:
     return DIGESTS.validate_python(record["science"]["code"])
 
 
-def under(science: Science, record: RunRecord) -> Science:
-    """The science with the digests of a run's current code.
+def under(own: CodeDigests, record: RunRecord) -> dict[str, Mapping[str, str]]:
+    """The digests of a run's current code; `own` are those of the code at hand.
 
     A dataset that is evaluated in addition has its own.
     """
-    code = digests(record)
-    if made := {**science.code.get("prepare", {}), **code.get("prepare", {})}:
+    code: dict[str, Mapping[str, str]] = {**digests(record)}
+    if made := {**own.get("prepare", {}), **code.get("prepare", {})}:
         code["prepare"] = made
-    return science.model_copy(update={"code": code})
+    return code
 
 
-def with_data_of_origin(store: Store, science: Science) -> Science:
-    """The science of a fork with the digests of the code that made the data of the run that it goes
-    on from, which it plays.
+def of_fork(store: Store, own: CodeDigests, fork: Fork | None, data: Data) -> CodeDigests:
+    """The digests of a fork's code: its data are those of the run that it continues from, so the
+    code that made them is that run's, too. `own` without a fork.
     """
     origin = None
     with suppress(Damaged):  # a fork that has begun continues without it
-        origin = record_of(store, science.fork.run) if science.fork else None
+        origin = record_of(store, fork.run) if fork else None
     if origin is None:
-        return science
-    made_by = {path.partition(":")[0] for path in datasets(science.data.model_dump())}
-    own, theirs = science.code.get("prepare", {}), digests(origin).get("prepare", {})
-    prepare = {module: own[module] for module in own if module not in made_by}
+        return own
+    made_by = {path.partition(":")[0] for path in datasets(data.model_dump())}
+    ours, theirs = own.get("prepare", {}), digests(origin).get("prepare", {})
+    prepare = {module: ours[module] for module in ours if module not in made_by}
     prepare |= {module: theirs[module] for module in theirs if module in made_by}
-    others = {stage: science.code[stage] for stage in science.code if stage != "prepare"}
-    code = {**others, **({"prepare": prepare} if prepare else {})}
-    return science.model_copy(update={"code": code})
+    others = {stage: own[stage] for stage in own if stage != "prepare"}
+    return {**others, **({"prepare": prepare} if prepare else {})}
 
 
 def changed(record: RunRecord, code: Code) -> list[str]:
@@ -87,7 +89,7 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
         )
 
 
-def accept_code(store: Store, name: str, own: Mapping[str, Mapping[str, str]], code: Code) -> None:
+def accept_code(store: Store, name: str, own: CodeDigests, code: Code) -> None:
     """Let a run continue under the code at hand, `own` its digests by stage, with an entry in
     run.json; steps that are done stay. Raises Locked while a process writes it.
     """
@@ -105,7 +107,7 @@ def _accepted(
     store: Store,
     record: RunRecord,
     files: list[str],
-    own: Mapping[str, Mapping[str, str]],
+    own: CodeDigests,
     code: Code,
 ) -> RunRecord:
     layout, before = RunLayout(record["name"]), digests(record)

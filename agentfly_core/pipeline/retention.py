@@ -213,7 +213,6 @@ def _episodes(
     rollout: Rollout, evaluate: Evaluate, data: Data, max_model_len: int, steps: int
 ) -> int:
     """The most bytes that the episodes of this many steps and of held-out evaluations have."""
-    rollout, evaluate = rollout, evaluate
     trained = steps * rollout.problems * rollout.group_size * (1 + rollout.refills)
     validations = steps // evaluate.every if evaluate.every else 0
     held_out = 2 * data.test + validations * data.validation

@@ -31,7 +31,8 @@ from agentfly_core.experiment.context import (
     require_same_tokens,
     resolve,
 )
-from agentfly_core.experiment.continuing import model_digest, require_continuable
+from agentfly_core.experiment.continuing import require_continuable
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, step_layout
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.records import ledger
@@ -311,8 +312,9 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             record["code"] = {**record["code"], "files": files}
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        context = context.on(run_code.under(context.science, record))
-        science = context.science
+        current_code = run_code.under(context.science.code, record)
+        science = context.science.with_code(current_code)
+        context = context.on(science)
         current = {"science": science.model_dump(mode="json"), "science_digest": science.digest}
         current["site"] = context.site.model_dump(mode="json")
         store.write_json(layout.record, as_json({**record, **current}))
@@ -375,7 +377,7 @@ def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecor
         "site": site,
         "code": code,
     }
-    if files := model_digest(context.science):
+    if files := StageKeys(context.science).model_digest():
         record["model_digest"] = files
     if frozen := context.frozen:
         record["frozen"] = dict(frozen)

@@ -122,7 +122,9 @@ def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> Experimen
         accept_code(store, name, context.science.code, code)
     refuse_other_code(store, name, code)
     record = record_of(store, name)
-    return context.on(under(context.science, record)) if record else context
+    if record is None:
+        return context
+    return context.on(context.science.with_code(under(context.science.code, record)))
 
 
 def _tell_of_edit(context: ExperimentContext, name: str) -> None:

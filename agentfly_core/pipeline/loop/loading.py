@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from agentfly_core.config import loading as experiments
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.context import ExperimentContext
-from agentfly_core.experiment.run_code import with_data_of_origin
+from agentfly_core.experiment.run_code import of_fork
 from agentfly_core.experiment.user_code import code_of, with_code
 from agentfly_core.store.store import Store
 
@@ -32,7 +32,8 @@ def load(
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
-    science = with_data_of_origin(opened, with_code(resolved, code_of(resolved)).science)
+    science = with_code(resolved, code_of(resolved)).science
+    science = science.with_code(of_fork(opened, science.code, science.fork, science.data))
     modules = experiments.flat({"code": science.code})
     origin = {**read.origin, **dict.fromkeys(modules, "modules")}
     return ExperimentContext(read.name, resolved, origin, place, opened).on(science)

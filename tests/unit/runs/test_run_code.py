@@ -143,7 +143,7 @@ def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
     edit("own_prices", PROJECT["own_prices"])
     held_out = {"hard": {"use": "own_rewards:brief", "test": 4}}
     more = here(project, evaluate={"datasets": held_out})
-    assert "own_rewards" in under(more.science, record).code["prepare"]
+    assert "own_rewards" in under(more.science.code, record)["prepare"]
 
 
 def test_a_dataset_that_is_evaluated_later_is_recorded_and_an_edit_of_it_is_refused(project):
