@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from agentfly_core.config.experiment import Fork, Science
+from agentfly_core.config.experiment import Fork
 from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, record_of
@@ -19,7 +19,7 @@ from agentfly_core.records.run_record import AcceptedCode, CodeRecord, RunRecord
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.json_value import as_json
+from agentfly_core.system.formats.json_value import JSON, as_json
 from agentfly_core.system.revision import revision_of
 
 BEFORE_STEPS = ("prepare", "demonstrate")
@@ -130,13 +130,15 @@ def _accepted(
     }
 
 
-def before_edit(store: Store, science: Science, code: Code) -> tuple[RunRecord, list[str]] | None:
+def before_edit(
+    store: Store, settings: Mapping[str, JSON], code: Code
+) -> tuple[RunRecord, list[str]] | None:
     """The newest run of the same settings under other code, and the files that differ; None where
     there is none.
     """
-    if not science.code:
+    if not settings["code"]:
         return None
-    same = {**science.model_dump(mode="json"), "code": 0}
+    same = {**settings, "code": 0}
     records = [record for record in _records(store) if {**record["science"], "code": 0} == same]
     if not records:
         return None

@@ -11,7 +11,7 @@ from functools import partial
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.context import ExperimentContext, Resolved
 from agentfly_core.experiment.continuing import refuse_finished, refuse_other_settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import (
@@ -91,7 +91,7 @@ def train(arguments: Namespace) -> None:
     name = name_of(context, arguments.run, arguments.new)
     check_run(context, name)
     if not arguments.run:
-        _tell_of_edit(context, name)
+        _tell_of_edit(context.store, context.resolved, name)
     context = _as_begun(context, name, arguments.accept_code)
     if arguments.tag:
         change_tags(context.store, name, arguments.tag, [])
@@ -127,22 +127,22 @@ def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> Experimen
     return context.on(context.science.with_code(under(context.science.code, record)))
 
 
-def _tell_of_edit(context: ExperimentContext, name: str) -> None:
+def _tell_of_edit(store: Store, resolved: Resolved, name: str) -> None:
     """Where a run begins because the code of one that is there was edited: what differs, and how
     that one continues, unless it has ended.
     """
-    if record_of(context.store, name) is not None:
+    if record_of(store, name) is not None:
         return
-    if edit := before_edit(context.store, context.science, code_of(context.resolved)):
+    if edit := before_edit(store, resolved.science.model_dump(mode="json"), code_of(resolved)):
         record, lines = edit
-        old, command = record["name"], continuing(context.store, record["name"], record)
+        old, command = record["name"], continuing(store, record["name"], record)
         differs = f"its code differs from that of {old}:\n{listed(lines)}"
         if lines:
             command = f"{command} --accept-code"
         else:
             differs = f"{old}, which works under the same code, began under other code."
         print(f"Another run begins, {name}: {differs}", flush=True)
-        if finished_summary(context.store, old, context.science.steps) is None:
+        if finished_summary(store, old, resolved.science.steps) is None:
             print(f"This continues {old}:\n  {command}", flush=True)
 
 

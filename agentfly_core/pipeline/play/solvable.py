@@ -73,7 +73,7 @@ def check(context: ExperimentContext, data: Artifact) -> list[str]:
         sources = {name: one.data for name, one in context.science.each.items()}
         most = context.science.data.tolerate_bad_rows
         report.append(_tolerated(unsolvable, _places(sources, unsolvable), most))
-    report += trials(context, split(folder, "train"))
+    report += trials(context.experiment, context.resolved, split(folder, "train"))
     context.store.write_json(uri, {"report": [*report]})
     return report
 

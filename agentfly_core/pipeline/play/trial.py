@@ -12,7 +12,7 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.config.reference import run_step
-from agentfly_core.experiment.context import ExperimentContext, Resolved
+from agentfly_core.experiment.context import Resolved
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.play.players import oracle
@@ -55,11 +55,11 @@ def scores_answers(reward: Reward) -> bool:
     return reward.examples is not None and not reward.needs and not asks_a_service(reward)
 
 
-def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]:
+def trials(experiment: str, resolved: Resolved, problems: Sequence[Problem]) -> list[str]:
     """Play PLAYED problems of an experiment that has environments, or a reward without examples;
     returns a report, a sentence each.
     """
-    resolved, report = context.resolved, list[str]()
+    report = list[str]()
     own = [reward for reward in resolved.rewards if not scores_answers(reward)]
     report += [
         f"{reward.name}: not checked, since it asks a service (retries or concurrency is set)."
@@ -69,7 +69,7 @@ def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]
     unchecked = [reward.name for reward in own if not asks_a_service(reward)]
     if not unchecked and not resolved.limits:
         return report
-    warm_start = context.science.warm_start
+    warm_start = resolved.science.warm_start
     if warm_start is None or run_step(warm_start.demonstrations):
         what = ", ".join(unchecked) or "The environments"
         return [
@@ -77,12 +77,12 @@ def trials(context: ExperimentContext, problems: Sequence[Problem]) -> list[str]
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
     try:
-        knowing = oracle(context.experiment, warm_start, context.science.seed, problems).policy
+        knowing = oracle(experiment, warm_start, resolved.science.seed, problems).policy
         sample = evenly(problems, PLAYED)
-        temperature, seed = context.science.evaluate.temperature, context.science.data_seed
+        temperature, seed = resolved.science.evaluate.temperature, resolved.science.data_seed
         specs = of_split(temperature, seed, sample, "trial", len(sample))
         played = _by_playing(resolved, specs, {"oracle": knowing, "idle": idle})
-        return report + _report(context.experiment, played["oracle"], played["idle"])
+        return report + _report(experiment, played["oracle"], played["idle"])
     except Exception as error:  # code of the author's, which a run reports with its place
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]

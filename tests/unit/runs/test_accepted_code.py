@@ -86,13 +86,13 @@ def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project,
     with opened(here(project), "old") as run:
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    _tell_of_edit(here(project), "new")
+    _tell_of_edit(here(project).store, here(project).resolved, "new")
     told = capsys.readouterr().out
     begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
     assert told.startswith(f"{begins}This continues old:\n  ")
     assert told.endswith(" --accept-code\n")
     run.store.write_json(run.layout.summary, {"steps": 2})
-    _tell_of_edit(here(project), "new")
+    _tell_of_edit(here(project).store, here(project).resolved, "new")
     assert capsys.readouterr().out == begins
 
 

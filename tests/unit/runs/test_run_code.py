@@ -115,10 +115,15 @@ def test_another_run_says_which_file_differs(project):
         pass
     edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
     now = here(project)
-    record, lines = before_edit(now.store, now.science, code_of(now.resolved))
+    record, lines = before_edit(
+        now.store, now.science.model_dump(mode="json"), code_of(now.resolved)
+    )
     assert (record["name"], lines) == ("old", ["own_tools.py"])
     other = here(project, seed=1)
-    assert before_edit(other.store, other.science, code_of(other.resolved)) is None
+    assert (
+        before_edit(other.store, other.science.model_dump(mode="json"), code_of(other.resolved))
+        is None
+    )
 
 
 def test_an_edit_of_a_named_run_is_refused_with_what_differs(project):
