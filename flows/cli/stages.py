@@ -80,7 +80,7 @@ def prepare(arguments: Namespace) -> None:
 
         data = flow(**flow_arguments(arguments))
     sample = preview(context.store, data, arguments.sample)
-    checked = solvable.check(context, data)
+    checked = solvable.check(context.store, context.experiment, context.resolved, data)
     if arguments.json:
         print_json({**sample.to_json(), "reused": reused, "checked": checked})
         return

@@ -57,7 +57,9 @@ def test_right_answers_earn_the_maximum_and_wrong_ones_less(
     read = loading.read(name, mathematics if name == "qwen2.5-3b-math" else [])
     store = Store.at(str(tmp_path / "store"), tmp_path / "cache")
     here = ExperimentContext(name, resolve(read.science), read.origin, Site(), store)
-    report = "\n".join(solvable.check(here, inputs.dataset(here)))
+    report = "\n".join(
+        solvable.check(here.store, here.experiment, here.resolved, inputs.dataset(here))
+    )
     examples, played = EXAMPLES.findall(report), PLAYED.findall(report)
     for right, problems, less, wrong, sampled in examples:
         assert (right, less) == (problems, wrong), report

@@ -23,5 +23,5 @@ def prepare(context: ExperimentContext) -> Artifact:
     cannot be solved, see `solvable.check`.
     """
     data = inputs.dataset(context)
-    solvable.check(context, data)
+    solvable.check(context.store, context.experiment, context.resolved, data)
     return data

@@ -95,10 +95,14 @@ def made(folder: Path, **settings: Any) -> tuple[ExperimentContext, Artifact]:
     return here, inputs.dataset(here)
 
 
+def check_problems(here: ExperimentContext, data: Artifact) -> list[str]:
+    return solvable.check(here.store, here.experiment, here.resolved, data)
+
+
 def of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]:
     data = {"use": f"{HERE}:answers", "train": len(right) - 1, "validation": 0, "test": 1}
     data |= {"right": list(right), **settings.pop("data", {})}
-    return solvable.check(*made(folder, data=data, **settings))
+    return check_problems(*made(folder, data=data, **settings))
 
 
 def test_every_right_answer_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path) -> None:
@@ -129,7 +133,7 @@ def test_a_bad_fact_of_a_file_is_refused_with_file_and_row(tmp_path: Path) -> No
     files = "agentfly_core.datasets.files:files"
     data = {"use": files, "train_file": str(path), "train": 3, "validation": 0, "test": 2}
     with pytest.raises(ValueError, match=r"sums\.jsonl, row 3: facts\['answer'\] is true"):
-        solvable.check(*made(tmp_path, data=data))
+        check_problems(*made(tmp_path, data=data))
 
 
 def test_a_wrong_answer_that_earns_the_reward_is_reported(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_a_judge_of_an_environment_is_not_asked_by_the_oracle(tmp_path: Path) ->
     right = "tests.support.capitals:right"
     settings = {**CAPITALS, "rewards": {right: 1.0, f"{HERE}:judge_of_the_atlas": 1.0}}
     settings |= {"evaluate": {"goal": right}, "warm_start": {"demonstrations": f"{HERE}:atlas"}}
-    report = solvable.check(*made(tmp_path, **settings))
+    report = check_problems(*made(tmp_path, **settings))
     assert report[1] == "The oracle solves 2 of 3 sampled problems."
     assert ASKED == []
 
@@ -164,7 +168,7 @@ def test_a_reward_without_examples_or_an_oracle_is_reported(tmp_path: Path) -> N
 
 def test_problems_that_the_oracle_does_not_solve_are_reported(tmp_path: Path) -> None:
     shown = {"demonstrations": f"{HERE}:atlas"}
-    report = solvable.check(*made(tmp_path, **{**CAPITALS, "warm_start": shown}))
+    report = check_problems(*made(tmp_path, **{**CAPITALS, "warm_start": shown}))
     assert report == [
         "The oracle solves 2 of 3 sampled problems.",
         "An idle policy solves 0 of 3 sampled problems.",
@@ -176,7 +180,7 @@ def test_problems_that_the_oracle_does_not_solve_are_reported(tmp_path: Path) ->
 def test_problems_that_an_idle_policy_solves_are_reported(tmp_path: Path) -> None:
     settings = {**CAPITALS, "rewards": {f"{HERE}:any_answer": 1.0}}
     shown = {"demonstrations": f"{HERE}:atlas"}
-    report = solvable.check(*made(tmp_path, **{**settings, "warm_start": shown}))
+    report = check_problems(*made(tmp_path, **{**settings, "warm_start": shown}))
     assert report[1] == "An idle policy solves 3 of 3 sampled problems."
     assert "An idle policy solves 'Chile': check the reward." in report
 
@@ -184,7 +188,7 @@ def test_problems_that_an_idle_policy_solves_are_reported(tmp_path: Path) -> Non
 def test_a_reward_reaches_1_but_for_rounding(tmp_path: Path) -> None:
     settings = {**CAPITALS, "rewards": {f"{HERE}:tenths": 1.0}}
     shown = {"demonstrations": f"{HERE}:atlas"}
-    report = solvable.check(*made(tmp_path, **{**settings, "warm_start": shown}))
+    report = check_problems(*made(tmp_path, **{**settings, "warm_start": shown}))
     assert report[0] == "The oracle solves 3 of 3 sampled problems."
 
 
