@@ -160,7 +160,7 @@ WORDS: dict[str, Reference] = {
 def reference(text: str, runs: Sequence[str]) -> Reference:
     """Parse a person's word for a policy; `runs` are the names that need no `run:`.
 
-    Raises ValueError for what names no policy, without asking the hub.
+    Raises ValueError for an unknown policy, without a request to the hub.
     """
     if text in WORDS:
         return WORDS[text]
@@ -182,7 +182,7 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 def model_reference(text: str) -> ModelReference:
     """Parse the setting `model`; a folder that exists is preferred to a hub id of this name.
 
-    Raises ValueError for what names no model.
+    Raises ValueError for an unknown model.
     """
     kind, colon, name = text.partition(":")
     if text == OWN_MODEL:
@@ -227,7 +227,7 @@ def run_step(text: str) -> RunPolicy | None:
 
 
 def speaker(text: str) -> SpeakerReference | None:
-    """Parse who speaks for a frozen role, run:NAME@STEP or endpoint:NAME; None for others."""
+    """Parse a frozen speaker, run:NAME@STEP or endpoint:NAME; None for anything else."""
     endpoint = re.fullmatch(f"endpoint:({NAME})", text)
     return EndpointPolicy(endpoint[1]) if endpoint else run_step(text)
 

@@ -209,8 +209,8 @@ def learner_service(
 def chat_services(
     store: Store, site: Site, speakers: Mapping[str, SpeakerReference], *policies: str
 ) -> dict[str, ChatService]:
-    """The chat services that speak in a session, by name, frozen ones and those that are `policies`
-    themselves: each has one budget for all who ask it.
+    """Chat services of a session by name, frozen speakers and `policies`. Each has one budget for
+    all its callers.
     """
     frozen = {who.name for who in speakers.values() if isinstance(who, EndpointPolicy)}
     names = {name for name in (*frozen, *policies) if name}
@@ -238,8 +238,8 @@ def speakers_of(
 
 
 def require_unchanged(role: str, who: SpeakerReference, unchanged: bool) -> None:
-    """Raise ValueError for a policy that is another than when the run began; a warning tells of a
-    chat service that has changed since, which its site may have moved.
+    """Raise ValueError for a policy that changed since the run began. For a changed chat service,
+    which its site may have moved, log a warning.
     """
     if unchanged:
         return
@@ -263,8 +263,9 @@ def frozen_speakers(
     tokenizer: PreTrainedTokenizerBase,
     chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
-    """Who speaks for the frozen roles, policies with their weights loaded into a `sampler` each;
-    raises ValueError for one that is not there, or has other tokens than `tokenizer`.
+    """Frozen speakers by role; each policy is loaded into a `sampler` of its own.
+
+    Raises ValueError for a missing policy, and for one with other tokens than `tokenizer`.
     """
     loaded = dict[SpeakerReference, Frozen]()
     for role, who in speakers.items():

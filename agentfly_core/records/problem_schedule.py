@@ -68,7 +68,7 @@ class ProblemSchedule:
     """The order in which the steps of a run play its training problems:
     `ProblemSchedule(seed=0, rollout=Rollout(), problems={"sums": 11, "shop": 5}, night=None)`.
 
-    `problems` are those of a step by task, `{"": 16}` without tasks.
+    `problems` counts the problems of a step by task, `{"": 16}` without tasks.
     """
 
     seed: int
@@ -104,8 +104,8 @@ class ProblemSchedule:
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows_of_tasks(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Return the rows of the training split that a round plays. `sizes` are those of the tasks,
-        whose rows follow one another in this order. See `rows_of`.
+        """Return the rows of the training split that a round plays. The rows of the tasks follow
+        one another in the order of `sizes`. See `rows_of`.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -157,9 +157,8 @@ class ProblemSchedule:
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """Return the problems that a round plays among those of `rows_of_tasks`: all, and with a
-        curriculum as many as it has of each task, drawn without replacement by `Curriculum`'s
-        weights.
+        """Return the problems that a round plays, `problems` being those of `rows_of_tasks`: all of
+        them; with a curriculum a draw per task without replacement, by `Curriculum`'s weights.
         """
         if self.rollout.curriculum is None:
             return [*problems]
