@@ -50,8 +50,8 @@ def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """What the first look, `judge`, compares of the test problems, and what is set aside to confirm
-    it.
+    """The test problems that the first look, `judge`, compares, and those that are set aside to
+    confirm it.
 
     Where the way is a split the second look has this share of them, chosen by their ids and so for
     ever; else it has none of them.
