@@ -226,12 +226,12 @@ def third_night(orchestrator):
         context = context_of("tiny", ["steps=1"], "local", "")
     for night in ("nightly-2026-11-19", "nightly-2026-11-20"):
         with opened(context, night):
-            pass
+            NightLedger(context.store, "tiny").append(night, "began")
     gone = context.store.read_json("runs/nightly-2026-11-19/run.json") | {"stages": {"rollout": 0}}
     context.store.write_json("runs/nightly-2026-11-19/run.json", gone)
     overrides = ["steps=1", "promotion.start=last"]
     triggered = orchestrator.started(
-        "nightly", experiment="tiny", overrides=overrides, date="2026-11-21", attempts=1
+        "nightly", experiment="tiny", overrides=overrides, date="2026-11-21", attempts=2
     )
     orchestrator.wait(triggered, "Completed")
     return triggered, context
@@ -242,7 +242,9 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
 ):
     triggered, context = third_night
     entries = NightLedger(context.store, "tiny").entries()
-    assert [(entry.night[-2:], entry.event) for entry in entries[:8]] == [
+    assert [(entry.night[-2:], entry.event) for entry in entries[:10]] == [
+        ("19", "began"),
+        ("20", "began"),
         ("19", "began"),
         ("19", "given_up"),
         ("20", "began"),
