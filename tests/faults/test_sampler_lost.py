@@ -59,4 +59,4 @@ def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twic
             store.get(f"{RUN}/steps/{step:06d}/{name}")
             for name in ("rollout-000", "rollout-001", "policy")
         ]
-        assert [manifest["inputs"]["policy"] for manifest in made] == [policy] * 3
+        assert [artifact.manifest["inputs"]["policy"] for artifact in made] == [policy] * 3
