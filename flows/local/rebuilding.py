@@ -72,8 +72,8 @@ def rebuild(store: Store, name: str, into: Path) -> Store:
 
 
 def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
-    """Copy the policies of other runs that a run starts from, with its learner state, and stays
-    near, the models that adapters among these stand on, and what tells whose they are.
+    """Copy the inputs of a run from other runs: the policy and learner state of its start, the
+    policy of its KL penalty, the base models of adapters, and the records of these runs.
     """
     policies, runs = [], []
     if parent := record["parent"]:
@@ -92,7 +92,7 @@ def copy_origins(record: RunRecord, store: Store, rebuilt: Store) -> None:
 
 
 def _copy_records(name: str, store: Store, rebuilt: Store) -> None:
-    """Copy what says who did which step of a run, and of those that it continues from."""
+    """Copy run.json and start.json of a run and of the runs that it continues."""
     for uri in (RunLayout(name).record, RunLayout(name).start):
         transfer.copy_json(uri, store, rebuilt)
     record = record_of(store, name)
