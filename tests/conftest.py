@@ -36,7 +36,8 @@ def pytest_sessionstart() -> None:
     gc.disable()  # hardly anything of what is imported becomes garbage
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)  # others, waiting, would spin on the core of what runs beside them
-    os.environ |= {"AGENTFLY_THREADS": "1", "OMP_NUM_THREADS": "1"}  # for what tests start, too
+    os.environ |= {"AGENTFLY_THREADS": "1", "OMP_NUM_THREADS": "1"}  # for child processes, too
+    os.environ["PREFECT_API_REQUEST_TIMEOUT"] = "1800"  # a busy machine may exceed the default 60 s
 
 
 @pytest.hookimpl(tryfirst=True)
