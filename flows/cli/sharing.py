@@ -1,6 +1,4 @@
-"""The commands that share a run's policy, and that build a run again to see if it comes out the
-same.
-"""
+"""The commands that share a run's policy, and that verify a run by training it again."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from rich.table import Column, Table
 from agentfly_core.experiment.context import final_policy
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.models import adapter_artifact
-from agentfly_core.reports.compare.verification import made, verdicts
 from agentfly_core.runs import versioning
 from agentfly_core.runs.run import known_run
 from agentfly_core.store import transfer
@@ -20,7 +17,7 @@ from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import RUN, STORE, Commands
-from flows.local.rebuilding import rebuild
+from flows.local import verification
 from flows.local.state_dirs import STATE, main_workspace
 from flows.local.terminal import VisibleConsole
 from flows.store import store_at
@@ -29,7 +26,7 @@ REMOTE = (
     "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "
     "remote)"
 )
-INTO = "where it is built; the same command continues there (default: .agentfly/verify/RUN)"
+INTO = "where it is trained; the same command continues there (default: .agentfly/verify/RUN)"
 
 
 def add(commands: Commands) -> None:
@@ -99,21 +96,14 @@ def _require_same(run: str, source: Store, target: Store) -> None:
 
 
 def verify(arguments: Namespace) -> int:
-    """Build a run again and compare; the exit status is 1 where anything differs."""
+    """Train a run again and compare; the exit status is 1 where anything differs."""
     store, name = store_at(arguments.store), arguments.run
     into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
-    once = made(store, name)
-    compared = verdicts(store, once, rebuild(store, name, into))
-    table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
-    for verdict in compared:
-        table.add_row(verdict.what, verdict.uri, verdict.words)
+    differences = verification.verify(store, name, into)
+    table = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)
+    for uri, difference in differences.items():
+        table.add_row(uri, difference or "agrees")
     VisibleConsole().print(table)
-    others = [verdict for verdict in compared if not verdict.agrees]
-    if not others:
-        print(f"All {len(compared)} artifacts of {name} agree to the byte.")
-        return 0
-    print(
-        f"{len(compared) - len(others)} of {len(compared)} artifacts of {name} agree to the byte. "
-        f"The first that does not is {others[0].what}: it {others[0].words}. It is in {into}."
-    )
-    return 1
+    same = [*differences.values()].count("")
+    print(f"{same} of {len(differences)} artifacts of {name} agree to the byte, see {into}.")
+    return int(same < len(differences))

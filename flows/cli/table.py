@@ -49,8 +49,8 @@ COMMANDS = {
     "pull": CommandEntry("sharing", "fetch a run's last policy that another clone has pushed"),
     "verify": CommandEntry(
         "sharing",
-        "build a finished run again from its recorded settings, at AgentFly's recorded commit if "
-        "git has it and with code of your own as it was stored, and say what agrees to the byte",
+        "train a finished run again, with its settings and its commit of AgentFly, and compare "
+        "the artifacts to the byte",
     ),
     "compare": CommandEntry(
         "comparing", "how much more of the same held-out problems runs solve, how surely"

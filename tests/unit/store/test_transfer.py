@@ -1,4 +1,4 @@
-"""A run that was built again is compared with the first file by file."""
+"""Artifacts that are copied from one store to another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.experiment import keys
-from agentfly_core.reports.compare.verification import ArtifactVerdict, differing, made
-from agentfly_core.runs.run import opened
 from agentfly_core.store import transfer
 from agentfly_core.store.store import Artifact, ArtifactKey, Store, _opened
 from agentfly_core.system.formats.checksummed_json import Damaged
-from tests.support.experiments import SUMMARY, context
 
 
 def store(folder: Path) -> Store:
@@ -21,48 +17,11 @@ def store(folder: Path) -> Store:
 
 
 def published(where: Store, uri: str, **files: str) -> Artifact:
-    """An artifact with these files; their names lack the ending."""
+    """An artifact with these JSON files."""
     with where.publish(ArtifactKey(uri, "rollout", "9f2c", {})) as folder:
         for name, text in files.items():
             (folder / f"{name}.json").write_text(text)
     return where.artifact(uri)
-
-
-@pytest.mark.parametrize(
-    ("again", "words"),
-    [
-        ({"episodes": "[1]", "scores": "[2]", "metrics": '{"seconds": 9}'}, "agrees"),
-        ({"episodes": "[7]", "scores": "[2]"}, "differs in episodes.json"),
-        ({"episodes": "[1]"}, "differs in scores.json"),
-        ({}, "was not built"),
-    ],
-)
-def test_an_artifact_agrees_where_all_but_its_times_does(
-    tmp_path: Path, again: dict[str, str], words: str
-) -> None:
-    first, second = store(tmp_path / "first"), store(tmp_path / "second")
-    once = published(first, "runs/demo/x", episodes="[1]", scores="[2]", metrics='{"seconds": 3}')
-    if again:
-        published(second, "runs/demo/x", **again)
-    verdict = ArtifactVerdict("step 1 rollout 0", once.uri, differing(first, once, second))
-    assert (verdict.words, verdict.agrees) == (words, words == "agrees")
-
-
-def test_a_run_of_stages_of_another_version_cannot_be_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(context(tmp_path), "demo") as run:
-        run.store.write_json(run.layout.summary, SUMMARY)
-    monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "prepare": 7})
-    with pytest.raises(ValueError, match=r"was started with stages .* Use `git checkout "):
-        made(run.store, "demo")
-
-
-def test_a_run_whose_dataset_is_gone_cannot_be_compared(tmp_path: Path) -> None:
-    with opened(context(tmp_path), "demo") as run:
-        run.store.write_json(run.layout.summary, SUMMARY)
-    with pytest.raises(ValueError, match=r"under 'artifacts/prepare/.* belongs to what demo made"):
-        made(run.store, "demo")
 
 
 def test_what_is_copied_keeps_its_key_and_digest_and_is_copied_once(tmp_path: Path) -> None:

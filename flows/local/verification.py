@@ -1,0 +1,103 @@
+"""Train a finished run again in another store, and compare the manifests of its artifacts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.continuing import refuse_other_stages
+from agentfly_core.experiment.run_code import changed, listed
+from agentfly_core.experiment.run_layout import RunLayout, summary_of
+from agentfly_core.experiment.user_code import code_of
+from agentfly_core.models import adapter_artifact
+from agentfly_core.records.run_record import RunRecord
+from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.store import transfer
+from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
+from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.system import files
+from agentfly_core.system.revision import revision
+
+
+def verify(store: Store, name: str, into: Path) -> dict[str, str]:
+    """Train a run again in `into`/store, or continue there; return `differences`.
+
+    Raises ValueError for a run that cannot be trained again here, or whose training fails.
+    """
+    record = known_run(store, name)
+    require_repeatable(store, record)
+    again = Store.at(str(into / "store"), into / "cache")
+    copy_origins(record, store, again)
+    settings = (into / f"{record['experiment']}.yaml").resolve()  # JSON is YAML
+    files.write_json(settings, {k: v for k, v in record["science"].items() if k != "code"})
+    code = Path.cwd() if record["code"]["files"] else _checkout(record, into)
+    site: dict[str, object] = {**record["site"]}
+    names = ("sampler", "device", "offload")
+    like = {k: v for k, v in site.items() if isinstance(v, int) or k in names}
+    environment = {f"AGENTFLY_{key.upper()}": str(value) for key, value in like.items()}
+    environment["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
+    environment = {**os.environ, **environment, "PYTHONPATH": str(code)}
+    words = ["train", str(settings), "--run", name, "--store", str(again.root)]
+    command = [sys.executable, "-P", "-m", "flows", *words]
+    if status := subprocess.run(command, cwd=code, env=environment).returncode:
+        raise ValueError(f"Training {name} again ended with status {status}, see {into}.")
+    return differences(store, again, name)
+
+
+def require_repeatable(store: Store, record: RunRecord) -> None:
+    """Raise ValueError for an unfinished run, or one of other code, stages or frozen speakers."""
+    name = record["name"]
+    if summary_of(store, name) is None:
+        raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
+    if record.get("accepted_code") or record.get("frozen"):
+        raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
+    refuse_other_stages(name, record)
+    if edited := changed(record, code_of(resolve(science_of(record)))):
+        commit = record["code"]["repository"]["commit"]
+        raise ValueError(f"{name} has other code, restore commit {commit}:\n{listed(edited)}")
+
+
+def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
+    """Copy the policies of other runs that a run needs, their base models, and all run records."""
+    parent = record["parent"]
+    policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
+    learner = f"{parent['uri'].rpartition('/')[0]}/learner" if parent else ""
+    learners = [store.artifact(learner)] if parent and store.holds(learner) else []
+    bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
+    transfer.copy([*bases, *policies, *learners], store, again)
+    for name in {*store.names("runs")} - {record["name"]}:
+        for uri in (RunLayout(name).record, RunLayout(name).start):
+            transfer.copy_json(uri, store, again)
+
+
+def _checkout(record: RunRecord, into: Path) -> Path:
+    """A worktree of the run's commit of AgentFly; this folder without that commit."""
+    commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
+    if commit != revision()["commit"] and commit.isalnum() and not code.exists():
+        command = ["git", "worktree", "add", "--force", "--detach", str(code), commit]
+        if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
+            print(f"git has no commit {commit} here: training with the code of this folder.")
+    return code if code.exists() else Path.cwd()
+
+
+def differences(store: Store, again: Store, name: str) -> dict[str, str]:
+    """Compare the artifacts of a run with those in `again`: by uri, the difference or "".
+
+
+    Learner states are not compared.
+    """
+    folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
+    uris = sorted(folder.as_posix() for folder in folders if folder.name != "learner")
+    own = [uri for uri in uris if uri.startswith(("artifacts/", f"runs/{name}/"))]
+    return {uri: _difference(store.get(uri), again.artifact(uri)) for uri in own}
+
+
+def _difference(first: Artifact | None, second: Artifact) -> str:
+    if first is None:
+        return "is not in the first store"
+    old, new = ({n: e["sha256"] for n, e in a.manifest["files"].items()} for a in (first, second))
+    other = sorted(name for name, _ in old.items() ^ new.items() if name not in OUTSIDE_DIGEST)
+    return f"differs in {', '.join(dict.fromkeys(other))}" if other else ""

@@ -1,0 +1,133 @@
+"""A run that is trained again: its inputs from other runs, its code, and the compared artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from agentfly_core.config.reference import RunPolicy
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.context import of_run
+from agentfly_core.records.run_record import RunRecord
+from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.system.files import write_json
+from agentfly_core.system.formats.json_value import as_json
+from flows.local.verification import copy_origins, differences, require_repeatable
+from tests.support.experiments import SUMMARY, context
+from tests.support.own_code import author_folder, edit, here
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    yield from author_folder(tmp_path, monkeypatch)
+
+
+def publish(store: Store, uri: str, base: Artifact | None = None) -> Artifact:
+    """A policy, which stands on a base where it is an adapter."""
+    with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
+        (folder / "model.safetensors").write_text(uri)
+        if base:
+            write_json(folder / "adapter.json", {"base": {"uri": base.uri, "digest": base.digest}})
+    return store.artifact(uri)
+
+
+def test_adapters_of_other_runs_come_with_their_models_and_say_whose_they_are(
+    tmp_path: Path,
+) -> None:
+    store = context(tmp_path).store
+    model = publish(store, "artifacts/model/1f2e")
+    start = publish(store, "runs/base/steps/000002/policy", model)
+    near = publish(store, "runs/near/steps/000001/policy", model)
+    kl = {"use": "loss", "reference": "run:near@1"}
+    grpo = {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl}
+    with opened(context(tmp_path, model="run:base@2", algorithm=grpo), "demo") as run:
+        rebuilt = Store.at(str(tmp_path / "again"), tmp_path / "cache")
+        copy_origins(run.record, store, rebuilt)
+    assert of_run(rebuilt, RunPolicy("base", 2), "model").policy == start
+    assert of_run(rebuilt, RunPolicy("near", 1), "algorithm.kl.reference").policy == near
+    assert rebuilt.artifact(model.uri) == model
+
+
+def finish(run: Run) -> None:
+    run.store.write_json(run.layout.summary, as_json(SUMMARY))
+
+
+def test_a_run_of_edited_code_is_refused_by_file(project: Path) -> None:
+    (project / "prices.csv").write_text("tea,3\n")
+    with opened(here(project, code_files=["prices.csv"]), "demo") as run:
+        finish(run)
+    require_repeatable(run.store, run.record)
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    (project / "prices.csv").write_text("tea,4\n")
+    with pytest.raises(
+        ValueError, match=r"demo has other code.*:\n  own_prices\.py\n  prices\.csv"
+    ):
+        require_repeatable(run.store, run.record)
+
+
+def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
+    with (
+        opened(context(tmp_path), "demo") as run,
+        pytest.raises(ValueError, match="'demo' is not finished"),
+    ):
+        require_repeatable(run.store, run.record)
+
+
+@pytest.mark.parametrize("facts", [{"accepted_code": [{"step": 1}]}, {"frozen": {"judge": "9f"}}])
+def test_a_run_without_one_code_or_policy_is_refused(
+    tmp_path: Path, facts: dict[str, object]
+) -> None:
+    with opened(context(tmp_path), "demo") as run:
+        finish(run)
+    record = cast(RunRecord, {**run.record, **facts})
+    with pytest.raises(ValueError, match="'demo' continued with other code or has frozen"):
+        require_repeatable(run.store, record)
+
+
+def test_a_run_of_other_stages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(context(tmp_path), "demo") as run:
+        finish(run)
+    monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "prepare": 7})
+    with pytest.raises(ValueError, match=r"was started with stages .* Use `git checkout "):
+        require_repeatable(run.store, run.record)
+
+
+URI = "runs/demo/steps/000001/rollout-000"
+
+
+def written(store: Store, uri: str, **files: str) -> None:
+    with store.publish(ArtifactKey(uri, "rollout", "9f2c", {})) as folder:
+        for name, text in files.items():
+            (folder / f"{name}.json").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "difference"),
+    [
+        ({"episodes": "[1]", "scores": "[2]", "metrics": '{"seconds": 9}'}, ""),
+        ({"episodes": "[7]", "scores": "[2]"}, "differs in episodes.json"),
+        ({"episodes": "[1]"}, "differs in scores.json"),
+        ({}, "is not in the first store"),
+    ],
+)
+def test_an_artifact_agrees_if_only_its_times_differ(
+    tmp_path: Path, first: dict[str, str], difference: str
+) -> None:
+    store = Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    again = Store.at(str(tmp_path / "again"), tmp_path / "cache")
+    if first:
+        written(store, URI, **first)
+    written(again, URI, episodes="[1]", scores="[2]", metrics='{"seconds": 3}')
+    assert differences(store, again, "demo") == {URI: difference}
+
+
+def test_learner_states_and_other_runs_are_not_compared(tmp_path: Path) -> None:
+    store = Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    again = Store.at(str(tmp_path / "again"), tmp_path / "cache")
+    for uri in ("runs/demo/steps/000001/learner", "runs/base/steps/000001/policy"):
+        written(again, uri, state="[1]")
+    assert differences(store, again, "demo") == {}
