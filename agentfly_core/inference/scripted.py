@@ -25,7 +25,7 @@ ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
 
 class NoReply(ValueError):
     """A scripted policy gave no reply; the message is for the person who plays it:
-    `NoReply("The policy random finds no call of the tool 'pay', ...")`.
+    `NoReply("The policy my_file:policy returned 3 ...")`.
     """
 
 

@@ -146,52 +146,6 @@ async def test_every_call_is_accepted_by_the_tool(offered: Tool) -> None:
         accepts.read(call.arguments)
 
 
-def coded(product: list[Annotated[str, Field(pattern="^[A-Z]{3}[0-9]{4}$")]] | None) -> None:
-    """Find by a code without an example."""
-
-
-def empty_range(count: Annotated[int, Field(ge=5, le=3)]) -> None:
-    """Count in no range."""
-
-
-def between_steps(share: Annotated[float, Field(gt=1, lt=9, multiple_of=10)]) -> None:
-    """Count in no step."""
-
-
-def long_and_short(name: Annotated[str, Field(min_length=5, max_length=3)]) -> None:
-    """Write no name."""
-
-
-def three_of_at_most_two(flags: Annotated[list[bool], Field(min_length=3, max_length=2)]) -> None:
-    """List more than may be."""
-
-
-def three_of_two(flags: Annotated[set[bool], Field(min_length=3)]) -> None:
-    """List more than there are."""
-
-
-@pytest.mark.parametrize(
-    ("offered", "said"),
-    [
-        (coded, "'product': no text was found that fits {'pattern': '^[A-Z]{3}[0-9]{4}$'}. Give"),
-        (empty_range, "'count': no number fits {'minimum': 5, 'maximum': 3}"),
-        (between_steps, "'share': no number fits {'exclusiveMinimum': "),
-        (long_and_short, "'name': no text was found that fits {'minLength': 5, 'maxLength': 3}"),
-        (three_of_at_most_two, "'flags': minItems is 3, and maxItems 2"),
-        (three_of_two, "'flags': 3 different items were not found"),
-    ],
-)
-async def test_a_parameter_that_nothing_fits_is_named_with_the_way_out(
-    offered: Any, said: str
-) -> None:
-    with pytest.raises(ValueError) as refused:
-        for seed in range(DRAWS):
-            await random_policy(conversation(seed, tool(offered)))
-    told = str(refused.value)
-    assert f"no call of the tool '{offered.__name__}', {said}" in told
-    assert told.endswith("a policy of your own, --policy my_file:policy.")
-
-
 async def test_each_tool_is_as_likely_and_the_same_conversation_gets_the_same_call() -> None:
     replies = [await random_policy(conversation(seed, *ODD[:4])) for seed in range(400)]
     counts = Counter(reply.calls[0].name for reply in replies)  # type: ignore[union-attr]
