@@ -38,7 +38,6 @@ from agentfly_core.system.formats.text import (
     shown,
     warn_once,
     warn_seldom,
-    with_article,
     words_of,
 )
 
@@ -216,8 +215,8 @@ class Tool(calling.AuthorPart):
         return text
 
     def _no_text(self, value: object, advice: str) -> ServiceFailure:
-        kind = with_article(type(value).__name__)
-        return ServiceFailure(f"{self.what} returned {kind}, which has no textual form: {advice}.")
+        kind = type(value).__name__
+        return ServiceFailure(f"{self.what} returned a value without text ({kind}): {advice}.")
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
@@ -235,7 +234,7 @@ class Tool(calling.AuthorPart):
                 )
         returned = inspect.signature(self.function, eval_str=True).return_annotation
         if isinstance(returned, type) and is_picture(returned):
-            raise ValueError(f"{self.what} returns {with_article(returned.__name__)}: {TEXT_ONLY}")
+            raise ValueError(f"{self.what} returns {returned.__name__}: {TEXT_ONLY}")
 
 
 @dataclass(frozen=True, slots=True)

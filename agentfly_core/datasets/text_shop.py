@@ -21,7 +21,6 @@ from agentfly_core.environments.text_shop_catalogue import (
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.text_shop import Wish
-from agentfly_core.system.formats.text import with_article
 
 WishKind = tuple[str, ...]
 """A category and the attributes that are asked for: `("shirt", "cotton", "slim")`."""
@@ -85,7 +84,8 @@ def problem(shop: Mapping[str, Any], wish: Wish) -> Problem:
     """A wish in the shop that facts name."""
     title = " ".join((*reversed(wish.attributes), wish.category))
     chosen = f" ({', '.join(wish.options)})" if wish.options else ""
-    prompt = f"Buy {with_article(title)}{chosen} for at most ${wish.limit}."
+    article = "an" if title.startswith(tuple("aeiou")) else "a"
+    prompt = f"Buy {article} {title}{chosen} for at most ${wish.limit}."
     words = (str(shop["catalogue"]["seed"]), *title.split(), *wish.options, str(wish.limit))
     fields = {
         "category": wish.category,

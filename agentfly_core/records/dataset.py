@@ -17,7 +17,7 @@ from agentfly_core.records.parquet import count_rows, read_ids, read_problems, w
 from agentfly_core.records.trajectory import Problem, task_of
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.json_fault import json_fault
-from agentfly_core.system.formats.text import counted, sentence, shown, with_article
+from agentfly_core.system.formats.text import counted, sentence, shown
 
 logger = logging.getLogger(__name__)
 QUARANTINED = "quarantined"
@@ -114,8 +114,7 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
         what, rows = f"{data.use} returned {name}", built[name]
         if not isinstance(rows, Sequence) or isinstance(rows, str):
             raise ValueError(
-                f"{what} as {shown(rows)}, {with_article(type(rows).__name__)}, expected a list "
-                "of Problem."
+                f"{what} as {shown(rows)} ({type(rows).__name__}), expected a list of Problem."
             )
         for position, row in enumerate(rows):
             fault = None if isinstance(row, BadRow) else _problem_fault(row)
@@ -223,18 +222,16 @@ def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
 def _problem_fault(row: object) -> str | None:
     """What is wrong with something that should be a problem, or None."""
     if not isinstance(row, Problem):
-        kind = with_article(type(row).__name__)
-        return f"it is {shown(row)}, {kind}, expected Problem(id, prompt, facts)"
+        return f"it is {shown(row)} ({type(row).__name__}), expected Problem(id, prompt, facts)"
     for name, text in (("id", row.id), ("prompt", row.prompt)):
         if not isinstance(text, str):
-            kind = with_article(type(text).__name__)
-            return f"its {name} is {shown(text)}, {kind}, expected text"
+            return f"its {name} is {shown(text)} ({type(text).__name__}), expected text"
         try:
             text.encode()
         except UnicodeEncodeError as error:
             return f"its {name} has a character that UTF-8 does not have: {error}"
     if not isinstance(row.facts, Mapping):
-        kind = with_article(type(row.facts).__name__)
-        return f"its facts are {shown(row.facts)}, {kind}, expected a dict with text as keys"
+        kind = type(row.facts).__name__
+        return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"
     fault = json_fault({**row.facts})
     return fault and f"facts{fault}"

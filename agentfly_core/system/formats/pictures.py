@@ -6,8 +6,6 @@ import dataclasses
 import io
 from collections.abc import Iterable, Mapping
 
-from agentfly_core.system.formats.text import with_article
-
 PICTURES = {("PIL", "Image"), ("matplotlib", "Figure")}
 """Classes of pictures, as the name of their package and their own."""
 FILES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
@@ -22,12 +20,11 @@ def is_picture(kind: type) -> bool:
 
 
 def picture_in(value: object) -> str | None:
-    """The first picture, array of one or open file within a value, as a message names it:
-    `an Image`, `a BytesIO`, `a picture (ndarray, 480 x 640 x 3)`, `a picture (bytes)`; None where
-    there is none.
+    """Describe the first picture, array of one or open file within a value: `a picture or file
+    (Image)`, `a picture (ndarray, 480 x 640 x 3)`, `a picture (bytes)`; None without one.
     """
     if is_picture(type(value)) or isinstance(value, io.IOBase | memoryview):
-        return with_article(type(value).__name__)
+        return f"a picture or file ({type(value).__name__})"
     if isinstance(value, bytes | bytearray) and value.startswith(FILES):
         return f"a picture ({type(value).__name__})"
     # an array of bytes with a side of 3 or 4 channels, of numpy or torch

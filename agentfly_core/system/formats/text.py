@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 MOST_INNER = 3
-LONGEST_CHAIN = 4
 MOST_KNOWN = 20
 THINK, THOUGHT_END = "<think>", "</think>"
 CONTROL = re.compile(
@@ -55,12 +54,21 @@ def sentence(text: str) -> str:
 
 
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
-    """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never
-    raises.
+    """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'".
 
-    An error without a text of its own has its cause with it, a group the first errors in it.
+    An error without a message has its cause, a group its first errors. Never raises.
     """
-    return clip(_described(error, LONGEST_CHAIN), max_bytes)
+    text = words_of(error)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if notes := "; ".join(getattr(error, "__notes__", ())):
+        text = f"{text} ({notes})".lstrip()
+    if isinstance(error, BaseExceptionGroup):
+        text += ": " + "; ".join(map(fault, error.exceptions[:MOST_INNER]))
+    kind = type(error).__name__
+    if not text:
+        because = f"caused by {type(cause).__name__}: {words_of(cause)}" if cause else ""
+        return clip(f"{kind}, {because or 'without a message'}", max_bytes)
+    return clip(f"{kind}: {text}", max_bytes)
 
 
 def words_of(error: BaseException) -> str:
@@ -85,27 +93,6 @@ def plural(number: int, noun: str) -> str:
     if number == 1:
         return noun
     return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
-
-
-def with_article(noun: str) -> str:
-    """`with_article("int")` is "an int"."""
-    return f"an {noun}" if noun[:1].lower() in tuple("aeiou") else f"a {noun}"
-
-
-def _described(error: BaseException, further: int) -> str:
-    kind, text = type(error).__name__, words_of(error)
-    if notes := "; ".join(getattr(error, "__notes__", ())):
-        text = f"{text} ({notes})".lstrip()
-    described = f"{kind}: {text}" if text else kind
-    if further and isinstance(error, BaseExceptionGroup):
-        inner = error.exceptions[:MOST_INNER]
-        return f"{described}: " + "; ".join(_described(one, further - 1) for one in inner)
-    if text:
-        return described
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if cause is None or not further:
-        return f"{kind}, without a message"
-    return f"{kind}, caused by {_described(cause, further - 1)}"
 
 
 def _text_of(say: Callable[[object], str], value: object) -> str:

@@ -226,10 +226,10 @@ async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
 @pytest.mark.parametrize(
     ("picture", "named"),
     [
-        (Image.new("RGB", (2, 2)), "an Image"),
-        (Figure(), "a Figure"),
-        (BytesIO(b"\x89PNG"), "a BytesIO"),
-        (memoryview(b"\x89PNG"), "a memoryview"),
+        (Image.new("RGB", (2, 2)), r"a picture or file \(Image\)"),
+        (Figure(), r"a picture or file \(Figure\)"),
+        (BytesIO(b"\x89PNG"), r"a picture or file \(BytesIO\)"),
+        (memoryview(b"\x89PNG"), r"a picture or file \(memoryview\)"),
         (b"\x89PNG\r\n", r"a picture \(bytes\)"),
         (bytearray(b"\xff\xd8\xff\xe0"), r"a picture \(bytearray\)"),
         (np.zeros((4, 6, 3), np.uint8), r"a picture \(ndarray, 4 x 6 x 3\)"),
@@ -254,7 +254,7 @@ def test_a_tool_that_says_it_returns_a_picture_is_refused_before_any_work() -> N
         return Image.new("RGB", (size, size))
 
     plot.function.__annotations__["return"] = Image.Image
-    with pytest.raises(ValueError, match="The tool 'plot' returns an Image: models read text only"):
+    with pytest.raises(ValueError, match="The tool 'plot' returns Image: models read text only"):
         _ = plot.schema
 
 
