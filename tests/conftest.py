@@ -1,6 +1,5 @@
 """What several test modules need: models and services, each made once a session."""
 
-import gc
 import itertools
 import os
 import signal
@@ -33,7 +32,6 @@ def pytest_sessionstart() -> None:
     """Ctrl-C means the same, here and in what tests start, where the tests run in the background,
     which ignores it.
     """
-    gc.disable()  # hardly anything of what is imported becomes garbage
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)  # others, waiting, would spin on the core of what runs beside them
     os.environ |= {"AGENTFLY_THREADS": "1", "OMP_NUM_THREADS": "1"}  # for child processes, too
@@ -44,17 +42,6 @@ def pytest_sessionstart() -> None:
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Before `-m` chooses by markers."""
     mark_by_fixtures(items)
-
-
-def pytest_collection_finish() -> None:
-    """From now on garbage is looked for, among what tests make and not among what was imported."""
-    gc.freeze()
-    gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Libraries print at the end of the program what is never freed."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

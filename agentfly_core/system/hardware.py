@@ -4,12 +4,10 @@ and threads are used well on it.
 
 from __future__ import annotations
 
-import gc
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 LINE = re.compile(r"(\S+)\s+slots=([1-9]\d{0,5})")
@@ -71,21 +69,3 @@ def visible(gpus: Sequence[int]) -> list[str]:
             "0. Choose others by sampler_gpus and learner_gpus, or fewer ranks."
         )
     return [names[gpu] for gpu in gpus]
-
-
-@contextmanager
-def imports_frozen() -> Iterator[None]:
-    """Keep the garbage collector from looking through all that was imported, again and again.
-
-    It takes 0.5 s each time where torch, transformers, Prefect and MLflow are loaded. Where that is
-    so already, within such a block or in a fork from one, nothing is done.
-    """
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

@@ -24,7 +24,6 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, stages_before
 from agentfly_core.store.store import Artifact, Pointer
-from agentfly_core.system.hardware import imports_frozen
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class Training:
         run, stages = self.run, self.stages
         run.remember_start(policy)
         play = partial(episodes, stages, run, services, data)
-        with imports_frozen(), ahead(run, play) as played_by:
+        with ahead(run, play) as played_by:
             for step in run.science.own_steps:
                 played, scored = played_by(step, policy)
                 policy = stages.update(run.at(step), services, policy, scored, step)

@@ -14,7 +14,6 @@ from agentfly_core.pipeline.play.players import Player
 from agentfly_core.pipeline.play.services import services
 from agentfly_core.pipeline.playing import of_split, rollout_spec
 from agentfly_core.runs.episodes import decode_with
-from agentfly_core.system.hardware import imports_frozen
 
 
 @dataclass(frozen=True)
@@ -61,5 +60,4 @@ def play(context: ExperimentContext, prepared: PreparedPlay, logs: Path, mode: M
         sampler = mode.sampler(ready.sampler, decode_with(ready.tokenizer))
         changed = replace(ready, sampler=sampler)
         spec = mode.rules(rollout_spec(context.resolved, ready.tokenizer, ready.frozen))
-        with imports_frozen():
-            return episodes.play(context, prepared.player, changed, spec, prepared.plan, mode)
+        return episodes.play(context, prepared.player, changed, spec, prepared.plan, mode)

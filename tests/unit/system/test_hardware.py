@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
-from agentfly_core.system.hardware import WAITING, imports_frozen, slots, visible
+from agentfly_core.system.hardware import WAITING, slots, visible
 from agentfly_core.training import client
 
 TWO_NODES = """\
@@ -146,27 +144,3 @@ def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_
     )
     for _, environment in (learner, sampler):
         assert WAITING.items() <= environment.items()
-
-
-@pytest.fixture
-def thawed() -> Iterator[None]:
-    """Without what the session of tests has frozen."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
-
-
-@pytest.mark.slow
-def test_imports_stay_frozen_until_the_outermost_block_ends(thawed: None) -> None:
-    with imports_frozen():
-        with imports_frozen():
-            pass
-        assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
-
-
-def test_what_a_process_froze_before_stays_frozen(thawed: None) -> None:
-    gc.freeze()
-    with imports_frozen():
-        pass
-    assert gc.get_freeze_count() > 0
