@@ -1,54 +1,85 @@
-"""The parsers of the commands, and the arguments that several commands have."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.cli.table import COMMANDS
+from cyclopts import Group, Parameter
 
-EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
-OVERRIDES = (
-    "settings that differ from the file, for example "
-    "update.learning_rate=3e-4 rollout.group_size=16"
+from flows.cli import completion
+
+if TYPE_CHECKING:
+    from agentfly_core.experiment.context import ExperimentContext
+
+typed: ContextVar[str] = ContextVar("typed", default="agentfly")
+"""The command as typed: `agentfly train quickstart seed=1`."""
+
+WHERE = Group("Where", sort_key=8)
+OUTPUT = Group("Output", sort_key=9)
+ARGUMENTS = Group("Arguments", sort_key=-1)
+ExperimentArgument = Annotated[
+    str,
+    Parameter(
+        completer=completion.experiments,
+        help="name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml",
+    ),
+]
+SETTINGS = Parameter(
+    completer=completion.settings,
+    help="settings that differ from the file, as key=value, such as update.learning_rate=3e-4",
 )
-SITE = (
-    "where it runs: a file in ./conf/site (default: local); "
-    "AGENTFLY_<KEY> variables change single settings"
-)
-STORE = "where runs and artifacts go: a folder (default: .) or s3://bucket/prefix"
-RUN = "name of a run, see `agentfly list`"
-Command = Callable[[Namespace], int | None]
-"""Returns the exit status, or nothing when all went well."""
+Override = Annotated[str, SETTINGS]
+RunArgument = Annotated[
+    str,
+    Parameter(name="RUN", completer=completion.runs, help="name of a run, see `agentfly list`"),
+]
+StoreArgument = Annotated[
+    str,
+    Parameter(
+        name="--store",
+        group=WHERE,
+        help="where runs and artifacts go: a folder (default: .) or s3://bucket/prefix",
+    ),
+]
+AsJson = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="print one JSON document")]
 
 
-class Commands:
-    """The parsers of commands: `commands.add("list", list_runs)` adds one."""
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NamedExperiment:
+    """The experiment of a command, and where it runs: `NamedExperiment("quickstart", ("seed=1",))`.
 
-    def __init__(self, parser: ArgumentParser) -> None:
-        self._commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    Args:
+        site: where it runs, a file in ./conf/site; AGENTFLY_KEY variables change single settings
+    """
 
-    def add(self, name: str, command: Command) -> ArgumentParser:
-        """Add a command of the table."""
-        does = COMMANDS[name].does
-        parser = self._commands.add_parser(
-            name, help=does, description=f"{does[0].upper()}{does[1:]}."
-        )
-        parser.set_defaults(command=command)
-        return parser
+    experiment: Annotated[ExperimentArgument, Parameter(group=ARGUMENTS)]
+    overrides: Annotated[tuple[str, ...], SETTINGS, Parameter(group=ARGUMENTS)] = ()
+    _: KW_ONLY
+    site: Annotated[str, Parameter(group=WHERE, completer=completion.sites)] = "local"
+    store: StoreArgument = ""
 
-    def add_experiment(self, name: str, command: Command) -> ArgumentParser:
-        """Add a command on an experiment with its overrides, a site and a store."""
-        parser = self.add(name, command)
-        parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT)
-        parser.add_argument("overrides", metavar="key=value", nargs="*", help=OVERRIDES)
-        parser.add_argument("--site", default="local", help=SITE)
-        parser.add_argument("--store", default="", help=STORE)
-        return parser
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of a flow on this experiment."""
+        from flows import dvc_outputs
 
+        overrides = [*dvc_outputs.overrides(self.experiment), *self.overrides]
+        where = {"site": self.site, "store": self.store}
+        return {"experiment": self.experiment, "overrides": overrides, **where}
 
-def positive(text: str) -> int:
-    """A number of 1 or more."""
-    if (number := int(text)) < 1:
-        raise ArgumentTypeError(f"got {number}, expected 1 or more")
-    return number
+    def load(self) -> ExperimentContext:
+        """Load the experiment; raises ValueError if it is invalid."""
+        from flows.context import context_of
+
+        return context_of(**self.arguments)
+
+    def load_checked(self) -> ExperimentContext:
+        """Load the experiment, and check its model and data files."""
+        from agentfly_core.experiment.checks import check_inputs
+
+        context = self.load()
+        check_inputs(context.science)
+        return context

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
@@ -30,50 +34,41 @@ from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import STORE, Commands, positive
-from flows.context import context_of
+from flows.cli import completion
+from flows.cli.arguments import AsJson, NamedExperiment, StoreArgument
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 from flows.sweep import run_members
 
-REFERENCE = "a finished run, RUN@STEP where that was evaluated, or sweep:NAME"
-SWEEP = (
-    "the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-<digest of its "
-    "settings>); the same command continues it"
-)
 
+def compare(
+    *policies: Annotated[str, Parameter(name="RUN", completer=completion.runs)],
+    against: Annotated[str, Parameter(completer=completion.runs)] = "",
+    split: str = "test",
+    png: Path | None = None,
+    as_json: AsJson = False,
+    store_uri: StoreArgument = "",
+) -> None:
+    """Compare runs on the same held-out problems.
 
-def add(commands: Commands) -> None:
-    """The commands that compare and sweep runs."""
-    comparing = commands.add("compare", compare)
-    comparing.add_argument("policies", metavar="RUN", nargs="+", help=REFERENCE)
-    against = "the run that the others are compared with (default: the first)"
-    comparing.add_argument("--against", default="", metavar="RUN", help=against)
-    split = "which problems: test (default), validation, or one of evaluate.datasets"
-    comparing.add_argument("--split", default="test", metavar="NAME", help=split)
-    comparing.add_argument("--png", default="", metavar="FILE", help="write a picture as well")
-    comparing.add_argument("--json", action="store_true", help="one JSON document for programs")
-    comparing.add_argument("--store", default="", help=STORE)
+    For example `agentfly compare mine other --png curves.png`.
 
-    sweeping = commands.add_experiment("sweep", sweep)
-    seeds = "number of seeds, from the experiment's own on; all on the same problems"
-    sweeping.add_argument("--seeds", type=positive, default=None, metavar="K", help=seeds)
-    sweeping.add_argument("--name", default="", help=SWEEP)
-
-
-def compare(arguments: Namespace) -> None:
-    """Compare runs on the same held-out problems."""
-    store, split = store_at(arguments.store), arguments.split
-    comparison, curves = _compared(store, arguments.policies, split, arguments.against)
-    if arguments.png:
-        draw(comparison, curves, split, Path(arguments.png))
-    if arguments.json:
+    Args:
+        policies: a finished run, RUN@STEP where that was evaluated, or sweep:NAME
+        against: the run that the others are compared with (default: the first)
+        split: which problems: test, validation, or one of evaluate.datasets
+        png: write a picture as well
+    """
+    comparison, curves = _compared(store_at(store_uri), policies, split, against)
+    if png:
+        draw(comparison, curves, split, png)
+    if as_json:
         learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
         print_json({**comparison.to_json(), "split": split, "learning": learning})
         return
     VisibleConsole().print(view(comparison, curves, split), soft_wrap=True)
-    if arguments.png:
-        print(f"The picture is {arguments.png}")
+    if png:
+        print(f"The picture is {png}")
 
 
 def _compared(
@@ -88,11 +83,24 @@ def _compared(
     return comparison, curves
 
 
-def sweep(arguments: Namespace) -> int:
-    """Train with each combination of values and each seed, or continue with that, and compare."""
-    made, store = _sweep(arguments)
-    where = ["--site", made.site, *(["--store", arguments.store] if arguments.store else [])]
-    failed = run_members(made, store, where)
+def sweep(
+    target: NamedExperiment,
+    *,
+    seeds: PositiveInt | None = None,
+    name: str = "",
+) -> int:
+    """Train with each combination of values and seeds; compare.
+
+    For example `agentfly sweep quickstart update.learning_rate=[1e-4,3e-4] --seeds 3`.
+
+    Args:
+        seeds: number of seeds, from the experiment's own on; all on the same problems
+        name: the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of its
+            settings); the same command continues it
+    """
+    made, store = _stored(target, seeds, name)
+    options = ["--site", made.site, *(["--store", target.store] if target.store else [])]
+    failed = run_members(made, store, options)
     done = [member.run for member in made.members if is_finished(store, member.run)]
     for member in failed:
         print(f"{member.run} failed: {made.differing(member)}", file=sys.stderr)
@@ -109,13 +117,10 @@ def sweep(arguments: Namespace) -> int:
     return 1 if failed else 0
 
 
-def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
-    """The stored sweep of a command; raises ValueError where its runs could not
-    be compared.
-    """
-    experiment, site = arguments.experiment, arguments.site
-    settings = grid(experiment, arguments.overrides, arguments.seeds)
-    contexts = [context_of(experiment, each, site, arguments.store) for each in settings]
+def _stored(target: NamedExperiment, seeds: int | None, name: str) -> tuple[Sweep, Store]:
+    """Store the sweep; raises ValueError if its runs could not be compared."""
+    settings = grid(target.experiment, target.overrides, seeds)
+    contexts = [replace(target, overrides=tuple(each)).load() for each in settings]
     runs = [name_of(context, "", False) for context in contexts]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
@@ -127,8 +132,8 @@ def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
     ]
     require_comparable(trials)
     store = contexts[0].store
-    name = arguments.name or f"{contexts[0].experiment}-{digest(sorted(runs))[:8]}"
+    name = name or f"{contexts[0].experiment}-{digest(sorted(runs))[:8]}"
     members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
-    made = Sweep(name, experiment, tuple(arguments.overrides), arguments.seeds, site, members)
+    made = Sweep(name, target.experiment, target.overrides, seeds, target.site, members)
     made.write(store)
     return made, store

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from argparse import REMAINDER, Namespace
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from agentfly_core.config import loading
 from agentfly_core.runs import versioning
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
-from flows.cli.arguments import Commands
+from flows.cli.arguments import ExperimentArgument
 from flows.local import doctor as doctors
 from flows.local.flow_run_owners import tidy
 from flows.local.prefect_server import prefect_command, reach
@@ -20,34 +22,18 @@ from flows.local.terminal import VisibleConsole
 from flows.nights import readiness
 
 
-def add(commands: Commands) -> None:
-    """Add the commands about this machine."""
-    _add_checks(commands)
-    _add_prefect(commands)
+def doctor(*, sandbox: bool = False) -> int:
+    """Check what this machine can run, and how to repair it.
 
+    For example `agentfly doctor --sandbox`.
 
-def _add_checks(commands: Commands) -> None:
-    """The commands that look at the machine, and reproduce on it."""
-    checking = commands.add("doctor", doctor)
-    checking.add_argument(
-        "--sandbox", action="store_true", help="attack the sandbox, and say what it stops"
-    )
-    reproducing = commands.add("repro", repro)
-    reproducing.add_argument("experiment", help="name of a file in ./conf")
-
-
-def _add_prefect(commands: Commands) -> None:
-    """The command that is Prefect's own."""
-    words = commands.add("prefect", prefect)
-    words.add_argument("words", nargs=REMAINDER)
-
-
-def doctor(arguments: Namespace) -> int:
-    """Check the machine, or attack its sandbox."""
-    if arguments.sandbox:
-        sandbox = preflight.chosen()
-        outcomes = asyncio.run(attacked(sandbox, ATTACKS))
-        VisibleConsole().print(report.table(sandbox, outcomes))
+    Args:
+        sandbox: attack the sandbox, and report what it stops
+    """
+    if sandbox:
+        chosen = preflight.chosen()
+        outcomes = asyncio.run(attacked(chosen, ATTACKS))
+        VisibleConsole().print(report.table(chosen, outcomes))
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
     site, places = loading.site("local"), settle(Path.cwd())
     findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
@@ -56,17 +42,22 @@ def doctor(arguments: Namespace) -> int:
     return 0 if doctors.ready(findings) else 1
 
 
-def repro(arguments: Namespace) -> int:
-    """Reproduce an experiment with DVC."""
-    return versioning.reproduce(arguments.experiment, Path.cwd())
+def repro(experiment: ExperimentArgument, /) -> int:
+    """Reproduce an experiment with DVC.
+
+    For example `agentfly repro quickstart`.
+    """
+    return versioning.reproduce(experiment, Path.cwd())
 
 
-def prefect(arguments: Namespace) -> int:
-    """Any Prefect command on the project's own Prefect state.
+def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+    """Run any Prefect command on this project's state.
+
+    For example `agentfly prefect server start`.
 
     Before a worker starts, flow runs whose process is dead are marked Crashed.
     """
     places = settle(Path.cwd())
-    if arguments.words[:2] == ["worker", "start"]:
+    if words[:2] == ("worker", "start"):
         tidy(places)
-    prefect_command(places, arguments.words)
+    prefect_command(places, list(words))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from datetime import datetime
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.markdown import Markdown
 from rich.table import Table
 
@@ -16,36 +17,20 @@ from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_page import page_of
 from agentfly_core.reports.nights.night_report import night_report
 from agentfly_core.runs.run import known_run, science_of
-from flows.cli.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
+from flows.cli import completion
+from flows.cli.arguments import NamedExperiment, StoreArgument
 from flows.context import context_of
 from flows.local.terminal import VisibleConsole
 from flows.nights.aliases import report_aliases
 from flows.store import store_at
 
 
-def add(commands: Commands) -> None:
-    """The commands about nights."""
-    listing = commands.add("nights", nights)
-    _add_experiment(listing)
-    reporting = commands.add("report", report)
-    reporting.add_argument("night", help="name of a night that was judged: nightly-2026-11-21")
-    reporting.add_argument("--store", default="", help=STORE)
-    promoting = commands.add("promote", promote)
-    promoting.add_argument("run", help=f"{RUN}, its last policy, or RUN@STEP")
-    promoting.add_argument("--store", default="", help=STORE)
-    demoting = commands.add("demote", demote)
-    _add_experiment(demoting)
+def nights(target: NamedExperiment) -> None:
+    """Show what became of each night of an experiment.
 
-
-def _add_experiment(parser: ArgumentParser) -> None:
-    parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT)
-    parser.add_argument("--site", default="local", help=SITE)
-    parser.add_argument("--store", default="", help=STORE)
-
-
-def nights(arguments: Namespace) -> None:
-    """The ledger of an experiment's nights as a table."""
-    context = context_of(arguments.experiment, [], arguments.site, arguments.store)
+    For example `agentfly nights nightly`.
+    """
+    context = target.load()
     table = Table("when", "night", "event", "why", title=f"Nights of {context.experiment}")
     for entry in (ledger := NightLedger(context.store, context.experiment)).entries():
         when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
@@ -55,19 +40,33 @@ def nights(arguments: Namespace) -> None:
     print(f"The champion is {champion.reference}." if champion else "There is no champion.")
 
 
-def report(arguments: Namespace) -> None:
-    """The report of a night from what is stored, also as a file of its run."""
-    store, layout = store_at(arguments.store), RunLayout(arguments.night)
-    page = page_of(night_report(store, arguments.night))
+def report(night: str, /, *, store_uri: StoreArgument = "") -> None:
+    """Write the report of a night, and show it.
+
+    For example `agentfly report nightly-2026-11-21`.
+
+    Args:
+        night: name of a night that was judged: nightly-2026-11-21
+    """
+    store, layout = store_at(store_uri), RunLayout(night)
+    page = page_of(night_report(store, night))
     store.write_text(layout.report, page)
     VisibleConsole().print(Markdown(page, hyperlinks=False))
     print(f"This report is the file {store.uri}/{layout.report}.")
 
 
-def promote(arguments: Namespace) -> None:
-    """Let a run's policy be the champion, whatever it was compared with."""
-    store = store_at(arguments.store)
-    policy = run_policy(arguments.run)
+def promote(
+    run: Annotated[str, Parameter(completer=completion.runs)], /, *, store_uri: StoreArgument = ""
+) -> None:
+    """Make a run's policy the champion of its experiment.
+
+    For example `agentfly promote nightly-2026-11-21@12`.
+
+    Args:
+        run: name of a run, for its last policy, or RUN@STEP
+    """
+    store = store_at(store_uri)
+    policy = run_policy(run)
     record = known_run(store, policy.run)
     if isinstance(policy, LastPolicy):
         policy = RunPolicy(policy.run, science_of(record).steps)
@@ -89,9 +88,12 @@ def promote(arguments: Namespace) -> None:
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
-def demote(arguments: Namespace) -> None:
-    """Make the one before the champion again."""
-    context = context_of(arguments.experiment, [], arguments.site, arguments.store)
+def demote(target: NamedExperiment) -> None:
+    """Withdraw the champion; the one before takes its place.
+
+    For example `agentfly demote nightly`.
+    """
+    context = target.load()
     ledger = NightLedger(context.store, context.experiment)
     champion = ledger.champion()
     if champion is None:

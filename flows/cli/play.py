@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal
 
+from cyclopts import Group, Parameter
+from cyclopts.types import PositiveInt
+from cyclopts.validators import mutually_exclusive
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.pipeline.play.chat import Chat
 from agentfly_core.pipeline.play.live import Live
 from agentfly_core.pipeline.play.mode import Mode
@@ -26,57 +28,59 @@ from agentfly_core.runs.listing import in_store
 from agentfly_core.system.formats.text import counted
 from agentfly_core.system.progress import Progress as StageProgress
 from agentfly_core.system.progress import listening
-from flows.cli.arguments import Commands, positive
-from flows.cli.given import experiment_context
+from flows.cli.arguments import NamedExperiment, typed
 from flows.local.display import logging_to
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole, print_json
 
-POLICY = (
-    "who plays: oracle (the function that warm_start.demonstrations names; where that has a "
-    "setting `spoilt`, a share of mistakes, it is 0), random, my_file:policy (your async function"
-    " of a Conversation), base (the experiment's model), run:NAME, run:NAME@STEP, endpoint:NAME "
-    "(a chat service of the site), a model's folder or hub id, a policy.json (default: the last "
-    "policy of the run that `agentfly train` with the same settings makes, else base)"
-)
-PROBLEM = "play this problem only, by its id"
 YOU = "you>    "
+MODE = Group("Mode (one of)", sort_key=1, validator=mutually_exclusive)
 
 
-def add(commands: Commands) -> None:
-    """The command that plays."""
-    parser = commands.add_experiment("play", play)
-    parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
-    parser.add_argument(
-        "-n", "--episodes", type=positive, default=8, help="number of episodes (default: 8)"
-    )
-    parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
-    parser.add_argument("--problem", default="", metavar="ID", help=PROBLEM)
-    ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--live", action="store_true", help="one after another, shown turn by turn")
-    ways.add_argument("--chat", action="store_true", help="talk to the policy yourself")
-    ways.add_argument("--json", action="store_true", help="print one JSON document")
+def play(
+    target: NamedExperiment,
+    *,
+    policy: str = "",
+    episodes: Annotated[PositiveInt, Parameter(alias="-n")] = 8,
+    split: Literal["train", "validation", "test"] = "train",
+    problem: str = "",
+    live: Annotated[bool, Parameter(group=MODE)] = False,
+    chat: Annotated[bool, Parameter(group=MODE)] = False,
+    as_json: Annotated[bool, Parameter(name="--json", group=MODE)] = False,
+) -> None:
+    """Play problems with any policy, and store the episodes.
 
+    For example `agentfly play quickstart --policy oracle -n 8`.
 
-def play(arguments: Namespace) -> None:
-    """Play, store and sum up."""
-    context = experiment_context(arguments)
+    Args:
+        policy: oracle (the function that warm_start.demonstrations names, with a setting `spoilt`
+            of 0), random, my_file:policy (your async function of a Conversation), base (the
+            experiment's model), run:NAME, run:NAME@STEP, endpoint:NAME (a chat service of the
+            site), a model's folder or hub id, a policy.json (default: the last policy of the run
+            that `agentfly train` with the same settings makes, else base)
+        episodes: number of episodes
+        split: problems to play
+        problem: play this problem only, by its id
+        live: one after another, shown turn by turn
+        chat: talk to the policy yourself
+        as_json: print one JSON document
+    """
+    context = target.load_checked()
     logs = settle(Path.cwd()).state / "logs" / "play"
-    terminal = Terminal(VisibleConsole(stderr=arguments.json))
+    terminal = Terminal(VisibleConsole(stderr=as_json))
     with logging_to(logs / "play.log"):
-        count, problem = 1 if arguments.chat else arguments.episodes, arguments.problem
-        request = PlayRequest(arguments.policy, arguments.split, count, problem, arguments.typed)
-        prepared = prepare(context, request, 1 if arguments.live else context.science.rollout.shard)
+        request = PlayRequest(policy, split, 1 if chat else episodes, problem, typed.get())
+        prepared = prepare(context, request, 1 if live else context.science.rollout.shard)
         terminal.show(f"{described(prepared.player, context.science.model)} plays.")
-        if (mode := _mode(arguments, terminal, prepared)) is None:
+        if (mode := _mode(live, chat, terminal, prepared)) is None:
             return
-        with nullcontext() if arguments.live or arguments.chat else terminal.bar():
+        with nullcontext() if live or chat else terminal.bar():
             played = play_episodes(context, prepared, logs, mode)
     totals = figures(played, context.resolved)
-    if arguments.chat:
+    if chat:
         # there was no attempt at the problem
         totals = replace(totals, reward=None, success=None, success_by_task={})
-    if arguments.json:
+    if as_json:
         print_json({"play": played.name, **asdict(totals)})
         return
     for line in lines(totals):
@@ -84,11 +88,11 @@ def play(arguments: Namespace) -> None:
     print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
 
 
-def _mode(arguments: Namespace, terminal: Terminal, prepared: PreparedPlay) -> Mode | None:
+def _mode(live: bool, chat: bool, terminal: Terminal, prepared: PreparedPlay) -> Mode | None:
     """How to play; None for a chat that the person ends at once."""
-    if arguments.live:
+    if live:
         return Live(terminal.show)
-    if not arguments.chat:
+    if not chat:
         return Mode()
     problem = prepared.plan.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")

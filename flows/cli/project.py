@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from argparse import Namespace
 from pathlib import Path
+from typing import Annotated, Literal
 
-from flows.cli.arguments import Commands
+from cyclopts import Parameter
 
 SHIPPED = Path(__file__).resolve().parents[1]
 TEMPLATE, LISTS = SHIPPED / "project_template", SHIPPED / "requirements"
 
 
-def add(commands: Commands) -> None:
-    """The commands that begin a project."""
-    beginning = commands.add("init", init)
-    beginning.add_argument("folder", type=Path, metavar="DIR", help="where; made if missing")
-    listing = commands.add("requirements", requirements)
-    listing.add_argument(
-        "machine", choices=("cpu", "gpu"), help="the hardware that vLLM is to run on"
-    )
+def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
+    """Write a small project with a tool, a reward and tests.
 
+    For example `agentfly init my_project`.
 
-def init(arguments: Namespace) -> None:
-    """Write the project, and make its folder a git repository unless it is in one."""
-    folder: Path = arguments.folder
+    Args:
+        folder: where; made if missing
+    """
     files = template()
     if there := [name for name in files if (folder / name).exists()]:
         raise ValueError(
@@ -44,16 +39,19 @@ def init(arguments: Namespace) -> None:
 
 
 def template() -> dict[str, str]:
-    """The files of a new project, by their paths in it; the shipped files end in .txt, and `dot-`
-    replaces a dot.
-    """
-    paths = sorted(path for path in TEMPLATE.rglob("*.txt"))
+    """Return the files of a new project by path; shipped files end in .txt, `dot-` is a dot."""
     return {
         str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
-        for path in paths
+        for path in sorted(TEMPLATE.rglob("*.txt"))
     }
 
 
-def requirements(arguments: Namespace) -> None:
-    """Print a pinned list, for `pip install --no-deps -r`."""
-    print((LISTS / f"{arguments.machine}.txt").read_text(), end="")
+def requirements(machine: Literal["cpu", "gpu"], /) -> None:
+    """Print the packages that were tested together.
+
+    For example `agentfly requirements cpu`.
+
+    Args:
+        machine: the hardware that vLLM runs on
+    """
+    print((LISTS / f"{machine}.txt").read_text(), end="")

@@ -1,10 +1,11 @@
-"""The commands that share a run's policy, and that verify a run by training it again."""
+"""The commands that export and share a run's policy, and that repeat a run to compare it."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.table import Column, Table
 
 from agentfly_core.experiment.context import final_policy
@@ -16,43 +17,55 @@ from agentfly_core.store import transfer
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import RUN, STORE, Commands
+from flows.cli.arguments import WHERE, RunArgument, StoreArgument
 from flows.local import verification
 from flows.local.state_dirs import STATE, main_workspace
 from flows.local.terminal import VisibleConsole
 from flows.store import store_at
 
-REMOTE = (
-    "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "
-    "remote)"
-)
-INTO = "where it is trained; the same command continues there (default: .agentfly/verify/RUN)"
+RemoteUri = Annotated[
+    str,
+    Parameter(
+        name="--remote",
+        group=WHERE,
+        help="where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's "
+        "default remote)",
+    ),
+]
 
 
-def add(commands: Commands) -> None:
-    """The commands that share a policy, and that verify a run."""
-    for name, command in (("push", push), ("pull", pull)):
-        sharing = commands.add(name, command)
-        sharing.add_argument("run", help=RUN)
-        sharing.add_argument("--remote", default="", metavar="URI", help=REMOTE)
-        sharing.add_argument("--store", default="", help=STORE)
-    verifying = commands.add("verify", verify)
-    verifying.add_argument("run", help=RUN)
-    verifying.add_argument("--into", type=Path, metavar="FOLDER", help=INTO)
-    verifying.add_argument("--store", default="", help=STORE)
+def export(policy: str, folder: Path, /, *, store_uri: StoreArgument = "") -> None:
+    """Write a policy for transformers and vLLM.
+
+    For example `agentfly export run:mine ./policy`.
+
+    Args:
+        policy: run:NAME (its last), run:NAME@STEP (0: the start)
+        folder: where it is written; must not exist
+    """
+    from agentfly_core.pipeline import export as exports
+
+    exports.export(store_at(store_uri), policy, folder)
+    print(f"{folder} holds {policy}; its README.md says how it is loaded.")
 
 
-def push(arguments: Namespace) -> None:
-    """Share a run's policy."""
-    _transfer(arguments.run, store_at(arguments.store), _remote(arguments.remote))
+def push(run: RunArgument, /, *, remote: RemoteUri = "", store_uri: StoreArgument = "") -> None:
+    """Share a run's last policy.
+
+    For example `agentfly push mine --remote s3://bucket/shared`.
+    """
+    _transfer(run, store_at(store_uri), _remote(remote))
 
 
-def pull(arguments: Namespace) -> None:
-    """Fetch a run's policy; raises Locked while a process writes the run."""
-    source, target = _remote(arguments.remote), store_at(arguments.store)
-    known_run(source, arguments.run)
-    with only_writer(target, RunLayout(arguments.run).uri):
-        _transfer(arguments.run, source, target)
+def pull(run: RunArgument, /, *, remote: RemoteUri = "", store_uri: StoreArgument = "") -> None:
+    """Fetch a run's last policy that another clone has pushed.
+
+    For example `agentfly pull mine`.
+    """
+    source, target = _remote(remote), store_at(store_uri)
+    known_run(source, run)
+    with only_writer(target, RunLayout(run).uri):
+        _transfer(run, source, target)
 
 
 def _remote(uri: str) -> Store:
@@ -95,15 +108,22 @@ def _require_same(run: str, source: Store, target: Store) -> None:
         )
 
 
-def verify(arguments: Namespace) -> int:
-    """Train a run again and compare; the exit status is 1 where anything differs."""
-    store, name = store_at(arguments.store), arguments.run
-    into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
-    differences = verification.verify(store, name, into)
+def verify(run: RunArgument, /, *, into: Path | None = None, store_uri: StoreArgument = "") -> int:
+    """Train a finished run again, and compare every byte.
+
+    For example `agentfly verify mine`. The run's settings and its commit of AgentFly are used; the
+    exit status is 1 where anything differs.
+
+    Args:
+        into: where it is trained; the same command continues there (default: .agentfly/verify/RUN)
+    """
+    store = store_at(store_uri)
+    into = into or main_workspace(Path.cwd()) / STATE / "verify" / run
+    differences = verification.verify(store, run, into)
     table = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)
     for uri, difference in differences.items():
         table.add_row(uri, difference or "agrees")
     VisibleConsole().print(table)
     same = [*differences.values()].count("")
-    print(f"{same} of {len(differences)} artifacts of {name} agree to the byte, see {into}.")
+    print(f"{same} of {len(differences)} artifacts of {run} agree to the byte, see {into}.")
     return int(same < len(differences))

@@ -5,8 +5,12 @@ a finished one ended.
 from __future__ import annotations
 
 import logging
-from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
 
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
@@ -33,8 +37,8 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, fault, redact
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows import dvc_outputs
-from flows.cli.arguments import STORE, Commands
-from flows.cli.given import context_given, flow_arguments
+from flows.cli import completion
+from flows.cli.arguments import WHERE, NamedExperiment, Override, StoreArgument, typed
 from flows.cli.orchestration import orchestrated
 from flows.local.display import summary_table
 from flows.local.state_dirs import Places
@@ -43,58 +47,44 @@ from flows.reporting import report_again
 from flows.store import store_at
 
 logger = logging.getLogger(__name__)
-RUN = (
-    "the run's name (default: EXPERIMENT-<digest of its settings>, "
-    "so that the same command continues it)"
-)
 
 
-def add(commands: Commands) -> None:
-    """Add the commands that train."""
-    _add_training(commands)
-    _add_forking(commands)
+@Parameter(name="*", group=Group("Run", sort_key=1))
+@dataclass(frozen=True)
+class RunOptions:
+    """Which run a command starts or continues: `RunOptions("mine", tag=("baseline",))`.
+
+    Args:
+        run: the run's name (default: EXPERIMENT-DIGEST of the settings, so that the same command
+            continues it)
+        new: start another run even if there is one: NAME-2, NAME-3, ...
+        accept_code: continue a run although your code changed; recorded in run.json
+        tag: a word that `agentfly list` shows of the run and filters by; may be given again
+    """
+
+    run: Annotated[str, Parameter(completer=completion.runs)] = ""
+    new: bool = False
+    accept_code: bool = False
+    tag: tuple[str, ...] = ()
 
 
-def _add_training(commands: Commands) -> None:
-    """Add the command that trains."""
-    add_run(commands.add_experiment("train", train))
+NEXT = RunOptions()
+"""The run that the settings name."""
 
 
-def _add_forking(commands: Commands) -> None:
-    """The command that continues from a step of a run."""
-    forking = commands.add("fork", fork)
-    forking.add_argument(
-        "origin", metavar="RUN@STEP", help="the run, and the step to continue from"
-    )
-    overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
-    forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
-    add_run(forking)
-    site = "where it runs: a file in ./conf/site (default: where the run was)"
-    forking.add_argument("--site", default="", help=site)
-    forking.add_argument("--store", default="", help=STORE)
+def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
+    """Start a run, or continue it.
 
-
-def add_run(parser: ArgumentParser) -> None:
-    """Add the options of a run."""
-    parser.add_argument("--run", default="", help=RUN)
-    new = "start another run even if there is one: NAME-2, NAME-3, ..."
-    parser.add_argument("--new", action="store_true", help=new)
-    accept = "continue with a run under other code than it was started with, which it writes down"
-    parser.add_argument("--accept-code", action="store_true", help=accept)
-    tag = "a word that `agentfly list` shows of the run and filters by; may be given again"
-    parser.add_argument("--tag", metavar="WORD", action="append", default=[], help=tag)
-
-
-def train(arguments: Namespace) -> None:
-    """Start or continue a run; a finished one shows its summary at once."""
-    context = context_given(arguments)
-    name = name_of(context, arguments.run, arguments.new)
+    For example `agentfly train quickstart seed=1 --run mine`.
+    """
+    context = target.load()
+    name = name_of(context, options.run, options.new)
     check_run(context, name)
-    if not arguments.run:
+    if not options.run:
         _tell_of_edit(context.store, context.resolved, name)
-    context = _as_begun(context, name, arguments.accept_code)
-    if arguments.tag:
-        change_tags(context.store, name, arguments.tag, [])
+    context = _as_begun(context, name, options.accept_code)
+    if options.tag:
+        change_tags(context.store, name, options.tag, [])
     summary = None
     dataset = StageKeys(context.science).prepare()
     if finished := _finished(context.store, name, context.science.steps, dataset):
@@ -104,7 +94,7 @@ def train(arguments: Namespace) -> None:
             logger.warning(
                 "%s The run goes through its steps again, and makes what is damaged.", damage
             )
-    summary = summary or _trained(arguments, context, name)
+    summary = summary or _trained(context, name, target.arguments)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(context.store, context.science.own_steps, summary)
     show_summary(context.store, summary)
@@ -146,31 +136,40 @@ def _tell_of_edit(store: Store, resolved: Resolved, name: str) -> None:
             print(f"This continues {old}:\n  {command}", flush=True)
 
 
-def fork(arguments: Namespace) -> None:
-    """Continue from a step of a run: start the fork, or continue it."""
-    store = store_at(arguments.store)
-    origin = run_step(f"run:{arguments.origin.removeprefix('run:')}")
-    if origin is None or origin.step == 0:
+def fork(
+    origin: Annotated[str, Parameter(name="RUN@STEP", completer=completion.runs)],
+    /,
+    *overrides: Override,
+    site: Annotated[str, Parameter(group=WHERE, completer=completion.sites)] = "",
+    store_uri: StoreArgument = "",
+    options: RunOptions = NEXT,
+) -> None:
+    """Continue from a step of a run with other settings.
+
+    For example `agentfly fork mine@7 update.learning_rate=3e-5`.
+
+    Args:
+        origin: the run, and the step to continue from
+        site: a file in ./conf/site (default: where the run was)
+    """
+    store = store_at(store_uri)
+    policy = run_step(f"run:{origin.removeprefix('run:')}")
+    if policy is None or policy.step == 0:
         raise ValueError(
-            f"Got {arguments.origin!r}, expected RUN@STEP with a step of 1 or more, such as "
+            f"Got {origin!r}, expected RUN@STEP with a step of 1 or more, such as "
             "quickstart-1f2e3d4c@7."
         )
-    record = known_run(store, origin.run)
-    arguments.experiment, own = experiment_of(record)
-    fork = Fork(run=origin.run, step=origin.step)
+    record = known_run(store, policy.run)
+    experiment, own = experiment_of(record)
+    fork = Fork(run=policy.run, step=policy.step)
     require_done(store, fork)
-    behind = forked(fork, arguments.overrides)
-    arguments.overrides = [*own, *behind]
-    arguments.site = arguments.site or record["site"]["name"]
-
-    context = context_given(arguments)
-    begun = record_of(
-        store,
-        name_of(context, arguments.run, arguments.new),
-    )
-    if begun is None:
+    settings = (*own, *forked(fork, overrides))
+    site = site or record["site"]["name"]
+    target = NamedExperiment(experiment, settings, site=site, store=store_uri)
+    context = target.load()
+    if record_of(store, name_of(context, options.run, options.new)) is None:
         require_origin(store, context.science)
-    train(arguments)
+    train(target, options=options)
 
 
 def show_places(places: Places, tracking_uri: str) -> None:
@@ -189,9 +188,9 @@ def show_summary(store: Store, summary: Summary) -> None:
     VisibleConsole().print(summary_table(summary, opening), soft_wrap=True)
 
 
-def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:
+def _trained(context: ExperimentContext, name: str, arguments: Mapping[str, Any]) -> Summary:
     refuse_if_open(context.store, name)
-    with orchestrated(name, partial(_continuing, arguments.typed, context.store, name)) as settled:
+    with orchestrated(name, partial(_continuing, context.store, name)) as settled:
         from flows.train import train as flow
 
         show_places(settled, context.site.mlflow_tracking_uri)
@@ -202,7 +201,7 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
                 flush=True,
             )
         try:
-            summary: Summary = flow(**flow_arguments(arguments), run=name)
+            summary: Summary = flow(**arguments, run=name)
         except Exception as error:  # Prefect's own, after the end of the run
             dataset = StageKeys(context.science).prepare()
             finished = _finished(context.store, name, context.science.steps, dataset)
@@ -223,10 +222,10 @@ def _finished(store: Store, name: str, steps: int, dataset: ArtifactKey) -> Summ
     return summary if data and before in (None, data.digest) else None
 
 
-def _continuing(typed: str, store: Store, name: str) -> str:
+def _continuing(store: Store, name: str) -> str:
     record = record_of(store, name)
     if record is None:
-        return typed
+        return typed.get()
     command = continuing(store, name, record)
     own = record["science"].get("code")
     return f"{command} (and --accept-code after a change of your code)" if own else command

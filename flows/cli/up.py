@@ -8,14 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly_core.config import loading
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.cli.arguments import Commands
 from flows.local.ports import require_free
 from flows.local.servers import Servers
 from flows.local.state_dirs import Places, settle
@@ -29,32 +27,29 @@ from flows.up.worker import GRACE
 END_SECONDS = GRACE + 60.0
 
 
-def add(commands: Commands) -> None:
-    """The commands that start and end Prefect, MLflow and the worker."""
-    starting = commands.add("up", up)
-    starting.add_argument(
-        "--detach", action="store_true", help="return once all works, and keep it running"
-    )
-    starting.add_argument(
-        "--status", action="store_true", help="print what runs; exits with 0 if all works"
-    )
-    for name, port in (("prefect", 4200), ("mlflow", 5000)):
-        starting.add_argument(
-            f"--{name}-port", type=int, default=port, metavar="N", help=f"default: {port}"
-        )
-    commands.add("down", down)
+def up(
+    *,
+    detach: bool = False,
+    status: bool = False,
+    prefect_port: int = 4200,
+    mlflow_port: int = 5000,
+) -> int:
+    """Serve Prefect and MLflow, and run what is triggered.
 
+    For example `agentfly up --detach`.
 
-def up(arguments: Namespace) -> int:
-    """Serve until Ctrl-C or `agentfly down`, or say what is served."""
+    Args:
+        detach: return once all works, and keep it running
+        status: print what runs; exits with 0 if all works
+    """
     before = dict(os.environ)  # what a new start is to find, nothing of which was chosen here
     places = settle(Path.cwd())
-    if arguments.status:
+    if status:
         return messages.status(places.state)
     places.state.chmod(0o700)
     with _only_one(places.state):
-        wanted = _wanted(arguments, places)
-    if arguments.detach:
+        wanted = _wanted(places, prefect_port, mlflow_port)
+    if detach:
         return _detached(wanted, before)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & has the first one ignored
         signal.signal(number, signal.default_int_handler)
@@ -68,8 +63,11 @@ def up(arguments: Namespace) -> int:
     os.execve(sys.executable, [*ALIKE, *wanted.options], before)
 
 
-def down(_: Namespace) -> None:
-    """End what `agentfly up` started."""
+def down() -> None:
+    """End what `agentfly up` started.
+
+    For example `agentfly down`.
+    """
     state = settle(Path.cwd()).state
     if not (servers := Servers.running(state)):
         print(f"Nothing of `agentfly up` runs here ({state}).")
@@ -86,7 +84,7 @@ def down(_: Namespace) -> None:
     print("Ended.")
 
 
-def _wanted(arguments: Namespace, places: Places) -> Wanted:
+def _wanted(places: Places, prefect_port: int, mlflow_port: int) -> Wanted:
     """The servers to start; raises ValueError for known problems."""
     require_matching()
     if places.api:
@@ -96,7 +94,7 @@ def _wanted(arguments: Namespace, places: Places) -> Wanted:
             "`agentfly prefect worker start --pool agentfly`."
         )
     mlflow = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
-    wanted = Wanted(places, mlflow, arguments.prefect_port, arguments.mlflow_port)
+    wanted = Wanted(places, mlflow, prefect_port, mlflow_port)
     require_free(wanted.prefect_port, "Prefect's server", "--prefect-port")
     if not mlflow.served:
         require_free(wanted.mlflow_port, "MLflow's server", "--mlflow-port")

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -129,8 +128,8 @@ def test_a_policy_is_shared_by_a_bucket(tmp_path: Path, reached: None) -> None:
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
             (made / "model.safetensors").write_text("1")
     there = str(tmp_path / "there")
-    sharing.push(Namespace(run="demo", remote=f"{BUCKET}/shared", store=run.store.uri))
-    sharing.pull(Namespace(run="demo", remote=f"{BUCKET}/shared", store=there))
+    sharing.push("demo", remote=f"{BUCKET}/shared", store_uri=run.store.uri)
+    sharing.pull("demo", remote=f"{BUCKET}/shared", store_uri=there)
     fetched = Store.at(there, tmp_path)
     assert final_policy(fetched, "demo") == final_policy(run.store, "demo")
     assert fetched.read_json("runs/demo/run.json")["uid"] == run.uid

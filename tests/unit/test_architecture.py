@@ -145,8 +145,7 @@ def test_modules_are_imported_by_their_name_only_by_import_paths_and_doors():
     preloads = {
         "agentfly_core.sandbox.guest.server"
     }  # what programs may import, which is never ours
-    commands = {"flows.__main__"}  # imports the module of the command that runs
-    assert by_name == {*DOORS, "agentfly_core.config.import_path", *preloads, *commands}
+    assert by_name == {*DOORS, "agentfly_core.config.import_path", *preloads}
 
 
 def homes(door: str) -> dict[str, str]:
@@ -182,7 +181,7 @@ def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
 
 
 def test_the_help_loads_none_of_the_packages_of_commands():
-    assert loaded(ROOT, "--help") & {*HEAVY, "rich", "pydantic"} == set()
+    assert loaded(ROOT, "--help") & {*HEAVY, "pydantic"} == set()
 
 
 SHOWN = [

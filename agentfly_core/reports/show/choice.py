@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from agentfly_core.records.messages import texts
@@ -22,6 +22,55 @@ class Filter:
 
     words: str
     holds: Callable[[Pair], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions on episodes, all of which must hold: `Conditions(below=0.5, tool="search")`.
+
+    Args:
+        problem: of this problem, by its id
+        chain: of this number in their group
+        ending: that ended with max_turns, failed, ...
+        below: with a reward below this
+        above: with a reward above this
+        tool: that called this tool
+        error: in which a tool answered with an error
+        text: with these words in what was read or sampled
+    """
+
+    problem: str | None = None
+    chain: int | None = None
+    ending: str | None = None
+    below: float | None = None
+    above: float | None = None
+    tool: str | None = None
+    error: bool = False
+    text: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the conditions that are set: `["below", "tool"]`."""
+        return [name for name, value in asdict(self).items() if value not in (None, False)]
+
+    def filters(self, stored: Episodes) -> Iterator[Filter]:
+        """A filter for each condition; raises ValueError for a problem or tool without episodes."""
+        if self.problem is not None:
+            yield of_problem(self.problem, stored)
+        if self.chain is not None:
+            yield of_chain(self.chain)
+        if self.ending is not None:
+            yield of_ending(self.ending)
+        if self.below is not None:
+            yield below(self.below)
+        if self.above is not None:
+            yield above(self.above)
+        if self.tool is not None:
+            yield called(self.tool, stored)
+        if self.error:
+            yield with_error()
+        if self.text is not None:
+            yield saying(self.text)
 
 
 def of_problem(name: str, stored: Episodes) -> Filter:

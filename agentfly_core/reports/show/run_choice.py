@@ -11,7 +11,6 @@ from agentfly_core.runs.listing import Listed, Unreadable, differences
 from agentfly_core.system.formats.json_value import JSON
 
 Sorting = Literal["name", "time", "success", "step"]
-SORTINGS: tuple[Sorting, ...] = ("name", "time", "success", "step")
 ListedRun = Listed | Unreadable
 
 

@@ -181,7 +181,7 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
         pass
     assert main(["open", "mlflow", "mine"]) == 2
     assert capsys.readouterr().err == (
-        "agentfly: mlflow was not reached while mine was at work. This tells it of the run: "
+        "agentfly: mlflow was not reached while mine was at work. To send the run: "
         "agentfly train tiny --run mine\n"
     )
     assert main(["open", "prefect", "mien"]) == 2
@@ -256,7 +256,8 @@ def test_config_shows_only_what_differs_from_the_defaults(
     changes = ["seed=0", "steps=3", "rollout.problems=8", "evaluate.every=0"]
     assert main(["config", "tiny", *changes, "--site", "lab", "--changed"]) == 0
     printed = capsys.readouterr()
-    rows = [line.split("│")[0].strip() for line in printed.out.splitlines()[2:]]
+    *table, last = printed.out.splitlines()
+    rows = [line.split("│")[0].strip() for line in table[2:]]
     assert {*rows} - {"site.sampler"} == {
         "model",
         "data.use",
@@ -269,6 +270,7 @@ def test_config_shows_only_what_differs_from_the_defaults(
         "site.token_budget",
     }
     assert printed.err == ""
+    assert last == "This can be trained."
 
 
 def test_config_shows_a_mixture_s_changes_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ import pytest
 from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.cli import training
+from flows.cli.arguments import NamedExperiment
+from flows.cli.training import RunOptions
 from tests.support.tried_runs import finished, project
 
 pytestmark = pytest.mark.slow
@@ -88,22 +89,25 @@ def test_compare_refuses_to_hold_runs_against_another(
     )
 
 
+Trained = tuple[NamedExperiment, RunOptions]
+
+
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[Namespace]:
-    """What `train` was asked for; it does nothing."""
-    asked: list[Namespace] = []
-    monkeypatch.setattr(training, "train", asked.append)
-    return asked
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Trained]:
+    """Calls of `train`, which does nothing."""
+    calls: list[Trained] = []
+    monkeypatch.setattr(training, "train", lambda target, options: calls.append((target, options)))
+    return calls
 
 
 def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
-    store: Store, trained: list[Namespace]
+    store: Store, trained: list[Trained]
 ) -> None:
     words = ["fork.optimizer_state=fresh", "update.epochs=2", "steps=5", "--run", "new"]
     assert main(["fork", "fast-1@2", *words]) == 0
-    (asked,) = trained
-    assert (asked.experiment, asked.run, asked.site, asked.tag) == ("tiny", "new", "local", [])
-    assert asked.overrides == [
+    ((target, options),) = trained
+    assert (target.experiment, target.site, options) == ("tiny", "local", RunOptions("new"))
+    assert list(target.overrides) == [
         "seed=1",
         "update.learning_rate=1e-05",
         'fork={"run":"fast-1","step":2,"optimizer_state":"kept"}',
@@ -112,7 +116,7 @@ def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
 
 
 def test_fork_refuses_a_step_without_a_learner_state_before_anything_starts(
-    store: Store, trained: list[Namespace], capsys: pytest.CaptureFixture[str]
+    store: Store, trained: list[Trained], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fork", "slow@1"]) == 2
     said = "agentfly: The learner state of slow@1 is not kept. Steps that have one: none. Fork"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,13 @@ def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_pat
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
             (made / "model.safetensors").write_text("1")
     mine = tmp_path / "mine"
-    words = Namespace(run="demo", remote=run.store.uri, store=str(mine))
     with local_lock(mine / "runs/demo"), pytest.raises(Locked, match="'demo' is held by"):
-        sharing.pull(words)
+        sharing.pull("demo", remote=run.store.uri, store_uri=str(mine))
     assert not (mine / "runs/demo/run.json").exists()
-    sharing.pull(words)
+    sharing.pull("demo", remote=run.store.uri, store_uri=str(mine))
     assert (mine / "runs/demo/steps/000001/policy/model.safetensors").read_text() == "1"
 
 
 def test_a_remote_that_is_no_folder_is_refused_with_its_path(tmp_path: Path) -> None:
-    words = Namespace(run="demo", remote="/dev/null", store=str(tmp_path))
     with pytest.raises(ValueError, match=r"^/dev/null is not a folder"):
-        sharing.pull(words)
+        sharing.pull("demo", remote="/dev/null", store_uri=str(tmp_path))

@@ -1,0 +1,92 @@
+"""The commands of `agentfly`.
+
+The module of a command is imported when that command runs, so that a short command does not wait
+for the packages of a long one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cyclopts import App, Group, Parameter
+
+from flows.cli.arguments import ARGUMENTS
+
+WITHOUT_OPTIONS = {"help_flags": (), "end_of_options_delimiter": ""}
+COMMANDS = """
+Train and evaluate
+  train         training:train         Start a run, or continue it.
+  evaluate      stages:evaluate        Measure held-out success of a policy, with an interval.
+  play          play:play              Play problems with any policy, and store the episodes.
+  prepare       stages:prepare         Build, check and version the dataset; show some problems.
+  warm-start    stages:warm_start      Make the policy that training starts from.
+  config        stages:config          Check an experiment; show its settings with their origins.
+  resolve       stages:resolve         Write the complete settings into results/ for DVC.
+Runs
+  list          runs:list_runs         List runs with the command that continues each.
+  show          episodes:show          Show episodes, sampled tokens marked, or a run's steps.
+  score         episodes:score         Score stored episodes with other rewards.
+  compare       comparing:compare      Compare runs on the same held-out problems.
+  sweep         comparing:sweep        Train with each combination of values and seeds; compare.
+  fork          training:fork          Continue from a step of a run with other settings.
+  tag           tagging:tag            Put words on a run, to find it again.
+  open          opening:open_ui        Open a run in the MLflow or Prefect UI.
+  export        sharing:export         Write a policy for transformers and vLLM.
+  push          sharing:push           Share a run's last policy.
+  pull          sharing:pull           Fetch a run's last policy that another clone has pushed.
+  verify        sharing:verify         Train a finished run again, and compare every byte.
+Nights
+  nights        nights:nights          Show what became of each night of an experiment.
+  report        nights:report          Write the report of a night, and show it.
+  promote       nights:promote         Make a run's policy the champion of its experiment.
+  demote        nights:demote          Withdraw the champion; the one before takes its place.
+Project and machine
+  init          project:init           Write a small project with a tool, a reward and tests.
+  doctor        machine:doctor         Check what this machine can run, and how to repair it.
+  up            up:up                  Serve Prefect and MLflow, and run what is triggered.
+  down          up:down                End what `agentfly up` started.
+  prefect       machine:prefect        Run any Prefect command on this project's state.
+  repro         machine:repro          Reproduce an experiment with DVC.
+  requirements  project:requirements   Print the packages that were tested together.
+"""
+"""Groups of commands; of each the function in `flows.cli`, and the summary in its docstring."""
+EXAMPLES = """examples:
+  agentfly train quickstart                      train, or continue
+  agentfly train quickstart seed=1               another seed is another run
+  agentfly train quickstart --run mine steps=30  continue the run 'mine'
+  agentfly play quickstart --policy oracle       play without training
+  agentfly show quickstart --worst 3             the worst episodes
+  agentfly evaluate quickstart --policy run:mine"""
+
+
+def agentfly(words: Sequence[str]) -> App:
+    """Return the command line; the help of the command that runs is its whole docstring."""
+    app = App(
+        name="agentfly",
+        help="Train language-model agents with reinforcement learning; a run can be killed and "
+        "continued.",
+        help_epilogue=EXAMPLES,
+        help_format="plaintext",
+        version_flags=(),
+        group_arguments=ARGUMENTS,
+        group_parameters=Group("Options", sort_key=0),
+        default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
+    )
+    group = Group("Commands")
+    for order, line in enumerate(COMMANDS.strip().splitlines()):
+        if not line.startswith(" "):
+            group = Group(line, sort_key=order)
+            continue
+        name, function, summary = line.split(maxsplit=2)
+        app.command(
+            f"flows.cli.{function}",
+            name=name,
+            help=None if name in words[:1] else summary,
+            group=group,
+            sort_key=order,
+            help_epilogue="",
+            help_format="markdown",
+            **(WITHOUT_OPTIONS if name == "prefect" else {}),
+        )
+    app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
+    return app
