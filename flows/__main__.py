@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NoReturn
 
 from cyclopts import CycloptsError
@@ -19,7 +20,7 @@ from flows.local.visible_output import visible_output
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
     words = sys.argv[1:] if words is None else words
-    with visible_output():
+    with visible_output() if words[:1] != ["__complete"] else nullcontext():  # read by a shell
         import_ours()
         token = typed.set(shlex.join(["agentfly", *words]))
         try:

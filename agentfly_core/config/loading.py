@@ -19,7 +19,7 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
-from agentfly_core.config.mismatch import UNSHOWN, message_of, place
+from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_like
 from agentfly_core.config.parts import Part
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
@@ -134,6 +134,11 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
         for key in sorted({*before, *after})
         if before.get(key) != after.get(key) and not key.startswith("code.")
     ]
+
+
+def settings() -> list[str]:
+    """Names of the settings that every experiment has: `["seed", "update.learning_rate", ...]`."""
+    return [key for key in defaults() if not key.startswith("site.")]
 
 
 def defaults() -> dict[str, JSON]:
@@ -321,7 +326,11 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
                 shared = ".".join([*path[2:], key])
                 yield f"{where}: it is the same for all tasks: give {shared} once, beside `tasks`"
                 continue
-            yield f"{where}: there is no such key.{did_you_mean(key, list(section.model_fields))}"
+            hint = did_you_mean(key, list(section.model_fields))
+            typed = next(iter(flat({where: fault["input"]})), where)  # verl's have more parts
+            if kind is Science and (likely := settings_like(typed, settings())):
+                hint = f" Did you mean {likely[0]!r}?"
+            yield f"{where}: there is no such key.{hint}"
         elif fault["type"] == "missing":
             given = fault["input"] if isinstance(fault["input"], Mapping) else {}
             meant = get_close_matches(str(fault["loc"][-1]), [*map(str, given)], n=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import datasets
-from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.run_layout import RunLayout, record_of, run_records
 from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.run_record import AcceptedCode, CodeRecord, RunRecord
 from agentfly_core.store.lease import only_writer
@@ -139,19 +139,11 @@ def before_edit(
     if not settings["code"]:
         return None
     same = {**settings, "code": 0}
-    records = [record for record in _records(store) if {**record["science"], "code": 0} == same]
+    records = [record for record in run_records(store) if {**record["science"], "code": 0} == same]
     if not records:
         return None
     newest = max(records, key=itemgetter("created_ms"))
     return newest, changed(newest, code)
-
-
-def _records(store: Store) -> Iterator[RunRecord]:
-    """The run.json of each run."""
-    for name in store.names("runs"):
-        with suppress(Damaged):  # it is reported where it is read for its own sake
-            if record := record_of(store, name):
-                yield record
 
 
 def listed(lines: Iterable[str]) -> str:

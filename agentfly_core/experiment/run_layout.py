@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TypedDict
 
 from agentfly_core.records.run_record import RunRecord, Summary
@@ -80,6 +81,14 @@ def record_of(store: Store, name: str) -> RunRecord | None:
             "started the run continues from what it has published, in MLflow as a new run; with "
             "other settings that would be made anew."
         ) from None
+
+
+def run_records(store: Store) -> Iterator[RunRecord]:
+    """The run.json of each run, without damaged ones, which are reported where they are used."""
+    for name in store.names("runs"):
+        with suppress(Damaged):
+            if record := record_of(store, name):
+                yield record
 
 
 def summary_of(store: Store, name: str) -> Summary | None:

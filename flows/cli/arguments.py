@@ -33,7 +33,11 @@ SETTINGS = Parameter(
 Override = Annotated[str, SETTINGS]
 RunArgument = Annotated[
     str,
-    Parameter(name="RUN", completer=completion.runs, help="name of a run, see `agentfly list`"),
+    Parameter(
+        name="RUN",
+        completer=completion.runs,
+        help="name of a run, see `agentfly list`",
+    ),
 ]
 StoreArgument = Annotated[
     str,

@@ -31,6 +31,7 @@ from agentfly_core.reports.compare.sweep_record import (
 from agentfly_core.reports.compare.tried_policy import planned, tried
 from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run import name_of
+from agentfly_core.runs.run_names import run_named
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted
@@ -74,7 +75,8 @@ def compare(
 def _compared(
     store: Store, references: Sequence[str], split: str, against: str
 ) -> tuple[RunComparison, Curves]:
-    names = runs_named(store, references)
+    names = [run_named(store, name) for name in runs_named(store, references)]
+    against = run_named(store, against)
     comparison = compared([tried(store, name, split) for name in names], against)
     curves = {
         group.label: [curve(store, policy.run, policy.step) for policy in group.policies]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
 
 from cyclopts.completion import CompletionContext
 
@@ -20,19 +20,24 @@ def sites(_: CompletionContext) -> list[str]:
 
 def runs(context: CompletionContext) -> list[str]:
     """Runs of the store."""
+    from agentfly_core.config.reference import NAME
     from flows.store import store_at
 
-    return store_at(_typed(context, "--store")).names("runs")
+    names = store_at(_typed(context, "--store")).names("runs")
+    return [name for name in names if re.fullmatch(NAME, name)]  # the shell prints them
 
 
 def settings(context: CompletionContext) -> list[str]:
-    """Settings of the experiment: `update.learning_rate=`."""
+    """Settings of the experiment, or those that every experiment has: `update.learning_rate=`."""
     from agentfly_core.config import loading
 
-    science = loading.read(_typed(context, "EXPERIMENT")).science
+    try:
+        science = loading.read(_typed(context, "experiment")).science
+    except ValueError:
+        return [f"{key}=" for key in loading.settings()]
     return [f"{key}=" for key in loading.flat(science.model_dump(mode="json"))]
 
 
 def _typed(context: CompletionContext, name: str) -> str:
-    value: Any = context.get(name)
+    value = context.get(name)
     return (value.raw or "") if value else ""

@@ -19,6 +19,7 @@ from agentfly_core.reports.show.reference import against as against_of
 from agentfly_core.reports.show.rescored_view import Second, judged
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import read
+from agentfly_core.runs.run_names import run_named
 from flows.cli import completion
 from flows.cli.arguments import AsJson, StoreArgument
 from flows.local.terminal import VisibleConsole, print_json
@@ -50,7 +51,8 @@ def show(
     For example `agentfly show quickstart --worst 3`.
 
     Args:
-        what: RUN, RUN@STEP or play:NAME, see `agentfly list`
+        what: RUN, RUN@STEP, EXPERIMENT (its newest run), the beginning of a run's name, or
+            play:NAME; see `agentfly list`
         step: which step (default: the last one)
         evaluation: what the step's policy played on test, validation or one of evaluate.datasets
         demonstrations: the episodes that the warm start imitated
@@ -62,7 +64,7 @@ def show(
             --worst K are then those whose reward fell most, --best K those whose reward rose most
     """
     store = store_at(store_uri)
-    named = reference(what, step)
+    named = reference(what if what.startswith("play:") else run_named(store, what), step)
     if steps:
         chosen = [*(["worst"] if worst else []), *(["best"] if best else []), *conditions.names]
         if isinstance(named, PlayReference) or named.step is not None:
@@ -111,7 +113,8 @@ def score(
         run: RUN, all its steps, or RUN@STEP
         reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be given again
     """
-    store, named = store_at(store_uri), reference(run)
+    store = store_at(store_uri)
+    named = reference(run if run.startswith("play:") else run_named(store, run))
     if isinstance(named, PlayReference):
         raise ValueError(f"Got {run}, expected RUN or RUN@STEP: a step has groups.")
     rewards = new_rewards(reward)

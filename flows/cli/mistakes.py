@@ -8,12 +8,15 @@ from cyclopts import CycloptsError, UnknownOptionError
 
 
 def explain(error: CycloptsError, words: Sequence[str]) -> str:
-    """Return the message, with the command's help or the right notation of a setting."""
-    message = str(error)
+    """Return the message. An unknown option that is a setting is shown as key=value."""
     if isinstance(error, UnknownOptionError):
-        option = error.token.keyword or ""
-        place = words.index(option) if option in words else -1
-        if "." in option or option.lstrip("-"):
-            value = words[place + 1] if 0 <= place < len(words) - 1 else "VALUE"
-            return f"{message} A setting is written without dashes: {option.lstrip('-')}={value}."
-    return message
+        from agentfly_core.config.loading import settings
+        from agentfly_core.config.mismatch import settings_like
+
+        option = error.token.keyword or error.token.value
+        name, equals, value = option.partition("=")
+        if likely := settings_like(name, settings()):
+            following = words[words.index(option) + 1 :] if option in words else []
+            value = value if equals else next(iter(following), "VALUE")
+            return f"There is no option {name}. Settings have no dashes: {likely[0]}={value}"
+    return f"{error} See `agentfly {words[0]} --help`."

@@ -7,6 +7,7 @@ from typing import Literal
 
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import known_run, links_of
+from agentfly_core.runs.run_names import run_named
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.cli.arguments import RunArgument, StoreArgument
 from flows.local.mlflow_ui import open_run
@@ -25,7 +26,7 @@ def open_ui(
     For example `agentfly open mlflow mine`.
     """
     store = store_at(store_uri)
-    record = known_run(store, run)
+    record = known_run(store, run := run_named(store, run))
     ids = links_of(store, run).get(IDS[ui])
     if not ids:
         again = continuing(store, run, record)

@@ -13,6 +13,7 @@ from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.runs import versioning
 from agentfly_core.runs.run import known_run
+from agentfly_core.runs.run_names import run_named
 from agentfly_core.store import transfer
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Pointer, Store
@@ -118,6 +119,7 @@ def verify(run: RunArgument, /, *, into: Path | None = None, store_uri: StoreArg
         into: where it is trained; the same command continues there (default: .agentfly/verify/RUN)
     """
     store = store_at(store_uri)
+    run = run_named(store, run)
     into = into or main_workspace(Path.cwd()) / STATE / "verify" / run
     differences = verification.verify(store, run, into)
     table = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)

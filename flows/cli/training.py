@@ -31,6 +31,7 @@ from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.run import known_run, name_of, refuse_if_open
+from agentfly_core.runs.run_names import run_named, shorter_run
 from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -123,7 +124,14 @@ def _tell_of_edit(store: Store, resolved: Resolved, name: str) -> None:
     """
     if record_of(store, name) is not None:
         return
-    if edit := before_edit(store, resolved.science.model_dump(mode="json"), code_of(resolved)):
+    settings = resolved.science.model_dump(mode="json")
+    if shorter := shorter_run(store, settings):
+        print(
+            f"{shorter['name']} has these settings and steps={shorter['science']['steps']}. To "
+            f"continue it instead:\n  {typed.get()} --run {shorter['name']}",
+            flush=True,
+        )
+    if edit := before_edit(store, settings, code_of(resolved)):
         record, lines = edit
         old, command = record["name"], continuing(store, record["name"], record)
         differs = f"its code differs from that of {old}:\n{listed(lines)}"
@@ -153,7 +161,7 @@ def fork(
         site: a file in ./conf/site (default: where the run was)
     """
     store = store_at(store_uri)
-    policy = run_step(f"run:{origin.removeprefix('run:')}")
+    policy = run_step(f"run:{run_named(store, origin)}")
     if policy is None or policy.step == 0:
         raise ValueError(
             f"Got {origin!r}, expected RUN@STEP with a step of 1 or more, such as "

@@ -1,0 +1,49 @@
+"""Runs by shorter names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.runs.run_names import run_named, shorter_run
+from agentfly_core.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two runs of `tiny`, the second newer, and one of `shop`."""
+    store = Store.at(".", tmp_path)
+    for number, (name, experiment) in enumerate(
+        [("tiny-9f", "tiny"), ("tiny-1a", "tiny"), ("shop-5c", "shop")]
+    ):
+        record = {"name": name, "experiment": experiment, "created_ms": number}
+        store.write_json(f"runs/{name}/run.json", {**record, "science": {"steps": 5, "seed": 0}})
+    return store
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("tiny", "tiny-1a"),
+        ("tiny@3", "tiny-1a@3"),
+        ("tiny-9", "tiny-9f"),
+        ("run:sh@2", "shop-5c@2"),
+        ("tiny-9f", "tiny-9f"),
+        ("market", "market"),
+    ],
+)
+def test_a_run_has_shorter_names(store: Store, typed: str, name: str) -> None:
+    assert run_named(store, typed) == name
+
+
+def test_the_beginning_of_several_names_is_refused_with_all_of_them(store: Store) -> None:
+    with pytest.raises(ValueError, match=r"several runs: tiny-1a, tiny-9f\."):
+        run_named(store, "tiny-")
+
+
+def test_a_run_of_fewer_steps_is_found_by_its_settings(store: Store) -> None:
+    shorter = shorter_run(store, {"steps": 7, "seed": 0})
+    assert shorter is not None and shorter["name"] == "shop-5c"
+    assert shorter_run(store, {"steps": 5, "seed": 0}) is None
+    assert shorter_run(store, {"steps": 7, "seed": 1}) is None
