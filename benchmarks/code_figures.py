@@ -26,7 +26,7 @@ from rich.table import Table
 
 PACKAGES = ("agentfly_core", "flows", "tasks")
 LOOSE = ("Any", "object", "cast")
-WHOLE_EXPERIMENT = {"Experiment", "ExperimentContext", "Science"}
+WHOLE_EXPERIMENT = {"Experiment", "Settings"}
 VAGUE = ("found", "said", "known", "told", "asked")
 MARKS = ("noqa: E501", "fmt: off", "fmt: skip")
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -23,14 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.session import PlayRequest, play, prepare
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.episodes import Decode
 from benchmarks import harness
-from flows.context import context_of
+from flows.experiments import load_experiment
 
 EXPERIMENTS = ["shop", "office", "search"]
 COLUMNS = ("experiment", "at once", "episodes/s", "turns/s", "p50, ms", "p95, ms")
@@ -112,10 +112,14 @@ def main() -> None:
         repeats=3,
     ).parse_args()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as store:
-        contexts = {name: context_of(name, [], "local", store) for name in options.experiment}
+        experiments = {
+            name: load_experiment(name, [], "local", store) for name in options.experiment
+        }
         ways = {
-            (name, at_once): partial(measured, context, options.policy, options.episodes, at_once)
-            for name, context in contexts.items()
+            (name, at_once): partial(
+                measured, experiment, options.policy, options.episodes, at_once
+            )
+            for name, experiment in experiments.items()
             for at_once in options.at_once
         }
         taken = harness.in_turns(ways, options.repeats)
@@ -123,12 +127,12 @@ def main() -> None:
     harness.show(COLUMNS, [row(*one) for one in taken.items()], title)
 
 
-def measured(context: ExperimentContext, policy: str, episodes: int, at_once: int) -> Measured:
+def measured(experiment: Experiment, policy: str, episodes: int, at_once: int) -> Measured:
     """Play the first problems of the training split."""
     request = PlayRequest(policy, "train", episodes, "", "python -m benchmarks.environments")
     mode = Timed()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as logs:
-        played = play(context, prepare(context, request, at_once), Path(logs), mode)
+        played = play(experiment, prepare(experiment, request, at_once), Path(logs), mode)
     turns = sum(len(trajectory.turns) for trajectory in played.episodes)
     return Measured(len(played.episodes) / played.seconds, turns / played.seconds, mode.latencies)
 

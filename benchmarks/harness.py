@@ -21,11 +21,11 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.experiment import Science, Update
+from agentfly_core.config.experiment import Settings, Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import final_policy
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.inference import vllm_server
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
@@ -47,7 +47,7 @@ from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob
-from flows.context import context_of
+from flows.experiments import load_experiment
 
 Default = int | float | str | list[int] | list[str]
 Way = TypeVar("Way")
@@ -142,11 +142,11 @@ def tool_loop_spec(
 
 @contextmanager
 def vllm_sampler(
-    science: Science, site: Site, model: Path, in_flight: int, logs: Path
+    settings: Settings, site: Site, model: Path, in_flight: int, logs: Path
 ) -> Iterator[VLLM]:
     """A vLLM server for a model directory, starting, as the sampler that speaks to it."""
     address = new_address("vllm")
-    command, environment = vllm_server.launch(address, model, science.dtype, science.agent, site)
+    command, environment = vllm_server.launch(address, model, settings.dtype, settings.agent, site)
     log = logs / "vllm.log"
     with supervised("vllm", command, environment, address, log, "benchmark") as service:
         yield VLLM(service, "float32", in_flight)
@@ -157,14 +157,14 @@ def served_model(
     reference: str, in_flight: int, max_model_len: int
 ) -> Iterator[tuple[VLLM, PreTrainedTokenizerBase]]:
     """A vLLM server with a model loaded, for at most `max_model_len` tokens, and its tokenizer."""
-    settings = {
+    values = {
         "model": reference,
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
         "agent": {"max_model_len": max_model_len},
         "rewards": {"a:b": 1.0},
         "steps": 1,
     }
-    science = Science.model_validate(settings)
+    settings = Settings.model_validate(values)
     site = Site(sampler="vllm", concurrency=in_flight)
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch:
         policy = Path(scratch) / "policy"
@@ -172,7 +172,7 @@ def served_model(
         materialise(reference, policy, "float32")
         model = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False)
         probe.write(policy, model.config.vocab_size, probe.of_model(model))
-        with vllm_sampler(science, site, policy, in_flight, Path(scratch)) as sampler:
+        with vllm_sampler(settings, site, policy, in_flight, Path(scratch)) as sampler:
             sampler.load(policy, 0)
             yield sampler, tokenizer_of(policy)
 
@@ -252,11 +252,11 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     """
     command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)
-    context = context_of(experiment, overrides, "local", "")
-    start = context.store.read_json(RunLayout(run).start)
-    policies = context.store.artifact(start["uri"]), final_policy(context.store, run)
+    loaded = load_experiment(experiment, overrides, "local", "")
+    start = loaded.store.read_json(RunLayout(run).start)
+    policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
     before, after = (
-        with_stored_datasets(context, policy, stored_evaluation(context, policy, "test"))
+        with_stored_datasets(loaded, policy, stored_evaluation(loaded, policy, "test"))
         for policy in policies
     )
     return Evaluated(before, after)
@@ -268,5 +268,5 @@ def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation
     """
     command = [sys.executable, "-m", "flows", "evaluate", experiment, *overrides]
     subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)
-    context = context_of(experiment, overrides, "local", "")
-    return stored_evaluation(context, final_policy(context.store, run), "test")
+    loaded = load_experiment(experiment, overrides, "local", "")
+    return stored_evaluation(loaded, final_policy(loaded.store, run), "test")

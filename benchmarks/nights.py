@@ -24,10 +24,10 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import read
 from agentfly_core.datasets.arithmetic import arithmetic
-from agentfly_core.reports.nights.confirmation import confirm, fresh_science, looks, way
+from agentfly_core.reports.nights.confirmation import confirm, fresh_settings, looks, way
 from agentfly_core.reports.nights.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
 from agentfly_core.reports.nights.promotion import Verdict, judge
 from agentfly_core.system.formats import hashing
@@ -107,24 +107,24 @@ def played(policy: Policy, problems: str, count: int) -> HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The gate of an experiment, its problems drawn by a seed: `Gate(science, seed=3, fresh=1560)`.
+    """The gate of an experiment, its problems drawn by a seed: `Gate(settings, 3, 1560)`.
 
     `fresh` is the number of fresh problems that are left when known ones are taken out.
     """
 
-    science: Science
+    settings: Settings
     seed: int
     fresh: int
 
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
         """What a night of theirs ends with, after this many earlier confirmations."""
-        test, count = f"test-{self.seed}", self.science.data.test
-        settings = self.science.promotion.confirmation
-        how = way(settings, [self.science.data.use])
+        test, count = f"test-{self.seed}", self.settings.data.test
+        settings = self.settings.promotion.confirmation
+        how = way(settings, [self.settings.data.use])
         old, new = (
             looks(how, settings.share, played(p, test, count)) for p in (champion, challenger)
         )
-        found = judge(old[0], new[0], self.science.promotion)
+        found = judge(old[0], new[0], self.settings.promotion)
         if not found.promoted or how == "none":
             return found
         if how == "split":
@@ -168,16 +168,16 @@ def gains(
     """
     found = 0
     for night in range(nights):
-        own = Gate(gate.science, hashing.seed(gate.seed, night), gate.fresh)
+        own = Gate(gate.settings, hashing.seed(gate.seed, night), gate.fresh)
         old, new = Policy(success, 2 * night), Policy(success + gain, 2 * night + 1, silent)
         found += own.verdict(old, new, 0).promoted
     return found
 
 
-def fresh_problems(science: Science) -> int:
+def fresh_problems(settings: Settings) -> int:
     """How many fresh problems of the quickstart's arithmetic are not among its own."""
-    own, other = science.data, fresh_science(science, 0).data
-    known = arithmetic(science.seed, own.train, own.validation, own.test)
+    own, other = settings.data, fresh_settings(settings, 0).data
+    known = arithmetic(settings.seed, own.train, own.validation, own.test)
     fresh = arithmetic(other.seed or 0, other.train, other.validation, other.test)["test"]
     return len({p.id for p in fresh} - {p.id for split in known.values() for p in split})
 
@@ -203,9 +203,9 @@ class Found:
         equal = promotions([*champions(gate, 0.85, 0.0, 0.0, nights)]) / nights
         changing = [*champions(gate, 0.6, -0.01, 0.02, nights)]
         power = {success: gains(gate, success, nights=nights) / nights for success in STARTS}
-        alone = gate.science.promotion.model_copy(update={"unscored": None})
-        science = gate.science.model_copy(update={"promotion": alone})
-        unguarded = Gate(science, gate.seed, gate.fresh)
+        alone = gate.settings.promotion.model_copy(update={"unscored": None})
+        settings = gate.settings.model_copy(update={"promotion": alone})
+        unguarded = Gate(settings, gate.seed, gate.fresh)
         silent = gains(unguarded, 0.85, 0.0, nights, SILENT) / nights
         said = (
             f"{equal:.1%} of equal policies promoted, {silent:.1%} with unscored failures; "
@@ -242,12 +242,12 @@ def main() -> None:
     parser.add_argument("seeds", nargs="?", type=int, default=5, help="default: 5")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings of quickstart")
     options = parser.parse_args()
-    science = read("quickstart", options.overrides).science
-    fresh = fresh_problems(science)
-    print(f"{science.data.test} test problems, {fresh} fresh ones, {NIGHTS} nights")
+    settings = read("quickstart", options.overrides).settings
+    fresh = fresh_problems(settings)
+    print(f"{settings.data.test} test problems, {fresh} fresh ones, {NIGHTS} nights")
     found = []
     for seed in range(options.seeds):
-        found.append(Found.by(Gate(science, seed, fresh)))
+        found.append(Found.by(Gate(settings, seed, fresh)))
         print(f"seed {seed}: {found[-1].said}", flush=True)
     wrong = faults(found)
     print(f"Not as promised: {'; '.join(wrong)}" if wrong else "As promised.")

@@ -15,10 +15,11 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout, rollouts
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.timing import read_timings, union
 from agentfly_core.runs.summary import stored_evaluation, stored_stages
 from agentfly_core.store.stage_metrics import measured
@@ -72,15 +73,13 @@ def startup(store: Store, run: str) -> float:
     Means something only for a run that made all of these itself.
     """
     record = store.read_json(RunLayout(run).record)
-    science = Science.model_validate(record["science"])
+    settings = Settings.model_validate(record["settings"])
     site = Site.model_validate(record["site"])
-    context = ExperimentContext(
-        record["experiment"], resolve(science), record["origin"], site, store
-    )
-    before = stored_evaluation(context, policy_of(store, run, 0), "test")
+    experiment = Experiment.of(record["experiment"], settings, record["origin"], site, store)
+    before = stored_evaluation(experiment, policy_of(store, run, 0), "test")
     stages = [
         artifact
-        for artifacts in stored_stages(context, context.parent).values()
+        for artifacts in stored_stages(experiment, experiment.parent).values()
         for artifact in artifacts
     ]
     took: float = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)

@@ -23,7 +23,7 @@ from pydantic import Field
 from agentfly_core.config.site import Site
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.system.formats.text import fault
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from flows.nights.aliases import report_aliases
 from flows.nights.asking import open_question
 from flows.nights.events import write_and_tell
@@ -59,16 +59,16 @@ def promote(
 
     Ends Completed, named Promoted, NotApproved or Decided (it had been already).
     """
-    context = context_of_flow(experiment, [], site, store)
-    ledger = NightLedger(context.store, context.experiment)
+    loaded = experiment_of_flow(experiment, [], site, store)
+    ledger = NightLedger(loaded.store, loaded.name)
     question = open_question(ledger.read(), run)
     if question is None:
         return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
-    decision = _answer(context.experiment, question, days)
+    decision = _answer(loaded.name, question, days)
     if open_question(ledger.read(), run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
-    ended = _carried_out(ledger, context.site, question, decision)
-    report_night(ledger, context.site, run)
+    ended = _carried_out(ledger, loaded.site, question, decision)
+    report_night(ledger, loaded.site, run)
     return ended
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import final_policy
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.experiment.user_code import COUNTED
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning

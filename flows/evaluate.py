@@ -10,7 +10,7 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.evaluation import evaluated_policy
 from agentfly_core.system.formats.json_value import JSON
 from flows import dvc_outputs
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
@@ -29,15 +29,15 @@ def evaluate(
     """Play a policy on the held-out test problems of an experiment: success, interval, number of
     problems.
     """
-    context = context_of_flow(experiment, overrides, site, store)
-    chosen = inputs.policy_named(context, policy, lambda model: TASKS.base_model(model, None))
-    data, logs = TASKS.prepare(context), settle(Path.cwd()).state / "logs"
-    holder = f"the evaluation of {policy or context.experiment}"
-    gpus, reports = context.site.sampler_gpus, reporting_stage(context, "evaluate", chosen.digest)
-    with devices(context.site, gpus, holder), reports as reporter:
-        evaluation = evaluated_policy(TASKS, context, chosen, data, logs)
+    loaded = experiment_of_flow(experiment, overrides, site, store)
+    chosen = inputs.policy_named(loaded, policy, lambda model: TASKS.base_model(model, None))
+    data, logs = TASKS.prepare(loaded), settle(Path.cwd()).state / "logs"
+    holder = f"the evaluation of {policy or loaded.name}"
+    gpus, reports = loaded.site.sampler_gpus, reporting_stage(loaded, "evaluate", chosen.digest)
+    with devices(loaded.site, gpus, holder), reports as reporter:
+        evaluation = evaluated_policy(TASKS, loaded, chosen, data, logs)
         reporter.data(data)
         reporter.evaluation(evaluation, 0)
     if dvc_outputs.wanted():
-        dvc_outputs.write_evaluation(context.experiment, evaluation)
+        dvc_outputs.write_evaluation(loaded.name, evaluation)
     return evaluation.to_json()

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
-from agentfly_core.experiment.context import ExperimentContext
-from flows.context import context_of
+from agentfly_core.experiment.experiment import Experiment
+from flows.experiments import load_experiment
 from flows.local.flow_run_owners import sign
 
 
-def context_of_flow(
+def experiment_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
-) -> ExperimentContext:
-    """`context_of` for a flow, whose run is labelled with this process.
+) -> Experiment:
+    """`load_experiment` for a flow, whose run is labelled with this process.
 
     With a secret, the error says how to delete it from Prefect.
     """
     sign()
     try:
-        return context_of(experiment, overrides, site, store)
+        return load_experiment(experiment, overrides, site, store)
     except SecretGiven as error:
         raise SecretGiven(
             f"{error}\nPrefect has stored what this flow run was given. This deletes it: "

@@ -19,7 +19,7 @@ from agentfly_core.reports.nights.night_ledger import DECIDED, NightLedger
 from agentfly_core.reports.nights.night_plan import PREFIX, name_of_night
 from agentfly_core.reports.nights.nights import Nights
 from agentfly_core.system.formats.text import fault
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.nights.asking import ask_again
 from flows.nights.deployment_schedule import scheduled_date
@@ -59,20 +59,20 @@ def nightly(
     """
     today = date or _scheduled()
     with _reporting_end(f"{PREFIX}{today}", experiment, loading.site(site, store)):
-        context = context_of_flow(experiment, overrides, site, store)
-        ledger = NightLedger(context.store, context.experiment)
-        work = FlowWork(context, ledger, list(overrides), hours)
-        with devices(context.site, context.site.gpus, f"the night of {today}"):
+        loaded = experiment_of_flow(experiment, overrides, site, store)
+        ledger = NightLedger(loaded.store, loaded.name)
+        work = FlowWork(loaded, ledger, list(overrides), hours)
+        with devices(loaded.site, loaded.site.gpus, f"the night of {today}"):
             note_missed(ledger, today)
-            ask_again(ledger, context.site.name)
+            ask_again(ledger, loaded.site.name)
             # another experiment may have taken the name in the wait
-            tonight = name_of_night(context.store, context.experiment, today)
+            tonight = name_of_night(loaded.store, loaded.name, today)
             if ledger.last(tonight, *DECIDED):
                 get_run_logger().warning(
                     "%s is finished and judged already: this flow run's settings have no effect.",
                     tonight,
                 )
-            return Nights(context, ledger, work, attempts, approval).run(tonight)
+            return Nights(loaded, ledger, work, attempts, approval).run(tonight)
 
 
 @contextmanager
@@ -92,6 +92,6 @@ def _reporting_end(night: str, experiment: str, site: Site) -> Iterator[None]:
 
 
 def _scheduled() -> datetime.date:
-    context = FlowRunContext.get()
-    assert context is not None and context.flow_run is not None, "a flow has a flow run"
-    return scheduled_date(context.flow_run)
+    experiment = FlowRunContext.get()
+    assert experiment is not None and experiment.flow_run is not None, "a flow has a flow run"
+    return scheduled_date(experiment.flow_run)

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt
 from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.section import Section
 
 
@@ -39,7 +39,7 @@ def _field(description: str, **schema: JsonValue) -> Any:
 EXAMPLES: list[JsonValue] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
 OVERRIDE: dict[str, JsonValue] = {
     "type": "string",
-    "pattern": f"^({'|'.join(_keys(Science))})=",
+    "pattern": f"^({'|'.join(_keys(Settings))})=",
     "examples": EXAMPLES,
 }
 SITES: list[JsonValue] = [*sorted({"local", *loading.names(loading.CONF / "site")})]

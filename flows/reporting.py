@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import time
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import Run, links_of, opened
@@ -33,7 +33,7 @@ LONGEST_TAG = 5000
 def reporting(run: Run) -> Iterator[RunReporter]:
     """Reports to MLflow what a run does; prints at the end what MLflow lacks and how to send it."""
     command = continuing(run.store, run.name, run.record)
-    place, experiment = mlflow_place(run.context.site), run.context.experiment
+    place, experiment = mlflow_place(run.experiment.site), run.experiment.name
     tracker = Tracker(place, experiment, run.name, run.uid, run.created_ms)
     reporter = RunReporter(run, tracker)
     if flow_runs := run.links("prefect_flow_run_ids"):
@@ -50,36 +50,36 @@ def reporting(run: Run) -> Iterator[RunReporter]:
         else:
             remember_told(run.store, run.name, reporter.tags)
             if run.finished:
-                run.link(REPORTED, str(run.science.steps))
+                run.link(REPORTED, str(run.settings.steps))
 
 
 @contextmanager
 def reporting_stage(
-    context: ExperimentContext, stage: str, policy: str = ""
+    experiment: Experiment, stage: str, policy: str = ""
 ) -> Iterator[MlflowReporter]:
     """Reports a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
-    uid = hashing.digest([stage, context.science.digest, policy])
-    place, name = mlflow_place(context.site), f"{stage} {policy[:8]}".strip()
-    tracker = Tracker(place, context.experiment, name, uid, _now())
+    uid = hashing.digest([stage, experiment.settings.digest, policy])
+    place, name = mlflow_place(experiment.site), f"{stage} {policy[:8]}".strip()
+    tracker = Tracker(place, experiment.name, name, uid, _now())
     tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
     try:
-        yield MlflowReporter(context, tracker)
+        yield MlflowReporter(experiment, tracker)
         tracker.finish("FINISHED", _now())
     finally:
         if unsent := tracker.close():
             print(tracker.missing(unsent, "the same command"))
 
 
-def report_again(context: ExperimentContext, name: str, summary: Summary) -> Summary:
+def report_again(experiment: Experiment, name: str, summary: Summary) -> Summary:
     """Send a finished run's files and tags to MLflow, unless it has had them; returns the summary,
     now with MLflow's run id.
 
     Raises Locked while a process writes the run.
     """
-    reported = str(context.science.steps) in links_of(context.store, name).get(REPORTED, [])
-    if reported and tags_of(context.store, name).in_mlflow:
+    reported = str(experiment.settings.steps) in links_of(experiment.store, name).get(REPORTED, [])
+    if reported and tags_of(experiment.store, name).in_mlflow:
         return summary
-    with opened(context, name) as run, reporting(run) as reporter:
+    with opened(experiment, name) as run, reporting(run) as reporter:
         reporter.everything()
         summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
         run.store.write_json(run.layout.summary, as_json(summary))

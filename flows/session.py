@@ -12,13 +12,13 @@ from pathlib import Path
 from prefect.runtime import flow_run
 
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.forking import check_start
 from agentfly_core.runs.run import Run, name_of, opened
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
 from agentfly_core.tracking.mlflow_reporter import RunReporter
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
@@ -36,9 +36,9 @@ class RunSession:
     logs: Path
 
     @property
-    def context(self) -> ExperimentContext:
+    def experiment(self) -> Experiment:
         """The run's experiment and place."""
-        return self.run.context
+        return self.run.experiment
 
 
 @contextmanager
@@ -46,16 +46,16 @@ def session(
     experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str
 ) -> Iterator[RunSession]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
-    context = context_of_flow(experiment, overrides, site, store)
-    check_run(context, name_of(context, run, new))
+    loaded = experiment_of_flow(experiment, overrides, site, store)
+    check_run(loaded, name_of(loaded, run, new))
     with devices(
-        context.site,
-        context.site.gpus,
-        f"the run {name_of(context, run, new)}",
+        loaded.site,
+        loaded.site.gpus,
+        f"the run {name_of(loaded, run, new)}",
     ):
-        name = name_of(context, run, new)  # the next free one may be another after the wait
+        name = name_of(loaded, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
-        with keeping_secrets(), opened(context, name) as mine:
+        with keeping_secrets(), opened(loaded, name) as mine:
             current, earlier = str(flow_run.id), mine.links("prefect_flow_run_ids")
             check_start(mine)
             crash_abandoned(old for old in earlier if old != current)  # this one has the lock
@@ -63,7 +63,7 @@ def session(
             mine.remember_sandbox()
             with (
                 reporting(mine) as reporter,
-                Display(name, mine.science.steps) as display,
+                Display(name, mine.settings.steps) as display,
                 listening(display),
             ):
                 name_after(name)

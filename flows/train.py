@@ -36,5 +36,5 @@ def train(
     with session(experiment, run, overrides, new, site, store) as here:
         trained = Training(here.run, here.logs, TASKS, here.reporter, until).complete()
         here.reporter.end(trained.policy, trained.summary, trained.after.time_ms)
-        show_summary(here.run.store, here.context.site, trained.summary)
+        show_summary(here.run.store, here.experiment.site, trained.summary)
     return trained.summary

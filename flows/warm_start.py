@@ -11,7 +11,7 @@ from agentfly_core.pipeline.services import demonstration_services
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.store.store import Artifact
 from flows import dvc_outputs
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
@@ -27,21 +27,21 @@ def warm_start_only(
     store: StoreUri = "",
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
-    context = context_of_flow(experiment, overrides, site, store)
-    parent, logs = context.parent, settle(Path.cwd()).state / "logs"
-    holder = f"the warm start of {context.experiment}"
+    loaded = experiment_of_flow(experiment, overrides, site, store)
+    parent, logs = loaded.parent, settle(Path.cwd()).state / "logs"
+    holder = f"the warm start of {loaded.name}"
     with (
-        devices(context.site, context.site.gpus, holder),
-        reporting_stage(context, "warm-start") as reporter,
+        devices(loaded.site, loaded.site.gpus, holder),
+        reporting_stage(loaded, "warm-start") as reporter,
     ):
-        data, model = TASKS.prepare(context), TASKS.base_model(context, parent)
-        TASKS.require_room(context, model, data, ["train"])
-        owner = f"warm-start-{context.experiment}"
-        with demonstration_services(context, model, owner, logs) as services:
-            made = warm_started(TASKS, context, services, model, data)
+        data, model = TASKS.prepare(loaded), TASKS.base_model(loaded, parent)
+        TASKS.require_room(loaded, model, data, ["train"])
+        owner = f"warm-start-{loaded.name}"
+        with demonstration_services(loaded, model, owner, logs) as services:
+            made = warm_started(TASKS, loaded, services, model, data)
         reporter.data(data)
         reporter.made(stages_before(data, model, made, parent))
     policy = made[-1] if made else model
     if dvc_outputs.wanted():
-        dvc_outputs.write_pointer(context.experiment, "warm_start", policy)
+        dvc_outputs.write_pointer(loaded.name, "warm_start", policy)
     return policy

@@ -29,7 +29,7 @@ from agentfly_core.config.parts import (
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import run_step
 from agentfly_core.config.section import RESUMABLE, Positive, Section, Share
-from agentfly_core.config.tasks import GOAL, TASK, Task, TaskName, mixed, quotas
+from agentfly_core.config.tasks import GOAL, TASK, TaskName, TaskSettings, mixed, quotas
 from agentfly_core.system.formats.hashing import digest
 
 T = TypeVar("T")
@@ -183,8 +183,8 @@ class Gates(Section):
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
 
 
-class Science(Section):
-    """What an experiment is; two runs with equal science digests answer the same question.
+class Settings(Section):
+    """What an experiment is; two runs with equal settings digests answer the same question.
 
     `code_files` are data files that its code reads. `code` is found out, not set: digests of the
     author's own modules by the stage that they count for, `{"rollout": {"my_tools": "9f2c..."}}`.
@@ -199,7 +199,7 @@ class Science(Section):
     tools: tuple[ToolPart, ...] = ()
     rewards: dict[str, RewardPart]
     environments: dict[str, PoolSettings] = Field(default_factory=dict)
-    tasks: dict[TaskName, Task] = Field(default_factory=dict)
+    tasks: dict[TaskName, TaskSettings] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
     algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
@@ -223,7 +223,7 @@ class Science(Section):
         return mixed(settings) if isinstance(settings, dict) and settings.get("tasks") else settings
 
     @model_validator(mode="after")
-    def _goal_is_a_reward(self) -> Science:
+    def _goal_is_a_reward(self) -> Settings:
         for name, one in self.each.items():
             place = f"tasks.{name}." if name else ""
             if not one.rewards:
@@ -254,7 +254,7 @@ class Science(Section):
         return self
 
     @model_validator(mode="after")
-    def _goes_on_behind_its_fork(self) -> Science:
+    def _goes_on_behind_its_fork(self) -> Settings:
         if self.fork and self.steps <= self.fork.step:
             raise ValueError(
                 f"steps: got {self.steps}, expected more than fork.step, {self.fork.step}, which "
@@ -263,7 +263,7 @@ class Science(Section):
         return self
 
     @property
-    def each(self) -> Mapping[str, Science]:
+    def each(self) -> Mapping[str, Settings]:
         """The experiment that each task is, by its name; where there are no tasks itself, without
         a name.
 
@@ -272,7 +272,7 @@ class Science(Section):
         if not self.tasks:
             return {"": self}
         problems = self.quotas(self.rollout.problems)
-        sciences = {}
+        by_task = {}
         for name, task in self.tasks.items():
             goal = task.goal if task.goal or task.rewards else self.evaluate.goal
             sections = {
@@ -284,8 +284,8 @@ class Science(Section):
                 "night": self.night and self.night.of(name),
                 "tasks": {},
             }
-            sciences[name] = self.model_copy(update=sections)
-        return sciences
+            by_task[name] = self.model_copy(update=sections)
+        return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
         """How many of `count` each task has, by the weights; `{"": count}` without tasks."""
@@ -335,7 +335,7 @@ class Science(Section):
         return self.seed if self.data.seed is None else self.data.seed
 
     @property
-    def of_data(self) -> Science:
+    def of_data(self) -> Settings:
         """The same with the seed of its data as its only one: what the dataset and how held-out
         problems are played depend on.
         """
@@ -344,11 +344,11 @@ class Science(Section):
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
-    def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Science:
+    def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Settings:
         """The same with other digests of the author's code."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
-    def on(self, dataset: HeldOutDataset) -> Science:
+    def on(self, dataset: HeldOutDataset) -> Settings:
         """The same with the problems of another dataset."""
         seed = self.data.seed if dataset.seed is None else dataset.seed
         data = Data.model_validate({**dataset.data, "seed": seed})

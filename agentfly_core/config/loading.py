@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_like
@@ -30,7 +30,7 @@ from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
 PARTS: dict[str, JSON] = {
-    name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")
+    name: Settings.model_fields[name].default.model_dump() for name in ("algorithm", "template")
 }
 PARTS["health"] = {name: sign.model_dump() for name, sign in SIGNS.items() if sign}
 GIVEN: Mapping[str, Sequence[str]] = {
@@ -46,15 +46,15 @@ S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
-    """An experiment as resolved: its name, its science, and where each value came from.
+class ExperimentFile:
+    """A file with its overrides: the experiment's name and settings, and the source of each value.
 
-    `Experiment("quickstart", Science(...), {"update.learning_rate": "conf/quickstart.yaml", "seed":
-    "default"})`
+    `ExperimentFile("quickstart", Settings(...), {"update.learning_rate": "conf/quickstart.yaml",
+    "seed": "default"})`
     """
 
     name: str
-    science: Science
+    settings: Settings
     origin: Mapping[str, str]
 
 
@@ -76,7 +76,7 @@ def names(folder: Path = CONF) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
+def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     """Read an experiment by its name in `./conf` or its path; raises ValueError that names every
     mistake.
 
@@ -86,26 +86,26 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     written = strict_yaml.settings(path)
     refuse_secrets(written, str(path))
     changes = [override(text) for text in overrides]
-    settings = _merge(PARTS, written)
+    values = _merge(PARTS, written)
     for key, value in changes:
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
-        _require_task(settings, _keys(key))
-        settings = _replaced(settings, _keys(key), value)
-    if "code" in settings:
+        _require_task(values, _keys(key))
+        values = _replaced(values, _keys(key), value)
+    if "code" in values:
         raise ValueError(
             "code: the digests of your modules are found out, and not set; data files that they "
             "read are named by `code_files`."
         )
-    science = _completed(_validate(Science, settings, str(path)))
+    settings = _completed(_validate(Settings, values, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}
-    for key in flat(science.model_dump(mode="json")):
+    for key in flat(settings.model_dump(mode="json")):
         # The first source that says something about the key, or about a section that holds it.
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
-        derived = TASKS if science.tasks and key.startswith(FROM_TASKS) else None
+        derived = TASKS if settings.tasks and key.startswith(FROM_TASKS) else None
         origin[key] = next(saying, derived or "default")
-    return Experiment(path.stem, science, origin)
+    return ExperimentFile(path.stem, settings, origin)
 
 
 def site(name: str, store: str = "") -> Site:
@@ -124,11 +124,11 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 
 
 def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
-    """Where the settings of two dumped science configurations differ, key by key; digests of code
+    """Where the settings of two dumped settings configurations differ, key by key; digests of code
     are no settings.
     """
     before, after = ({**flat(tree), "code": None} for tree in (old, new))
-    free = set(resumable(Science))
+    free = set(resumable(Settings))
     return [
         Difference(key, before.get(key), after.get(key), not free.isdisjoint(_sections_of(key)))
         for key in sorted({*before, *after})
@@ -151,7 +151,7 @@ def defaults() -> dict[str, JSON]:
         "rewards": {"": 0},
         "steps": 1,
     }
-    unsaid = flat(Science.model_validate(given).model_dump(mode="json"))
+    unsaid = flat(Settings.model_validate(given).model_dump(mode="json"))
     free = {key: value for key, value in unsaid.items() if key not in flat(given)}
     return free | flat(Site().model_dump(), "site.")
 
@@ -167,44 +167,44 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
     return flattened
 
 
-def _completed(science: Science) -> Science:
-    """The science with the defaults of the parts that it names, of tools, rewards, ... where any
+def _completed(settings: Settings) -> Settings:
+    """The settings with the defaults of the parts that it names, of tools, rewards, ... where any
     setting is given, so that nothing it depends on is left unsaid.
     """
     with at("algorithm.use"):
-        refills = getattr(load(science.algorithm.use), "refills", None)
-    explicit = science.rollout.model_fields_set
-    if science.tasks:
-        science = _with_tasks_completed(science)
+        refills = getattr(load(settings.algorithm.use), "refills", None)
+    explicit = settings.rollout.model_fields_set
+    if settings.tasks:
+        settings = _with_tasks_completed(settings)
     changed: dict[str, Section] = {}
     for name, given in GIVEN.items():
         if name == "algorithm" and refills is None:
             continue  # It is no algorithm; the checks before a run say all that it lacks.
-        part: Part = getattr(science, name)
+        part: Part = getattr(settings, name)
         with at(name):
-            settings = with_defaults(load(part.use), part.settings, given)
-        changed[name] = type(part)(**{**part.model_dump(), **settings})
+            part_settings = with_defaults(load(part.use), part.settings, given)
+        changed[name] = type(part)(**{**part.model_dump(), **part_settings})
     if "refills" not in explicit:
-        changed["rollout"] = science.rollout.model_copy(update={"refills": refills or 0})
-    science = science.model_copy(update=changed)
-    if not (having := [own for own in science.own_settings() if own.settings]):
-        return science
-    full = science.model_dump(mode="json")
+        changed["rollout"] = settings.rollout.model_copy(update={"refills": refills or 0})
+    settings = settings.model_copy(update=changed)
+    if not (having := [own for own in settings.own_settings() if own.settings]):
+        return settings
+    full = settings.model_dump(mode="json")
     for own in having:
         section = at_keys(full, own.keys)
         assert isinstance(section, dict), f"{own.keys} holds settings"
         section.update(own.completed())
-    return Science.model_validate(full)
+    return Settings.model_validate(full)
 
 
-def _with_tasks_completed(science: Science) -> Science:
+def _with_tasks_completed(settings: Settings) -> Settings:
     """The same with the defaults of each task's dataset."""
-    raw = science.model_dump(mode="json")
-    for name, task in science.tasks.items():
+    raw = settings.model_dump(mode="json")
+    for name, task in settings.tasks.items():
         with at(f"tasks.{name}.data"):
-            settings = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
-        raw["tasks"][name]["data"] |= settings
-    return Science.model_validate(raw)
+            data_settings = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
+        raw["tasks"][name]["data"] |= data_settings
+    return Settings.model_validate(raw)
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
@@ -328,7 +328,7 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
                 continue
             hint = did_you_mean(key, list(section.model_fields))
             typed = next(iter(flat({where: fault["input"]})), where)  # verl's have more parts
-            if kind is Science and (likely := settings_like(typed, settings())):
+            if kind is Settings and (likely := settings_like(typed, settings())):
                 hint = f" Did you mean {likely[0]!r}?"
             yield f"{where}: there is no such key.{hint}"
         elif fault["type"] == "missing":

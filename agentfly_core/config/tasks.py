@@ -50,7 +50,7 @@ class Demonstrations(Section):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
-class Task(Section):
+class TaskSettings(Section):
     """One of the tasks of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools:
     [...], rewards: {...}, agent: {max_turns: 6}}`.
 
@@ -76,7 +76,7 @@ class Task(Section):
         return {name: section for name, section in sections.items() if section is not None}
 
 
-_TASKS = TypeAdapter(dict[TaskName, Task])
+_TASKS = TypeAdapter(dict[TaskName, TaskSettings])
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
@@ -122,7 +122,7 @@ def datasets(data: Mapping[str, Any]) -> list[str]:
     return [data["use"], *(part["use"] for part in parts)]
 
 
-def data_of(tasks: Mapping[str, Task], seed: JSON) -> dict[str, JSON]:
+def data_of(tasks: Mapping[str, TaskSettings], seed: JSON) -> dict[str, JSON]:
     """What the section `data` says of a mixture of these tasks."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
@@ -132,7 +132,9 @@ def data_of(tasks: Mapping[str, Task], seed: JSON) -> dict[str, JSON]:
     return {"use": DATA, **totals, "seed": seed, "tasks": parts}
 
 
-def _warm_start(section: Mapping[str, JSON], tasks: Mapping[str, Task]) -> Mapping[str, JSON]:
+def _warm_start(
+    section: Mapping[str, JSON], tasks: Mapping[str, TaskSettings]
+) -> Mapping[str, JSON]:
     shown = {name: task.warm_start for name, task in tasks.items() if task.warm_start}
     if not shown:
         return section

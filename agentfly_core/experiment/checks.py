@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
-from agentfly_core.config.experiment import Science, WarmStart
+from agentfly_core.config.experiment import Settings, WarmStart
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import Data, Part
@@ -23,56 +23,60 @@ from agentfly_core.config.reference import (
 from agentfly_core.config.site import Site
 from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields
-from agentfly_core.experiment.context import ExperimentContext, Resolved, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.facts_read import facts_read
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.schedule import schedule_of
+from agentfly_core.experiment.task import Task, import_tasks, together
 from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+    from agentfly_core.rl.interface import Needs
 
-def check(science: Science) -> Resolved:
-    """Import all that an experiment names and check its settings first; raises ValueError."""
-    _require_algorithm(science.algorithm.use)
-    _require_mixable(science)
-    resolved = resolve(science)
-    _require_correction(resolved)
-    _compare_something(resolved)
-    _can_be_promoted(resolved)
-    _require_datasets("promotion.datasets", science.promotion.datasets)
-    _require_datasets("evaluate.datasets", science.evaluate.datasets)
-    _require_a_trained_speaker(resolved)
-    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
+
+def check(settings: Settings) -> dict[str, Task]:
+    """Import the tasks of an experiment and check all settings; raises ValueError."""
+    _require_algorithm(settings.algorithm.use)
+    _require_mixable(settings)
+    tasks = import_tasks(settings)
+    whole, algorithm = together(settings, tasks), settings.algorithm.make()
+    _require_correction(settings, algorithm.needs)
+    _compare_something(settings, algorithm.needs, whole)
+    _can_be_promoted(settings, whole)
+    _require_datasets("promotion.datasets", settings.promotion.datasets)
+    _require_datasets("evaluate.datasets", settings.evaluate.datasets)
+    _require_a_trained_speaker(whole)
+    if silent := [tool.name for tool in whole.tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
             "docstring, or say `@tool(description=...)`."
         )
-    for part in resolved.parts:
+    for part in whole.parts:
         part.ready()
-    _require_warm_start(science.model, science.warm_start)
-    _require_problems(science)
-    return resolved
+    _require_warm_start(settings.model, settings.warm_start)
+    _require_problems(settings)
+    return tasks
 
 
-def check_run(context: ExperimentContext, name: str) -> None:
+def check_run(experiment: Experiment, name: str) -> None:
     """Raise ValueError for frozen speakers that are not there, and for what `check_beginning`
     refuses; a run that has begun no longer needs its model and data files.
     """
-    if record_of(context.store, name) is None:
-        _ = context.frozen
-        check_beginning(context.science)
+    if record_of(experiment.store, name) is None:
+        _ = experiment.frozen
+        check_beginning(experiment.settings)
 
 
-def check_beginning(science: Science) -> None:
+def check_beginning(settings: Settings) -> None:
     """Raise ValueError for sizes, a model and data files with which no run may begin."""
-    agent, rollout, update = science.agent, science.rollout, science.update
+    agent, rollout, update = settings.agent, settings.rollout, settings.update
     # a default says of no reply that it must be this long
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
@@ -86,13 +90,13 @@ def check_beginning(science: Science) -> None:
             "(rollout.problems x rollout.group_size) to divide into them: set it to "
             f"{episodes} or less."
         )
-    if update.decays and update.warmup_steps >= science.steps:
+    if update.decays and update.warmup_steps >= settings.steps:
         raise ValueError(
-            f"update.warmup_steps is {update.warmup_steps} but steps is {science.steps}; lower "
+            f"update.warmup_steps is {update.warmup_steps} but steps is {settings.steps}; lower "
             "warmup_steps."
         )
-    check_inputs(science)
-    check_trainable(science.model, science.update.share_prefixes)
+    check_inputs(settings)
+    check_trainable(settings.model, settings.update.share_prefixes)
 
 
 def check_trainable(reference: str, share_prefixes: bool) -> None:
@@ -102,24 +106,24 @@ def check_trainable(reference: str, share_prefixes: bool) -> None:
             model_config.require_trainable(config, share_prefixes)
 
 
-def check_inputs(science: Science) -> None:
+def check_inputs(settings: Settings) -> None:
     """Look at the model and the data files of an experiment, as far as they are at hand; raises
     ValueError.
     """
     with at("model"):
-        model = model_reference(science.model)
+        model = model_reference(settings.model)
         require(model)
-        if (config := _config_at_hand(science.model)) is not None:
-            model_config.require_loadable(config, science.model)
-            model_config.require_positions(config, science.agent.max_model_len, science.model)
+        if (config := _config_at_hand(settings.model)) is not None:
+            model_config.require_loadable(config, settings.model)
+            model_config.require_positions(config, settings.agent.max_model_len, settings.model)
         if isinstance(model, HubModel | LocalModel):
-            _require_template(science.model, science.template)
+            _require_template(settings.model, settings.template)
     further = (
-        *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
-        *((f"evaluate.datasets.{name}", d) for name, d in science.evaluate.datasets.items()),
+        *((f"promotion.datasets.{name}", d) for name, d in settings.promotion.datasets.items()),
+        *((f"evaluate.datasets.{name}", d) for name, d in settings.evaluate.datasets.items()),
     )
     others = {key: dataset.data for key, dataset in further}
-    own = {f"tasks.{name}.data" if name else "data": t.data for name, t in science.each.items()}
+    own = {f"tasks.{name}.data" if name else "data": t.data for name, t in settings.each.items()}
     for key, data in {**own, **others}.items():
         with at(key):
             part = Data.model_validate(data)
@@ -127,12 +131,12 @@ def check_inputs(science: Science) -> None:
                 require_fields(**check_settings(files, part.settings, GIVEN["data"]))
 
 
-def remarks(resolved: Resolved) -> list[str]:
+def remarks(settings: Settings, tasks: Mapping[str, Task]) -> list[str]:
     """Likely mistakes that are no errors, a sentence each:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
-    of_tasks = (remark for one in resolved.each.values() for remark in _task_remarks(one))
-    return [*_model_remarks(resolved.science.model), *of_tasks]
+    of_tasks = (remark for task in tasks.values() for remark in _task_remarks(task))
+    return [*_model_remarks(settings.model), *of_tasks]
 
 
 def _model_remarks(reference: str) -> list[str]:
@@ -142,12 +146,12 @@ def _model_remarks(reference: str) -> list[str]:
     return [f"model: {reference!r} is not a folder; it is fetched from the Hugging Face hub."]
 
 
-def _task_remarks(resolved: Resolved) -> list[str]:
+def _task_remarks(task: Task) -> list[str]:
     remarks = [
-        f"The tool {tool.name!r}: {remark}" for tool in resolved.tools for remark in tool.untold()
+        f"The tool {tool.name!r}: {remark}" for tool in task.tools for remark in tool.untold()
     ]
-    remarks += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
-    data = resolved.science.data
+    remarks += [f"{kind.__name__}: {kind.notice}" for kind in task.limits if kind.notice]
+    data = task.settings.data
     if load(data.use) is files:
         settings = check_settings(files, data.settings, GIVEN["data"])
         source = str(settings["train_file"])
@@ -155,43 +159,43 @@ def _task_remarks(resolved: Resolved) -> list[str]:
         remarks += [
             f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
             f"rows.{did_you_mean(fact, sorted(fields))}"
-            for part in resolved.parts
+            for part in task.parts
             for fact in facts_read(part.made_of)
             if fact not in fields
         ]
     return remarks
 
 
-def check_place(science: Science, place: Site) -> None:
+def check_place(settings: Settings, place: Site) -> None:
     """Raise ValueError for an experiment that a site cannot run."""
-    for role, who in science.agent.speakers.items():
+    for role, who in settings.agent.speakers.items():
         if isinstance(who, EndpointPolicy):
             with at(f"agent.frozen.{role}"):
                 place.endpoint(who.name)
-    if science.rollout.max_staleness and place.shares_gpus:
+    if settings.rollout.max_staleness and place.shares_gpus:
         raise ValueError(
-            f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
+            f"rollout.max_staleness is {settings.rollout.max_staleness}, and vLLM with the GPUs "
             f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates "
             "run, each needs GPUs of its own. Set sampler_gpus and learner_gpus apart, or "
             "rollout.max_staleness=0."
         )
     on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
-    if science.adapter and science.dtype == "float32" and on_gpu:
+    if settings.adapter and settings.dtype == "float32" and on_gpu:
         raise ValueError(
             "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose "
             "dtype=bfloat16, or AGENTFLY_SAMPLER=transformers."
         )
-    if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
+    if place.zero_stage == 0 and place.ranks > 1 and settings.dtype != "float32":
         raise ValueError(
-            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
+            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {settings.dtype} weights "
             "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
         )
 
 
-def _require_a_trained_speaker(resolved: Resolved) -> None:
+def _require_a_trained_speaker(whole: Task) -> None:
     """Raise ValueError where the agent's own speaker, who is the policy, is to be frozen."""
-    name = injection.name(resolved.agent)
-    if who := resolved.science.agent.frozen.get(name):
+    name = injection.name(whole.agent)
+    if who := whole.settings.agent.frozen.get(name):
         raise ValueError(
             f"agent.frozen.{name}: got {who}, and {name} is the agent itself, whose replies are "
             "those of the policy. Name the role of another speaker, one that the agent makes with "
@@ -216,25 +220,25 @@ def _require_warm_start(reference: str, warm_start: WarmStart | None) -> None:
             check_policy(warm_start.demonstrations, warm_start.settings)
 
 
-def _require_problems(science: Science) -> None:
+def _require_problems(settings: Settings) -> None:
     """Raise ValueError for a step that needs more problems than there are to train on, and for a
     night at a place in a task that there is not.
     """
-    if science.night and (unknown := [*science.night.tasks.keys() - science.tasks.keys()]):
+    if settings.night and (unknown := [*settings.night.tasks.keys() - settings.tasks.keys()]):
         raise ValueError(
             f"night.tasks: got {unknown[0]!r}, expected some of "
-            f"{', '.join(science.tasks) or 'no task: the experiment has none'}."
+            f"{', '.join(settings.tasks) or 'no task: the experiment has none'}."
         )
-    if science.night and science.rollout.curriculum:
+    if settings.night and settings.rollout.curriculum:
         raise ValueError(
             "rollout.curriculum: a night goes through the problems in their order; leave it out."
         )
-    refills = science.rollout.refills
+    refills = settings.rollout.refills
     rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
-    if science.rollout.curriculum:
-        rounds += f" x {science.rollout.curriculum.window} (rollout.curriculum.window)"
-    schedule = schedule_of(science)
-    for name, one in science.each.items():
+    if settings.rollout.curriculum:
+        rounds += f" x {settings.rollout.curriculum.window} (rollout.curriculum.window)"
+    schedule = ProblemSchedule.of(settings)
+    for name, one in settings.each.items():
         if (needed := schedule.block_of(name)) > one.data.train:
             of_task, key = (f" of {name}", f"tasks.{name}.data") if name else ("", "data")
             raise ValueError(
@@ -243,27 +247,27 @@ def _require_problems(science: Science) -> None:
             )
 
 
-def _require_mixable(science: Science) -> None:
+def _require_mixable(settings: Settings) -> None:
     """Raise ValueError for what an experiment with tasks cannot have, and for a task without a
     problem in a step or with a longer context than the experiment's.
     """
-    if not science.tasks:
+    if not settings.tasks:
         return
     further = {
-        "evaluate.datasets": science.evaluate.datasets,
-        "promotion.datasets": science.promotion.datasets,
+        "evaluate.datasets": settings.evaluate.datasets,
+        "promotion.datasets": settings.promotion.datasets,
     }
     for key, value in further.items():
         if value:
             raise ValueError(
                 f"{key}: it is not there yet for an experiment with tasks; leave it out."
             )
-    longest = science.agent.max_model_len
-    for name, one in science.each.items():
+    longest = settings.agent.max_model_len
+    for name, one in settings.each.items():
         if not one.rollout.problems:
             raise ValueError(
-                f"tasks.{name}.weight: got {science.tasks[name].weight:g}, which leaves the task "
-                f"none of the {science.rollout.problems} problems of a step: raise it, or "
+                f"tasks.{name}.weight: got {settings.tasks[name].weight:g}, which leaves the task "
+                f"none of the {settings.rollout.problems} problems of a step: raise it, or "
                 "rollout.problems."
             )
         if one.agent.max_model_len > longest:
@@ -330,17 +334,17 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
             check_settings(load(data.use), data.settings, GIVEN["data"])
 
 
-def _can_be_promoted(resolved: Resolved) -> None:
+def _can_be_promoted(settings: Settings, whole: Task) -> None:
     """Raise ValueError where the gate of a night would find that it cannot judge."""
-    science, promotion = resolved.science, resolved.science.promotion
-    names = [reward.name for reward in resolved.rewards]
+    promotion = settings.promotion
+    names = [reward.name for reward in whole.rewards]
     for name in promotion.reward_margins:
         if name.partition("/")[0] not in names:
             raise ValueError(
                 f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
                 "a part of it such as exact/tag."
             )
-    for one in science.each.values() if promotion.confirmation.use == "fresh" else ():
+    for one in settings.each.values() if promotion.confirmation.use == "fresh" else ():
         if not is_generated(load(one.data.use)):
             raise ValueError(
                 f"promotion.confirmation is fresh, and {one.data.use} is not marked @generated: "
@@ -349,12 +353,12 @@ def _can_be_promoted(resolved: Resolved) -> None:
             )
 
 
-def _require_correction(resolved: Resolved) -> None:
+def _require_correction(settings: Settings, needs: Needs) -> None:
     """Raise ValueError unless the loss corrects once for episodes of another policy, if needed."""
-    science, needs, update = resolved.science, resolved.algorithm.needs, resolved.science.update
+    update = settings.update
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
-            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old "
+            f"update.old_logprobs is sampler, and {settings.algorithm.use} compares with no old "
             "policy: leave it out, or choose an algorithm.policy_loss with a ratio, such as clip."
         )
     if needs.corrects_sampler and update.old_logprobs == "sampler":
@@ -366,38 +370,37 @@ def _require_correction(resolved: Resolved) -> None:
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
             f"update.epochs x update.mini_batches is {steps}, and the loss of "
-            f"{science.algorithm.use}, as it is set, has no ratio to the policy before the "
+            f"{settings.algorithm.use}, as it is set, has no ratio to the policy before the "
             "update: it is right for 1 optimizer step an update. Set both to 1, or choose "
             f"{ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
-    if science.rollout.max_staleness and not corrected:
+    if settings.rollout.max_staleness and not corrected:
         raise ValueError(
-            f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for "
+            f"rollout.max_staleness is {settings.rollout.max_staleness}, and nothing corrects for "
             f"the older policy: give an algorithm.correction such as token_tis, or {ratio}, and "
             "update.old_logprobs=sampler."
         )
 
 
-def _compare_something(resolved: Resolved) -> None:
-    science, settings = resolved.science, resolved.science.rollout
-    compares = resolved.algorithm.needs.compares_group
-    if compares and settings.group_size == 1:
+def _compare_something(settings: Settings, needs: Needs, whole: Task) -> None:
+    rollout, compares = settings.rollout, needs.compares_group
+    if compares and rollout.group_size == 1:
         raise ValueError(
-            f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a "
+            f"rollout.group_size is 1, and {settings.algorithm.use} compares the episodes of a "
             "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
             "remax or reinforce_pp."
         )
-    comparing = [reward.name for reward in resolved.rewards if reward.compares]
-    if comparing and resolved.greedy:
+    comparing = [reward.name for reward in whole.rewards if reward.compares]
+    if comparing and needs.greedy_episode:
         raise ValueError(
             f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and "
-            f"{science.algorithm.use} also needs one of a greedy episode, which is compared with "
+            f"{settings.algorithm.use} also needs one of a greedy episode, which is compared with "
             "none: choose another algorithm, such as rloo, or another reward."
         )
-    if settings.refills and not compares:
+    if rollout.refills and not compares:
         raise ValueError(
-            f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of "
+            f"rollout.refills is {rollout.refills}, and to {settings.algorithm.use} episodes of "
             "equal reward teach as much as others: leave it out."
         )

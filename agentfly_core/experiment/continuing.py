@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import differences
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
@@ -18,13 +18,13 @@ from agentfly_core.system.revision import revision
 logger = logging.getLogger(__name__)
 
 
-def require_continuable(store: Store, name: str, science: Science, code: Code) -> None:
+def require_continuable(store: Store, name: str, settings: Settings, code: Code) -> None:
     """Raise ValueError for other settings or code, stages of another version, or fewer steps than
     done.
     """
     record = record_of(store, name)
     assert record is not None, f"{name} continues"
-    refuse_other_settings(store, name, science)
+    refuse_other_settings(store, name, settings)
     refuse_other_code(store, name, code)
     refuse_other_stages(name, record)
     if record["revision"] != revision():
@@ -33,7 +33,7 @@ def require_continuable(store: Store, name: str, science: Science, code: Code) -
             record["revision"],
             revision(),
         )
-    layout, steps = RunLayout(name), science.steps
+    layout, steps = RunLayout(name), settings.steps
     beyond = [step for step in layout.steps(store) if step > steps]
     if done := [step for step in beyond if store.get(layout.step(step).policy)]:
         raise ValueError(
@@ -64,7 +64,7 @@ def refuse_finished(store: Store, name: str, code: Code) -> None:
         )
 
 
-def refuse_other_settings(store: Store, name: str, science: Science) -> None:
+def refuse_other_settings(store: Store, name: str, settings: Settings) -> None:
     """Raise ValueError, key by key, for a run that was started with other settings, or with other
     files in its model folder.
 
@@ -73,15 +73,15 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
     """
     if (record := record_of(store, name)) is None:
         return
-    _refuse_other_model(name, record, science.model, StageKeys(science).model_digest())
-    changes = differences(record["science"], science.model_dump(mode="json"))
+    _refuse_other_model(name, record, settings.model, StageKeys(settings).model_digest())
+    changes = differences(record["settings"], settings.model_dump(mode="json"))
     planned = record.get("planned_steps")
-    if science.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
+    if settings.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
         raise ValueError(
-            f"steps is {science.steps} but the run {name!r} was started with "
-            f"{planned or record['science']['steps']}, and its learning rate "
-            f"({science.update.lr_scheduler_type}) depends on it. To train longer, continue from "
-            f"one of its steps: `agentfly fork {name}@STEP steps={science.steps}`."
+            f"steps is {settings.steps} but the run {name!r} was started with "
+            f"{planned or record['settings']['steps']}, and its learning rate "
+            f"({settings.update.lr_scheduler_type}) depends on it. To train longer, continue from "
+            f"one of its steps: `agentfly fork {name}@STEP steps={settings.steps}`."
         )
     if fixed := [change for change in changes if not change.resumable]:
         lines = listed(map(str, fixed))

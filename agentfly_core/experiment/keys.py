@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load, types_of
 from agentfly_core.config.reference import OwnNano, model_reference
 from agentfly_core.config.section import at_keys, resumable
@@ -51,9 +51,9 @@ PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
 @dataclass(frozen=True, slots=True)
 class StageKeys:
-    """The keys of what the stages of one experiment make: `StageKeys(science).prepare()`."""
+    """The keys of what the stages of one experiment make: `StageKeys(settings).prepare()`."""
 
-    science: Science
+    settings: Settings
 
     def prepare(self) -> ArtifactKey:
         """The dataset: three splits; what its settings name of files counts by its content."""
@@ -67,10 +67,10 @@ class StageKeys:
                     [[one.relative_to(path).as_posix(), sha256(one)] for one in files]
                 )
         own = self.data_code()
-        science = self.science.of_data.model_copy(
-            update={"code": {**self.science.code, "prepare": own} if own else {}}
+        settings = self.settings.of_data.model_copy(
+            update={"code": {**self.settings.code, "prepare": own} if own else {}}
         )
-        return StageKeys(science)._shared("prepare", ("data", "seed", "code.prepare"), read)
+        return StageKeys(settings)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
     def solvable(self, data: Pointer) -> str:
         """The file with the report on whether a dataset's problems can be solved."""
@@ -80,8 +80,8 @@ class StageKeys:
 
     def data_code(self) -> dict[str, str]:
         """The digests of the author's modules that make the dataset, by name."""
-        made_by = {path.partition(":")[0] for path in datasets(self.science.data.model_dump())}
-        digests = self.science.code.get("prepare", {})
+        made_by = {path.partition(":")[0] for path in datasets(self.settings.data.model_dump())}
+        digests = self.settings.code.get("prepare", {})
         return {module: code for module, code in digests.items() if module in made_by}
 
     def data_files(self) -> dict[str, Path]:
@@ -89,7 +89,7 @@ class StageKeys:
         folders: `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
         """
         paths = {}
-        for task, one in self.science.each.items():
+        for task, one in self.settings.each.items():
             settings = one.data.settings
             kinds = types_of(load(one.data.use), settings.keys())
             for name, value in settings.items():
@@ -104,20 +104,20 @@ class StageKeys:
 
     def model_files(self) -> dict[str, str]:
         """The sha256 of each file of a model folder; empty for a model that is no folder."""
-        inside = Path(self.science.model).rglob("*") if os.path.isdir(self.science.model) else ()
+        inside = Path(self.settings.model).rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
         return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
 
     def model_digest(self) -> str:
         """The digest of the files of the model folder that a run starts from; empty without one."""
-        files = {} if self.science.fork else self.model_files()
+        files = {} if self.settings.fork else self.model_files()
         return digest(files) if files else ""
 
     def own_nano(self, train: str) -> ArtifactKey:
         """The model `nano`, made of the training split with this sha256 and its demonstrations; no
         held-out problem counts.
         """
-        warm_start = self.science.warm_start
+        warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
         inputs = {"train": train, "demonstrations": digest(shown)}
         played = ("template", "agent", "tools", "environments", "tasks")
@@ -126,7 +126,7 @@ class StageKeys:
 
     def base_model(self, store: Store) -> ArtifactKey | None:
         """The base model; None for `nano` while its dataset is missing."""
-        if not isinstance(model_reference(self.science.model), OwnNano):
+        if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
         data = self.prepare().uri
         if not store.holds(data) or (stored := store.get(data)) is None:
@@ -136,7 +136,7 @@ class StageKeys:
     def demonstrations(
         self, model: Pointer, data: Pointer, frozen: Mapping[str, str]
     ) -> ArtifactKey:
-        """The demonstrations of the warm start; `frozen`: see `ExperimentContext.frozen`."""
+        """The demonstrations of the warm start; `frozen`: see `Experiment.frozen`."""
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
         reads = (*PLAY, "warm_start", "code.demonstrate")
         return self._shared("demonstrate", reads, inputs)
@@ -145,7 +145,7 @@ class StageKeys:
         """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
-        target = self._shared("warm_start", reads, inputs, self.science.update.share_prefixes)
+        target = self._shared("warm_start", reads, inputs, self.settings.update.share_prefixes)
         return ArtifactKey(
             f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
         )
@@ -161,7 +161,7 @@ class StageKeys:
         frozen: Mapping[str, str],
     ) -> ArtifactKey:
         """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
-        `frozen`: see `ExperimentContext.frozen`.
+        `frozen`: see `Experiment.frozen`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
@@ -177,12 +177,12 @@ class StageKeys:
         frozen: Mapping[str, str],
     ) -> ArtifactKey:
         """One shard of a policy's held-out episodes, shared by all runs; `frozen`: see
-        `ExperimentContext.frozen`.
+        `Experiment.frozen`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
-        target = StageKeys(self.science.of_data)._shared(
-            "evaluate", reads, inputs, self.science.rollout.shard
+        target = StageKeys(self.settings.of_data)._shared(
+            "evaluate", reads, inputs, self.settings.rollout.shard
         )
         return ArtifactKey(
             shard_uri(f"{target.uri}/{split}", shard),
@@ -200,7 +200,7 @@ class StageKeys:
         reads = ("rewards", "tasks", "code.score")
         key = self._key("score", reads, inputs, *([round] if round else []))
         folder = rollouts[0].uri.rpartition("/")[0]
-        if folder.startswith(f"{SHARED}/") and (own := self.science.code.get("score")):
+        if folder.startswith(f"{SHARED}/") and (own := self.settings.code.get("score")):
             # runs share the folder, and each code that scores it has scores of its own
             return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
         name = f"scored-{round}" if round else "scored"
@@ -223,7 +223,7 @@ class StageKeys:
             UPDATE,
             inputs,
             step,
-            *(["fresh"] if self.science.fork and not self.science.inherits_learner else []),
+            *(["fresh"] if self.settings.fork and not self.settings.inherits_learner else []),
         )
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
@@ -244,7 +244,7 @@ class StageKeys:
         inputs: Mapping[str, str],
         *place: int | str,
     ) -> str:
-        settings = _settings(stage, self.science.model_dump(mode="json"), reads)
+        settings = _settings(stage, self.settings.model_dump(mode="json"), reads)
         return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
 
 
@@ -300,7 +300,7 @@ def _settings(stage: Stage, identity: Mapping[str, JSON], reads: Sequence[str]) 
     """Settings read by a stage, without resumable settings and weights of rewards."""
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
-    unread = [*resumable(Science), *(FINE_TUNING if stage == "demonstrate" else ())]
+    unread = [*resumable(Settings), *(FINE_TUNING if stage == "demonstrate" else ())]
     for section, _, key in (name.partition(".") for name in unread):
         if isinstance(part := settings.get(section), dict):
             part.pop(key, None)

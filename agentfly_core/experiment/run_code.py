@@ -25,7 +25,7 @@ from agentfly_core.system.revision import revision_of
 BEFORE_STEPS = ("prepare", "demonstrate")
 """The stages whose outputs a run that has come to its first step continues with."""
 CodeDigests = Mapping[str, Mapping[str, str]]
-"""By stage and module, see `Science.code`."""
+"""By stage and module, see `Settings.code`."""
 DIGESTS = TypeAdapter(dict[str, dict[str, str]])
 
 
@@ -35,8 +35,8 @@ def recorded(code: Code) -> CodeRecord:
 
 
 def digests(record: RunRecord) -> dict[str, dict[str, str]]:
-    """The digests of a run's current code, see `Science.code`."""
-    return DIGESTS.validate_python(record["science"]["code"])
+    """The digests of a run's current code, see `Settings.code`."""
+    return DIGESTS.validate_python(record["settings"]["code"])
 
 
 def under(own: CodeDigests, record: RunRecord) -> dict[str, Mapping[str, str]]:
@@ -124,7 +124,7 @@ def _accepted(
     }
     return {
         **record,
-        "science": {**record["science"], "code": as_json(after)},
+        "settings": {**record["settings"], "code": as_json(after)},
         "code": recorded({**record["code"]["files"], **code}),
         "accepted_code": [*record.get("accepted_code", []), entry],
     }
@@ -139,7 +139,7 @@ def before_edit(
     if not settings["code"]:
         return None
     same = {**settings, "code": 0}
-    records = [record for record in run_records(store) if {**record["science"], "code": 0} == same]
+    records = [record for record in run_records(store) if {**record["settings"], "code": 0} == same]
     if not records:
         return None
     newest = max(records, key=itemgetter("created_ms"))

@@ -115,7 +115,7 @@ def done_by(store: Store, run: str, step: int) -> str:
         record = store.read_json(RunLayout(run).record)
     except Damaged:  # what the run did itself can be read all the same
         record = None
-    fork = record["science"].get("fork") if record else None
+    fork = record["settings"].get("fork") if record else None
     return done_by(store, fork["run"], step) if fork and step <= fork["step"] else run
 
 

@@ -9,16 +9,17 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from weakref import WeakKeyDictionary
 
 from agentfly_core.authoring.reward import Reward
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import run_step
 from agentfly_core.config.tasks import datasets
-from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.task import Task
 from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.module_search import INSTALLED, OURS
@@ -44,60 +45,61 @@ class _Package:
 _as_imported: WeakKeyDictionary[ModuleType, _Package] = WeakKeyDictionary()
 
 
-def with_code(resolved: Resolved, code: Code) -> Resolved:
-    """The same with 16 hex digits for each of the author's modules, by stage."""
+def digests_of(
+    settings: Settings, tasks: Mapping[str, Task], code: Code
+) -> dict[str, dict[str, str]]:
+    """16 hex digits for each of the author's modules, by stage, as `Settings.code` has them."""
     digests: dict[str, dict[str, str]] = {}
-    for stage, module in sorted({*named(resolved)}):
+    for stage, module in sorted({*named(settings, tasks)}):
         if module in code:
             digests.setdefault(stage, {})[module] = digest(dict(code[module]))[:16]
-    return replace(resolved, science=resolved.science.model_copy(update={"code": digests}))
+    return digests
 
 
-def code_of(resolved: Resolved) -> Code:
+def code_of(settings: Settings, tasks: Mapping[str, Task]) -> Code:
     """The author's code that an experiment names, as it is now. Each module depends on all files in
     `code_files`.
 
     Raises ValueError for a module without a file, and for a file that does not exist.
     """
-    names = resolved.science.code_files
+    names = settings.code_files
     if missing := [name for name in names if not Path(name).is_file()]:
         raise ValueError(
             f"code_files: there is no file {missing[0]!r}, expected those that your code reads, "
             f"named from {Path.cwd()}."
         )
     data = {name: sha256(Path(name)) for name in names}
-    modules = sorted({module for _, module in named(resolved)})
+    modules = sorted({module for _, module in named(settings, tasks)})
     code = {module: sources(module) for module in modules}
     return {module: {**files, **data} for module, files in code.items() if files}
 
 
-def named(resolved: Resolved) -> Iterator[tuple[str, str]]:
+def named(settings: Settings, tasks: Mapping[str, Task]) -> Iterator[tuple[str, str]]:
     """The modules that an experiment names, each with the stages that it counts for: `("rollout",
     "my_tools")`. Demonstrations are episodes, too.
     """
-    science = resolved.science
-    played = [science.template.use, science.agent.use]
-    for task in resolved.each.values():
-        played += [*(tool.use for tool in task.science.tools), *task.science.environments]
+    played = [settings.template.use, settings.agent.use]
+    for task in tasks.values():
+        played += [*(tool.use for tool in task.settings.tools), *task.settings.environments]
     # a reward that asks for an environment runs in the rollout
-    during = [path for path, reward in _rewards(resolved) if reward.needs]
-    further = (*science.evaluate.datasets.values(), *science.promotion.datasets.values())
-    shown = (science.warm_start, *(task.warm_start for task in science.tasks.values()))
+    during = [path for path, reward in _rewards(tasks) if reward.needs]
+    further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
+    shown = (settings.warm_start, *(task.warm_start for task in settings.tasks.values()))
     demonstrated = [warm_start.demonstrations for warm_start in shown if warm_start]
     paths = {
-        "prepare": [p for data in (science.data, *further) for p in datasets(data.model_dump())],
+        "prepare": [p for data in (settings.data, *further) for p in datasets(data.model_dump())],
         "demonstrate": [*played, *(path for path in demonstrated if run_step(path) is None)],
         "rollout": [*played, *during],
-        "score": [path for path, reward in _rewards(resolved) if not reward.needs],
-        "update": [science.algorithm.use],
+        "score": [path for path, reward in _rewards(tasks) if not reward.needs],
+        "update": [settings.algorithm.use],
     }
     for stage, each in paths.items():
         yield from ((stage, path.partition(":")[0]) for path in each)
 
 
-def _rewards(resolved: Resolved) -> Iterator[tuple[str, Reward]]:
-    for task in resolved.each.values():
-        for (name, part), reward in zip(task.science.rewards.items(), task.rewards, strict=True):
+def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
+    for task in tasks.values():
+        for (name, part), reward in zip(task.settings.rewards.items(), task.rewards, strict=True):
             yield part.use or name, reward
 
 

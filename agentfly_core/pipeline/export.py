@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.config.reference import run_policy
-from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.parts import template_of
+from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
 from agentfly_core.models.policy_page import EpisodeFormat, page
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
@@ -37,7 +37,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
         raise ValueError(f"{folder} is there already: name a folder that is not, or remove it.")
     where = run_policy(reference)
     named = of_run(store, where, "policy")
-    science = science_of(known_run(store, named.run))
+    settings = recorded_settings(known_run(store, named.run))
     policy, base = folders(store, named.policy)
 
     part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")
@@ -46,7 +46,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
         from transformers import AutoTokenizer  # takes seconds
 
         tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
-        template = template_of(science.template, tokenizer)
+        template = template_of(settings.template, tokenizer)
         jinja: str | None = getattr(template, "jinja", None)
         stop = sorted({*getattr(template, "stop_tokens", ()), *end_tokens(tokenizer)})
         _copy(policy, part, jinja, stop)
@@ -54,8 +54,8 @@ def export(store: Store, reference: str, folder: Path) -> None:
             _copy(base, part / BASE, jinja, stop)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        tools = [tool.use for task in science.each.values() for tool in task.tools]
-        episodes = EpisodeFormat(science.agent, science.template, tools, science.dtype)
+        tools = [tool.use for task in settings.each.values() for tool in task.tools]
+        episodes = EpisodeFormat(settings.agent, settings.template, tools, settings.dtype)
         text = page(str(where), named.policy, episodes, rank, bool(jinja), stop)
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.config.experiment import Fork, Science
+from agentfly_core.config.experiment import Fork, Settings
 from agentfly_core.config.loading import differences
 from agentfly_core.config.reference import RunPolicy
-from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.run_layout import RunLayout, record_of, step_layout
+from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
 from agentfly_core.runs.run import Run
@@ -48,24 +48,24 @@ def check_start(run: Run) -> None:
 
     From then on the other run keeps it, which reads the fork's run.json.
     """
-    if run.science.fork and run.store.read_json(run.layout.start) is None:
-        require_origin(run.store, run.science)
+    if run.settings.fork and run.store.read_json(run.layout.start) is None:
+        require_origin(run.store, run.settings)
 
 
-def require_origin(store: Store, science: Science) -> None:
+def require_origin(store: Store, settings: Settings) -> None:
     """Raise ValueError unless a fork that begins finds what it continues with: the policies, the
     learner state, and its place in the order of problems.
     """
-    fork = science.fork
+    fork = settings.fork
     assert fork is not None
-    for step in range(first_policy(fork.step, science.rollout.max_staleness), fork.step + 1):
+    for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:
         raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to continue from.")
-    theirs = origin["science"]
+    theirs = origin["settings"]
     changed = [
         f"  {change}"
-        for change in differences(theirs, science.model_dump(mode="json"))
+        for change in differences(theirs, settings.model_dump(mode="json"))
         if any(f"{change.key}.".startswith(f"{key}.") for key in ORDER)
     ]
     if changed:
@@ -76,5 +76,5 @@ def require_origin(store: Store, science: Science) -> None:
             "or start a run of its own from that policy, without its optimizer: `agentfly train` "
             f"with model=run:{fork.run}@{fork.step}."
         )
-    if science.inherits_learner:
+    if settings.inherits_learner:
         require_learner_state(store, fork)

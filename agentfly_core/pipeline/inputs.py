@@ -21,8 +21,9 @@ from agentfly_core.config.reference import (
 )
 from agentfly_core.config.reference import reference as policy_reference
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, Resolved, final_policy, of_run
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_policies import final_policy, of_run
 from agentfly_core.models import reference
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.playing import shown, unshown
@@ -43,71 +44,75 @@ if TYPE_CHECKING:
 QUARANTINE = Path("quarantine")
 
 
-def dataset(context: ExperimentContext) -> Artifact:
+def dataset(experiment: Experiment) -> Artifact:
     """The experiment's dataset: three splits; raises ValueError for data that cannot be used."""
 
     def make(folder: Path) -> Mapping[str, float]:
-        file = QUARANTINE / f"{context.experiment}.json"
-        return datasets.prepare(context.science.data, context.science.data_seed, folder, file)
+        file = QUARANTINE / f"{experiment.name}.json"
+        return datasets.prepare(
+            experiment.settings.data, experiment.settings.data_seed, folder, file
+        )
 
-    return produce(context.store, StageKeys(context.science).prepare(), make)
+    return produce(experiment.store, StageKeys(experiment.settings).prepare(), make)
 
 
-def base_model(context: ExperimentContext) -> Artifact:
+def base_model(experiment: Experiment) -> Artifact:
     """The model of a reference that names no run.
 
     Raises ValueError for a reference that names no model, and GateClosed where the demonstrations
     fail from which `nano` is made.
     """
-    science, store = context.science, context.store
-    data = dataset(context) if isinstance(model_reference(science.model), OwnNano) else None
-    target = StageKeys(science).base_model(store)
+    settings, store = experiment.settings, experiment.store
+    data = dataset(experiment) if isinstance(model_reference(settings.model), OwnNano) else None
+    target = StageKeys(settings).base_model(store)
     assert target is not None
 
     def make(folder: Path) -> Mapping[str, float]:
         if data is None:
-            reference.materialise(science.model, folder, science.dtype)
+            reference.materialise(settings.model, folder, settings.dtype)
         else:
-            _make_nano(context.resolved, split(store.open(data), "train"), folder)
+            _make_nano(experiment, split(store.open(data), "train"), folder)
         return {}
 
     return produce(store, target, make)
 
 
-def _make_nano(resolved: Resolved, training: Sequence[Problem], folder: Path) -> None:
+def _make_nano(experiment: Experiment, training: Sequence[Problem], folder: Path) -> None:
     """Leave `nano`, made for the training problems and their demonstrations, in `folder`."""
     from agentfly_core.models import own_nano  # loads torch, which takes seconds
 
-    science, reads_bytes = resolved.science, own_nano.byte_tokenizer()
-    if science.warm_start:
-        with environment_loop(resolved.limits) as environments:
-            spans = shown(resolved, reads_bytes, training, environments)
+    settings, reads_bytes = experiment.settings, own_nano.byte_tokenizer()
+    if settings.warm_start:
+        with environment_loop(experiment.whole.limits) as environments:
+            spans = shown(experiment, reads_bytes, training, environments)
     else:
-        spans = unshown(resolved, reads_bytes, training)
+        spans = unshown(experiment, reads_bytes, training)
     pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
-    longest = science.agent.max_model_len
-    own_nano.make(pieces, science.nano.atoms, longest, folder, science.dtype)
+    longest = settings.agent.max_model_len
+    own_nano.make(pieces, settings.nano.atoms, longest, folder, settings.dtype)
 
 
-def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]:
+def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     """The tokenizer of the experiment's model, without its weights where they are not needed for
     it, and a digest of what it comes from.
     """
-    if context.parent:
-        return tokenizer_of(context.store, context.parent.policy), context.parent.policy.digest
-    if isinstance(model_reference(context.science.model), OwnNano):
-        model = base_model(context)
-        return tokenizer_of(context.store, model), model.digest
-    name = context.science.model
-    return reference.tokenizer(name), StageKeys(context.science).model().key
+    if experiment.parent:
+        return tokenizer_of(
+            experiment.store, experiment.parent.policy
+        ), experiment.parent.policy.digest
+    if isinstance(model_reference(experiment.settings.model), OwnNano):
+        model = base_model(experiment)
+        return tokenizer_of(experiment.store, model), model.digest
+    name = experiment.settings.model
+    return reference.tokenizer(name), StageKeys(experiment.settings).model().key
 
 
-def endpoint(context: ExperimentContext, name: str) -> Artifact:
+def endpoint(experiment: Experiment, name: str) -> Artifact:
     """A chat service of the site as a policy, with the tokenizer of the experiment's model; raises
     ValueError for one that the site does not name.
     """
-    settings = context.site.endpoint(name)
-    tokens, source = tokenizer(context)
+    settings = experiment.site.endpoint(name)
+    tokens, source = tokenizer(experiment)
     target = keys.endpoint(name, settings, source)
 
     def make(folder: Path) -> Mapping[str, float]:
@@ -115,11 +120,11 @@ def endpoint(context: ExperimentContext, name: str) -> Artifact:
         write_json(folder / ENDPOINT_FILE, {"name": name})
         return {}
 
-    return produce(context.store, target, make)
+    return produce(experiment.store, target, make)
 
 
 def policy_named(
-    context: ExperimentContext, named: str, model: Callable[[ExperimentContext], Pointer]
+    experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
     """The policy that a reference names, a chat service too; by default the run's last.
 
@@ -129,12 +134,12 @@ def policy_named(
     """
     if not named:
         return final_policy(
-            context.store,
-            name_of(context, "", False),
+            experiment.store,
+            name_of(experiment, "", False),
         )
-    match policy_reference(named, context.store.names("runs")):
+    match policy_reference(named, experiment.store.names("runs")):
         case RunPolicy() | LastPolicy() as policy:
-            return of_run(context.store, policy, "policy").policy
+            return of_run(experiment.store, policy, "policy").policy
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(
@@ -142,9 +147,9 @@ def policy_named(
                 )
             return dvc_pointer.read(Path(path))
         case EndpointPolicy(name):
-            return endpoint(context, name)
+            return endpoint(experiment, name)
         case BasePolicy():
-            return context.parent.policy if context.parent else model(context)
+            return experiment.parent.policy if experiment.parent else model(experiment)
         case ScriptPolicy() | OraclePolicy() | RandomPolicy():
             raise ValueError(
                 f"Got the policy {named!r}, a function that gives the replies; expected one with "
@@ -152,5 +157,5 @@ def policy_named(
             )
         case other_model:
             require(other_model)
-            science = context.science.model_copy(update={"model": named, "fork": None})
-            return model(context.on(science))
+            settings = experiment.settings.model_copy(update={"model": named, "fork": None})
+            return model(experiment.on(settings))

@@ -17,9 +17,10 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout, WarmStart
-from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import policy_at
+from agentfly_core.experiment.task import Task
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
@@ -68,17 +69,28 @@ Spans = list[tuple[int, ...]]
 
 
 def rollout_spec(
-    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen] = {}
+    experiment: Experiment, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen] = {}
 ) -> RolloutSpec:
     """How an experiment's episodes are played with a model of this tokenizer; for roles that are
     not in `frozen`, the policy speaks.
     """
-    agent = resolved.science.agent
+    spec = _task_spec(experiment.whole, tokenizer, frozen)
+    if not experiment.settings.tasks:
+        return spec
+    each = experiment.tasks.items()
+    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in each}
+    return replace(spec, tasks=tasks)
+
+
+def _task_spec(
+    task: Task, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen]
+) -> RolloutSpec:
+    agent = task.settings.agent
     return RolloutSpec(
-        template=template_of(resolved.science.template, tokenizer),
-        tools=resolved.tools,
-        rewards=tuple(reward for reward in resolved.rewards if reward.needs),
-        agent=resolved.agent,
+        template=template_of(task.settings.template, tokenizer),
+        tools=task.tools,
+        rewards=tuple(reward for reward in task.rewards if reward.needs),
+        agent=task.agent,
         system=agent.system,
         max_turns=agent.max_turns,
         max_tokens=agent.max_tokens,
@@ -88,24 +100,21 @@ def rollout_spec(
         deadline=agent.deadline,
         stop=agent.stop,
         end_tokens=end_tokens(tokenizer),
-        limits=resolved.limits,
+        limits=task.limits,
         frozen=frozen,
-        tasks={
-            name: rollout_spec(task, tokenizer, frozen) for name, task in resolved.tasks.items()
-        },
     )
 
 
 def require_room(
-    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]
+    experiment: Experiment, tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]
 ) -> None:
     """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything
     is played.
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
-    for name, some in by_task(problems, resolved.tasks).items():
-        spec = rollout_spec(resolved.each[name], tokenizer)
+    for name, some in by_task(problems, experiment.settings.tasks).items():
+        spec = _task_spec(experiment.tasks[name], tokenizer, {})
         if spec.agent is tool_loop:
             spec.require_room(some)
 
@@ -167,7 +176,7 @@ def of_split(
 
 
 def demonstrate(
-    resolved: Resolved,
+    experiment: Experiment,
     tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[Problem],
     folder: Path,
@@ -179,18 +188,18 @@ def demonstrate(
 
     Raises GateClosed when more episodes failed than the experiment allows.
     """
-    science, settings = resolved.science, resolved.science.warm_start
-    assert settings is not None
-    specs = _demonstrations(problems, science.quotas(settings.episodes), science.seed)
-    spec = rollout_spec(resolved, tokenizer, frozen)
-    sampler = _showing(settings, tokenizer, spec, problems, science.seed)
-    watch = watching("demonstrate", 0, 0, settings.episodes)
+    settings, warm_start = experiment.settings, experiment.settings.warm_start
+    assert warm_start is not None
+    specs = _demonstrations(problems, settings.quotas(warm_start.episodes), settings.seed)
+    spec = rollout_spec(experiment, tokenizer, frozen)
+    sampler = _showing(warm_start, tokenizer, spec, problems, settings.seed)
+    watch = watching("demonstrate", 0, 0, warm_start.episodes)
     played, _ = _collect(specs, spec, sampler, folder, watch, environment_loop)
-    stop_if_failing(played, science.gates.failed)
+    stop_if_failing(played, settings.gates.failed)
 
 
 def rehearsed(
-    resolved: Resolved,
+    experiment: Experiment,
     tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[Problem],
     environment_loop: EnvironmentLoop,
@@ -201,12 +210,12 @@ def rehearsed(
     Raises GateClosed when more episodes fail than the experiment allows, and for an agent that
     returns without an answer after a reply without a tool call.
     """
-    science, settings = resolved.science, resolved.science.warm_start
-    assert settings is not None
-    spec = rollout_spec(resolved, tokenizer, frozen)
-    demonstrations = _demonstrations(problems, science.quotas(REHEARSED), science.seed)
+    settings, warm_start = experiment.settings, experiment.settings.warm_start
+    assert warm_start is not None
+    spec = rollout_spec(experiment, tokenizer, frozen)
+    demonstrations = _demonstrations(problems, settings.quotas(REHEARSED), settings.seed)
     specs = [replace(one, role="train") for one in demonstrations]
-    shows = _showing(settings, tokenizer, spec, problems, science.seed)
+    shows = _showing(warm_start, tokenizer, spec, problems, settings.seed)
     unsure = Scripted(reply_encoder(tokenizer), spec.template.stop_tokens[0], _unsure)
     played, unanswered = (
         environment_loop.run(
@@ -214,7 +223,7 @@ def rehearsed(
         )[0]
         for some, sampler in ((specs, shows), (specs[:1], unsure))
     )
-    stop_if_failing(played, science.gates.failed)
+    stop_if_failing(played, settings.gates.failed)
     if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
         raise GateClosed(f"The warm start has not begun: {errors[0]}.")
     return played
@@ -225,7 +234,7 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def shown(
-    resolved: Resolved,
+    experiment: Experiment,
     tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[Problem],
     environment_loop: EnvironmentLoop,
@@ -236,16 +245,16 @@ def shown(
 
     Raises GateClosed when more episodes failed than the experiment allows.
     """
-    science, settings = resolved.science, resolved.science.warm_start
-    assert settings is not None
-    spec = boundless(rollout_spec(resolved, tokenizer))
-    specs = _demonstrations(problems, science.quotas(HEARD), 0)
+    settings, warm_start = experiment.settings, experiment.settings.warm_start
+    assert warm_start is not None
+    spec = boundless(rollout_spec(experiment, tokenizer))
+    specs = _demonstrations(problems, settings.quotas(HEARD), 0)
     watch = watching("model", 0, 0, HEARD)
-    sampler = _showing(settings, tokenizer, spec, problems, 0)
+    sampler = _showing(warm_start, tokenizer, spec, problems, 0)
     played, _, _ = environment_loop.run(
         collect(specs, spec, sampler, watch, environment_loop.resources)
     )
-    stop_if_failing(played, science.gates.failed)
+    stop_if_failing(played, settings.gates.failed)
     return [
         [
             tokens
@@ -269,10 +278,10 @@ def boundless(spec: RolloutSpec) -> RolloutSpec:
 
 
 def unshown(
-    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]
+    experiment: Experiment, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]
 ) -> list[Spans]:
     """The same where nobody demonstrates: HEARD prompts, each with an empty call of every tool."""
-    spec = rollout_spec(resolved, tokenizer)
+    spec = rollout_spec(experiment, tokenizer)
     encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
     for tool in spec.schemas:
         properties = tool.parameters.get("properties")
@@ -283,10 +292,10 @@ def unshown(
             spec.template.stop_tokens[0],
         )
         calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
-    by_name = by_task(problems, resolved.tasks)
+    by_name = by_task(problems, experiment.settings.tasks)
     heard = [
         problem
-        for name, quota in resolved.science.quotas(HEARD).items()
+        for name, quota in experiment.settings.quotas(HEARD).items()
         for problem in by_name[name][:quota]
     ]
     return [

@@ -21,7 +21,7 @@ from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import spans, trajectories_in
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.hashing import digest
@@ -105,7 +105,7 @@ def rescored(
 
     Raises ValueError for a step that is not scored, FileNotFoundError where its episodes are gone.
     """
-    agent = science_of(known_run(store, run)).agent.use.rpartition(":")[2]
+    agent = recorded_settings(known_run(store, run)).agent.use.rpartition(":")[2]
     layout = RunLayout(run)
     done = [number for number in layout.steps(store) if store.holds(layout.step(number).scored)]
     if not done or (step is not None and step not in done):

@@ -11,12 +11,12 @@ from agentfly_core.config.experiment import Rollout, Update
 from agentfly_core.config.parts import Data
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.runs.run import Run, science_of
+from agentfly_core.runs.run import Run, recorded_settings
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
@@ -53,7 +53,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
 def keeps_state(run: Run, step: int) -> bool:
     """Whether the learner state after this step goes to disk."""
-    return step % run.science.update.learner_every == 0 or step == run.science.steps
+    return step % run.settings.update.learner_every == 0 or step == run.settings.steps
 
 
 def retain(run: Run, step: int) -> None:
@@ -63,7 +63,7 @@ def retain(run: Run, step: int) -> None:
     The weights of a policy stay, too, when it was evaluated, and when updates may be run again from
     it or later steps sample from it.
     """
-    keep, store, begin = run.science.update, run.store, run.science.own_steps.start
+    keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
@@ -72,7 +72,7 @@ def retain(run: Run, step: int) -> None:
     for old in states[: -keep.keep_learner]:
         if old not in others.learners:
             store.remove(run.layout.step(old).learner)
-    needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
+    needed = min(states[-keep.keep_learner :][0], step - run.settings.rollout.max_staleness)
     first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else begin
     for old in reversed(range(begin, first)):
         if run.evaluates(old) or old in others.policies:
@@ -92,19 +92,19 @@ def kept_for_others(store: Store, run: str) -> Kept:
         except Damaged as damage:
             logger.warning("%s If it needs policies of %s, none is kept for it.", damage, run)
             continue
-        if record is None or not (record["science"].get("fork") or record.get("frozen")):
+        if record is None or not (record["settings"].get("fork") or record.get("frozen")):
             continue
-        science = science_of(record)
-        finished = finished_summary(store, name, science.steps)
-        if fork := science.fork:
-            first = first_policy(fork.step, science.rollout.max_staleness)
+        settings = recorded_settings(record)
+        finished = finished_summary(store, name, settings.steps)
+        if fork := settings.fork:
+            first = first_policy(fork.step, settings.rollout.max_staleness)
             begun = range(first, fork.step + 1)
             own = {step for step in begun if done_by(store, fork.run, step) == run}
             kept.policies.update(own)
-            if science.inherits_learner and not finished:
+            if settings.inherits_learner and not finished:
                 kept.learners.update(own & {fork.step})
         if not finished:
-            speakers = science.agent.speakers.values()
+            speakers = settings.agent.speakers.values()
             frozen = [who for who in speakers if isinstance(who, RunPolicy)]
             kept.policies.update(
                 who.step for who in frozen if done_by(store, who.run, who.step) == run
@@ -118,12 +118,12 @@ def first_policy(step: int, staleness: int) -> int:
 
 
 def require_space(
-    store: Store, resolved: Resolved, policy: Pointer, checkpointer: AsyncCheckpointer
+    store: Store, experiment: Experiment, policy: Pointer, checkpointer: AsyncCheckpointer
 ) -> None:
     """Raise NoSpace unless the disk can hold a learner state and a policy more, and a state that is
     on its way.
     """
-    size, state = _sizes(store, resolved, policy)
+    size, state = _sizes(store, experiment, policy)
     needed = size + state * (2 if checkpointer.busy() else 1)
     folder, free = store.root, shutil.disk_usage(store.root).free
     if free < needed:
@@ -133,33 +133,33 @@ def require_space(
         )
 
 
-def require_space_for_night(context: ExperimentContext, night: str) -> None:
+def require_space_for_night(experiment: Experiment, night: str) -> None:
     """Raise NoSpace unless the disk can hold all that a run has still to write, as its settings
     keep it.
 
     On object storage it is the disk of the working copies. At most: as if every episode were as
-    long as the model's context. Before its model was made the first time, only episodes count.
+    long as the model's experiment. Before its model was made the first time, only episodes count.
     """
-    science, store, layout = context.science, context.store, RunLayout(night)
+    settings, store, layout = experiment.settings, experiment.store, RunLayout(night)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
-    left = science.steps - max(done, default=science.start_step)
-    model = context.parent.policy if context.parent else None
+    left = settings.steps - max(done, default=settings.start_step)
+    model = experiment.parent.policy if experiment.parent else None
     if (
         model is None
-        and (target := StageKeys(science).base_model(store))
+        and (target := StageKeys(settings).base_model(store))
         and store.holds(target.uri)
     ):
         model = store.artifact(target.uri)
 
     policies, states = _kept(
-        science.update, science.evaluate.every, science.rollout.max_staleness, left
+        settings.update, settings.evaluate.every, settings.rollout.max_staleness, left
     )
-    size, state = _sizes(context.store, context.resolved, model) if model else (0, 0)
+    size, state = _sizes(experiment.store, experiment, model) if model else (0, 0)
     needed = (
         policies * size
         + states * state
         + _episodes(
-            science.rollout, science.evaluate, science.data, science.agent.max_model_len, left
+            settings.rollout, settings.evaluate, settings.data, settings.agent.max_model_len, left
         )
     )
     folder = next(place for place in (store.root, *store.root.parents) if place.exists())
@@ -173,18 +173,18 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
         )
 
 
-def _sizes(store: Store, resolved: Resolved, policy: Pointer) -> tuple[int, int]:
+def _sizes(store: Store, experiment: Experiment, policy: Pointer) -> tuple[int, int]:
     """How many bytes a policy and a learner state have.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again
     for a critic that is a model of its own; the policy is one number of the model's dtype. Only an
     adapter's weights count where only they are trained.
     """
-    models = 2 if resolved.algorithm.needs.critic == "model" else 1
-    width = 2 if resolved.science.dtype == "bfloat16" else 4
+    models = 2 if experiment.algorithm.needs.critic == "model" else 1
+    width = 2 if experiment.settings.dtype == "bfloat16" else 4
     files, base = adapter_artifact.folders(store, policy)
-    if resolved.science.adapter:
-        size = width * adapter_artifact.weights(base or files, resolved.science.adapter)
+    if experiment.settings.adapter:
+        size = width * adapter_artifact.weights(base or files, experiment.settings.adapter)
     else:
         size = sum(path.stat().st_size for path in files.iterdir())
     return size, models * size * 12 // width

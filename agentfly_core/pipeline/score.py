@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.scoring import ScoredShard, score_episodes
@@ -14,7 +14,7 @@ from agentfly_core.store.store import Artifact
 
 
 def score(
-    context: ExperimentContext,
+    experiment: Experiment,
     rollouts: Sequence[Artifact],
     step: int,
     what: str,
@@ -27,13 +27,13 @@ def score(
     Scores in `before`, those of an earlier round, and in `shards` are reused. `round` 1, 2, ... of
     a step with refills has its own artifact; `what` names the stage in logs.
     """
-    target = StageKeys(context.science).scored(rollouts, round)
+    target = StageKeys(experiment.settings).scored(rollouts, round)
 
     def make(folder: Path) -> Mapping[str, float]:
-        store = context.store
+        store = experiment.store
         folders = [store.open(rollout) for rollout in rollouts]
         earlier = read_scores(store.open(before) / SCORES) if before else []
         ready = {store.open(rollout): shard for rollout, shard in shards.items()}
-        return score_episodes(context.resolved, folders, earlier, step, folder, ready)
+        return score_episodes(experiment, folders, earlier, step, folder, ready)
 
-    return produce(context.store, target, make)
+    return produce(experiment.store, target, make)

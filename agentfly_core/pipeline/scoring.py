@@ -10,12 +10,13 @@ from pathlib import Path
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
 from agentfly_core.config.tasks import GOAL
-from agentfly_core.experiment.context import Resolved
-from agentfly_core.experiment.schedule import schedule_of
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
@@ -34,7 +35,7 @@ class ScoredShard:
 
 
 def score_episodes(
-    resolved: Resolved,
+    experiment: Experiment,
     rollouts: Sequence[Path],
     earlier: Sequence[Scored],
     step: int,
@@ -54,18 +55,18 @@ def score_episodes(
     already = [one for shard in shards.values() for one in shard.scores]
     by_id = {one.trajectory_id: one for one in [*already, *earlier]}
     unknown = [t for t in everything if t.id not in by_id]
-    by_id |= {one.trajectory_id: one for one in _fresh(resolved, unknown, everything)}
+    by_id |= {one.trajectory_id: one for one in _fresh(experiment, unknown, everything)}
     graded = [by_id[t.id] for t in everything]
     write_scores(folder / SCORES, graded)
-    stop_if_unscored(everything, graded, resolved.science.gates.unscored)
+    stop_if_unscored(everything, graded, experiment.settings.gates.unscored)
     played = [t for t in everything if t.role != "baseline"]
     scores = [by_id[t.id] for t in played]
     rows = ledger.ledger(step, played, scores)
-    ledger.write(folder, _counted(resolved, rows, played, scores))
+    ledger.write(folder, _counted(experiment, rows, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
-    metrics = _measured(resolved, played, scores, timings)
-    for name, task in resolved.tasks.items():
-        own = [t for t in played if resolved.of(t.problem) is task]
+    metrics = _measured(experiment.whole, played, scores, timings)
+    for name, task in experiment.tasks.items() if experiment.settings.tasks else ():
+        own = [t for t in played if experiment.task_of(t.problem) is task]
         of_task = _measured(task, own, [by_id[t.id] for t in own], [])
         metrics |= {f"task/{name}/{metric}": value for metric, value in of_task.items()}
     episodes = len(by_episode(played))
@@ -73,18 +74,18 @@ def score_episodes(
     return metrics
 
 
-def check_rewards(resolved: Resolved, episodes: Sequence[Trajectory]) -> None:
+def check_rewards(experiment: Experiment, episodes: Sequence[Trajectory]) -> None:
     """Score rehearsed demonstrations; raise GateClosed when more of them lack a reward than the
     experiment allows.
     """
     try:
-        scores = _fresh(resolved, episodes, episodes)
-        stop_if_unscored(episodes, scores, resolved.science.gates.unscored)
+        scores = _fresh(experiment, episodes, episodes)
+        stop_if_unscored(episodes, scores, experiment.settings.gates.unscored)
     except GateClosed as closed:
         raise GateClosed(f"The warm start has not begun: {closed}") from None
 
 
-def scored_shard(resolved: Resolved, rollout: Path) -> ScoredShard:
+def scored_shard(experiment: Experiment, rollout: Path) -> ScoredShard:
     """One shard's stored episodes with their scores, as `score_episodes` makes them.
 
     An episode that could not be scored is left to that: a reward may name a speaker who spoke in
@@ -92,25 +93,27 @@ def scored_shard(resolved: Resolved, rollout: Path) -> ScoredShard:
     several shards.
     """
     trajectories = read_trajectories(rollout / EPISODES)
-    if any(reward.compares for reward in resolved.rewards):
+    if any(reward.compares for reward in experiment.whole.rewards):
         return ScoredShard(trajectories, [])
-    by_id = {one.trajectory_id: one for one in _fresh(resolved, trajectories, trajectories)}
+    by_id = {one.trajectory_id: one for one in _fresh(experiment, trajectories, trajectories)}
     left = {t.episode for t in trajectories if isinstance(by_id[t.id].reward, Unscored)}
     scores = [by_id[t.id] for t in trajectories if t.episode not in left]
     return ScoredShard(trajectories, scores)
 
 
 def _counted(
-    resolved: Resolved,
+    experiment: Experiment,
     rows: Sequence[LedgerRow],
     played: Sequence[Trajectory],
     scores: Sequence[Scored],
 ) -> list[LedgerRow]:
     """The ledger's rows, of a step with a curriculum also with what that reads of them."""
-    if resolved.science.rollout.curriculum is None or played[0].role != "train":
+    if experiment.settings.rollout.curriculum is None or played[0].role != "train":
         return [*rows]
-    solved = outcomes_by_problem(played, scores, resolved.goal)
-    kinds = {t.problem.id: schedule_of(resolved.science).kind_of(t.problem) for t in played}
+    solved = outcomes_by_problem(played, scores, experiment.whole.goal)
+    kinds = {
+        t.problem.id: ProblemSchedule.of(experiment.settings).kind_of(t.problem) for t in played
+    }
     return [
         replace(row, kind=kinds[row.problem], solved=sum(solved.get(row.problem, [])))
         for row in rows
@@ -118,15 +121,15 @@ def _counted(
 
 
 def _fresh(
-    resolved: Resolved, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
+    experiment: Experiment, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
 ) -> list[Scored]:
     """The scores of some of the episodes `among` all, each task's by its own rewards; in a mixture
     GOAL is what its reward gave that says solved.
     """
     fresh = []
-    for name, task in resolved.each.items():
-        own = [t for t in trajectories if resolved.of(t.problem) is task]
-        everyone = [t for t in among if resolved.of(t.problem) is task]
+    for name, task in experiment.tasks.items():
+        own = [t for t in trajectories if experiment.task_of(t.problem) is task]
+        everyone = [t for t in among if experiment.task_of(t.problem) is task]
         scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
         for one in scores:
             reached = {GOAL: one.rewards[task.goal]} if name and task.goal in one.rewards else {}
@@ -135,10 +138,10 @@ def _fresh(
 
 
 def _measured(
-    resolved: Resolved,
+    task: Task,
     played: Sequence[Trajectory],
     scores: Sequence[Scored],
     timings: Sequence[Timing],
 ) -> dict[str, float]:
-    tools = dict.fromkeys(tool.name for tool in resolved.tools)
-    return rollout_metrics(played, scores, timings, resolved.goal, [*tools])
+    tools = dict.fromkeys(tool.name for tool in task.tools)
+    return rollout_metrics(played, scores, timings, task.goal, [*tools])

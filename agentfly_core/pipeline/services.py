@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING
 from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import (
-    ExperimentContext,
-    Resolved,
-    digest_of_speaker,
-    of_run,
-)
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
+from agentfly_core.experiment.run_policies import digest_of_speaker, of_run
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
@@ -79,17 +75,17 @@ class TrainingServices(RolloutServices):
 
 @contextmanager
 def training_services(
-    context: ExperimentContext, model: Pointer, owner: str, logs: Path
+    experiment: Experiment, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What training needs, starting; `owner` is the uid of the run that the services belong to."""
-    share_prefixes = context.science.update.share_prefixes
+    share_prefixes = experiment.settings.update.share_prefixes
     with (
-        rollout_services(context, model, owner, logs) as playing,
+        rollout_services(experiment, model, owner, logs) as playing,
         learner_service(
-            context.store,
+            experiment.store,
             model,
             share_prefixes,
-            context.divided_site,
+            experiment.divided_site,
             owner,
             logs,
         ) as learner,
@@ -101,42 +97,42 @@ def training_services(
 
 @contextmanager
 def rollout_services(
-    context: ExperimentContext, model: Pointer, owner: str, logs: Path
+    experiment: Experiment, model: Pointer, owner: str, logs: Path
 ) -> Iterator[RolloutServices]:
     """The sampler that the site asks for and the environments, starting, for `model` and policies
     trained from it; raises ValueError for a frozen speaker that cannot speak.
     """
-    store, speakers = context.store, context.science.agent.speakers
-    chats = chat_services(store, context.site, speakers, endpoint_of(store, model))
+    store, speakers = experiment.store, experiment.settings.agent.speakers
+    chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
     with (
-        sampler_service(context, model, owner, logs, chats) as sampler,
-        environments_service(context.resolved) as environments,
+        sampler_service(experiment, model, owner, logs, chats) as sampler,
+        environments_service(experiment) as environments,
     ):
         tokenizer = tokenizer_of(store, model)
-        frozen = speakers_of(context, tokenizer, chats)
+        frozen = speakers_of(experiment, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
 @contextmanager
 def demonstration_services(
-    context: ExperimentContext, model: Pointer, owner: str, logs: Path
+    experiment: Experiment, model: Pointer, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
-    store, science, site = context.store, context.science, context.divided_site
+    store, settings, site = experiment.store, experiment.settings, experiment.divided_site
     with (
-        environments_service(context.resolved) as environments,
-        learner_service(store, model, science.update.share_prefixes, site, owner, logs) as learner,
+        environments_service(experiment) as environments,
+        learner_service(store, model, settings.update.share_prefixes, site, owner, logs) as learner,
     ):
         tokenizer = tokenizer_of(store, model)
-        chats = chat_services(store, context.site, science.agent.speakers)
-        frozen = speakers_of(context, tokenizer, chats)
-        sampler = in_process(site, science.dtype)
+        chats = chat_services(store, experiment.site, settings.agent.speakers)
+        frozen = speakers_of(experiment, tokenizer, chats)
+        sampler = in_process(site, settings.dtype)
         yield TrainingServices(sampler, environments, tokenizer, frozen, learner)
 
 
 @contextmanager
 def sampler_service(
-    context: ExperimentContext,
+    experiment: Experiment,
     model: Pointer,
     owner: str,
     logs: Path,
@@ -145,41 +141,44 @@ def sampler_service(
     """The sampler that the site asks for, starting, or of `chats` the one that `model` is; a vLLM
     server ends with the block.
     """
-    if name := endpoint_of(context.store, model):
+    if name := endpoint_of(experiment.store, model):
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
-        tokenizer = tokenizer_of(context.store, model)
-        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
+        tokenizer = tokenizer_of(experiment.store, model)
+        stop = template_of(experiment.settings.template, tokenizer).stop_tokens[0]
         yield EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
         return
-    if context.site.sampler == "transformers":
-        yield in_process(context.divided_site, context.science.dtype)
+    if experiment.site.sampler == "transformers":
+        yield in_process(experiment.divided_site, experiment.settings.dtype)
         return
     from agentfly_core.inference import vllm_client, vllm_server
 
-    science, site, address = context.science, context.divided_site, new_address("vllm")
-    folder, base = adapter_artifact.folders(context.store, model)
-    adapters = (science.adapter, adapter_artifact.shape_of(context.store, model))
+    settings, site, address = experiment.settings, experiment.divided_site, new_address("vllm")
+    folder, base = adapter_artifact.folders(experiment.store, model)
+    adapters = (settings.adapter, adapter_artifact.shape_of(experiment.store, model))
     rank = max((adapter.rank for adapter in adapters if adapter), default=0)
     command, environment = vllm_server.launch(
-        address, base or folder, science.dtype, science.agent, site, rank
+        address, base or folder, settings.dtype, settings.agent, site, rank
     )
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield vllm_client.VLLM(
-            service, science.dtype, context.site.concurrency, takes_turns=context.site.shares_gpus
+            service,
+            settings.dtype,
+            experiment.site.concurrency,
+            takes_turns=experiment.site.shares_gpus,
         )
 
 
 @contextmanager
-def environments_service(resolved: Resolved) -> Iterator[EnvironmentLoop]:
+def environments_service(experiment: Experiment) -> Iterator[EnvironmentLoop]:
     """The environments of an experiment, starting in this process, as many as a shard needs.
 
     When the block ends they are closed; raises RuntimeError for one that was lent and not given
     back.
     """
-    rollout = resolved.science.rollout
-    kinds = kinds_needed(resolved.parts)
-    with environment_loop(resolved.limits) as here:
+    rollout = experiment.settings.rollout
+    kinds = kinds_needed(experiment.whole.parts)
+    with environment_loop(experiment.whole.limits) as here:
         size = min(rollout.shard, rollout.problems * rollout.group_size)
         here.loop.call_soon_threadsafe(here.resources.warm, kinds, size, LEASE_SECONDS)
         yield here
@@ -224,16 +223,16 @@ def chat_services(
 
 
 def speakers_of(
-    context: ExperimentContext,
+    experiment: Experiment,
     tokenizer: PreTrainedTokenizerBase,
     chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
     """The frozen speakers of an experiment, see `frozen_speakers`."""
-    store, site, speakers = context.store, context.site, context.science.agent.speakers
+    store, site, speakers = experiment.store, experiment.site, experiment.settings.agent.speakers
     for role, who in speakers.items():
         digest = digest_of_speaker(store, site, role, who)
-        require_unchanged(role, who, digest == context.frozen[role])
-    sampler = partial(in_process, context.divided_site, context.science.dtype)
+        require_unchanged(role, who, digest == experiment.frozen[role])
+    sampler = partial(in_process, experiment.divided_site, experiment.settings.dtype)
     return frozen_speakers(store, speakers, sampler, tokenizer, chats)
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from agentfly_core.config.experiment import Fork, Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline import produce
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -43,9 +44,9 @@ def step_job(
     """The update of a step to the policy `target`, from the policy before it and the scored
     episodes.
     """
-    store, science = run.store, run.science
+    store, settings = run.store, run.settings
     policy, base = adapter_artifact.folders(store, before)
-    goes_on = step > science.own_steps.start or science.inherits_learner
+    goes_on = step > settings.own_steps.start or settings.inherits_learner
     reference, reference_base = (
         adapter_artifact.folders(store, near) if (near := run.kl_reference) else (None, None)
     )
@@ -56,59 +57,60 @@ def step_job(
         learner=_learner_state(store, before.key) if goes_on else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(scored)),
         scores=str(store.open(scored) / SCORES),
-        algorithm=science.algorithm,
-        rewards={reward.name: weight for reward, weight in run.resolved.rewards.items()},
+        algorithm=settings.algorithm,
+        rewards={reward.name: weight for reward, weight in run.experiment.whole.rewards.items()},
         tasks={
             name: tuple(reward.name for reward in task.rewards)
-            for name, task in run.resolved.tasks.items()
+            for name, task in run.experiment.tasks.items()
+            if run.settings.tasks
         },
-        update=science.update.model_copy(
-            update={"learning_rate": learning_rate(science.update, step, science.steps)}
+        update=settings.update.model_copy(
+            update={"learning_rate": learning_rate(settings.update, step, settings.steps)}
         ),
         batch=None,
-        temperature=science.rollout.temperature,
-        dtype=science.dtype,
-        seed=hashing.seed(science.seed, "update", *science.seeds_of(step)[1:]),
+        temperature=settings.rollout.temperature,
+        dtype=settings.dtype,
+        seed=hashing.seed(settings.seed, "update", *settings.seeds_of(step)[1:]),
         reference=str(reference) if reference else None,
         before=measured(store, before).metrics if goes_on else {},
-        adapter=science.adapter,
+        adapter=settings.adapter,
         base=str(base) if base else None,
         reference_base=str(reference_base) if reference_base else None,
     )
 
 
 def warm_start_job(
-    context: ExperimentContext, model: Artifact, demonstrations: Artifact, number: int
+    experiment: Experiment, model: Artifact, demonstrations: Artifact, number: int
 ) -> UpdateJob:
     """Round 1, 2, ... of the masked supervised fine-tuning."""
-    science, warm_start = context.science, context.science.warm_start
+    settings, warm_start = experiment.settings, experiment.settings.warm_start
     assert warm_start is not None
-    here = StageKeys(science).warm_start(model, demonstrations, number)
-    before = StageKeys(science).warm_start(model, demonstrations, number - 1)
+    here = StageKeys(settings).warm_start(model, demonstrations, number)
+    before = StageKeys(settings).warm_start(model, demonstrations, number - 1)
     policy, base = adapter_artifact.folders(
-        context.store, context.store.artifact(before.uri) if number > 1 else model
+        experiment.store, experiment.store.artifact(before.uri) if number > 1 else model
     )
     update = Update(
         learning_rate=warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds),
         epochs=warm_start.epochs_per_round,
-        share_prefixes=science.update.share_prefixes,
+        share_prefixes=settings.update.share_prefixes,
     )
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
         end=here.key,
         policy=str(policy),
-        learner=_learner_state(context.store, before) if number > 1 else None,
-        rollouts=(str(context.store.open(demonstrations) / EPISODES),),
+        learner=_learner_state(experiment.store, before) if number > 1 else None,
+        rollouts=(str(experiment.store.open(demonstrations) / EPISODES),),
         scores=None,
         algorithm=SFT,
         rewards={},
         update=update,
         batch=warm_start.batch,
         temperature=1.0,
-        dtype=science.dtype,
-        seed=hashing.seed(science.seed, "warm_start", number),
+        dtype=settings.dtype,
+        seed=hashing.seed(settings.seed, "warm_start", number),
         reference=None,
-        adapter=science.adapter,
+        adapter=settings.adapter,
         base=str(base) if base else None,
     )
 
@@ -153,12 +155,12 @@ def publish(
 
 def label_of(run: Run, step: int) -> str:
     """The label of the learner state after a step that has published its policy."""
-    if step > run.science.start_step:
+    if step > run.settings.start_step:
         return _published(run, step).key
-    if not run.science.inherits_learner:
+    if not run.settings.inherits_learner:
         return fresh(run.start)
-    if run.science.fork:
-        require_learner_state(run.store, run.science.fork)
+    if run.settings.fork:
+        require_learner_state(run.store, run.settings.fork)
     start = run.store.resolve(run.start).key
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
@@ -188,7 +190,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     checkpointer.wait()
-    start = run.science.start_step
+    start = run.settings.start_step
     done = range(step - 1, start, -1)
     whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, start) + 1, step):

@@ -17,7 +17,7 @@ class PlayRecord(TypedDict):
 
     `policy` is the reference as it was asked for ("run:demo@7", "oracle", "my_file:policy").
     `sampled_from` is the policy whose tokens were sampled; where a function gave the replies it is
-    None and `script` is that function's import path. `science` is the identity of the experiment;
+    None and `script` is that function's import path. `settings` is the identity of the experiment;
     where the mode, which the file calls `way`, is "chat" its agent and limits did not count, and no
     problem was attempted.
     """
@@ -29,7 +29,7 @@ class PlayRecord(TypedDict):
     way: ModeName
     split: str
     seed: int
-    science: Mapping[str, JSON]
-    science_digest: str
+    settings: Mapping[str, JSON]
+    settings_digest: str
     time_ms: int
     command: str

@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfly_core.config.experiment import Night, OrderPosition, Rollout
+from agentfly_core.config.experiment import Night, OrderPosition, Rollout, Settings
 from agentfly_core.records.trajectory import Problem, in_task, tag, task_of
 from agentfly_core.system.formats import hashing
 
@@ -75,6 +75,12 @@ class ProblemSchedule:
     rollout: Rollout
     problems: Mapping[str, int]
     night: Night | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> ProblemSchedule:
+        """The schedule of an experiment, which has one task without a name or several."""
+        problems = settings.quotas(settings.rollout.problems)
+        return cls(settings.seed, settings.rollout, problems, settings.night)
 
     def first_round(
         self,

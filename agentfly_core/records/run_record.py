@@ -55,7 +55,7 @@ class SiteRecord(TypedDict):
 class RunRecord(TypedDict):
     """run.json: identity and settings of a run.
 
-    `science` is the experiment and `site` where it last continued, both as their
+    `settings` is the experiment and `site` where it last continued, both as their
     models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
     role; `code` is its current code, `accepted_code` are the changes that were accepted;
     `model_digest` is the digest of a model folder's files; `planned_steps` is the planned number of
@@ -77,8 +77,8 @@ class RunRecord(TypedDict):
     parent: ParentPolicy | None
     reference: ArtifactRecord | None
     frozen: NotRequired[dict[str, str]]
-    science: Mapping[str, JSON]
-    science_digest: str
+    settings: Mapping[str, JSON]
+    settings_digest: str
     site: SiteRecord
     model_digest: NotRequired[str]
     dataset_digest: NotRequired[str]

@@ -58,14 +58,14 @@ class Listed:
     @classmethod
     def of(cls, store: Store, name: str, record: RunRecord) -> Listed:
         """A run of a store with its run.json."""
-        layout, steps = RunLayout(name), record["science"]["steps"]
-        fork = record["science"].get("fork")
+        layout, steps = RunLayout(name), record["settings"]["steps"]
+        fork = record["settings"].get("fork")
         start = fork["step"] if isinstance(fork, dict) else 0
         assert isinstance(steps, int) and isinstance(start, int)
         remote, here = store.remote, store.path(layout.uri)
         owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
-        science = record["science"]
-        changed = _changed(record, science)
+        settings = record["settings"]
+        changed = _changed(record, settings)
         begun = reversed(layout.steps(store))
         last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
         summary = finished_summary(store, name, steps)
@@ -84,7 +84,7 @@ class Listed:
             created_ms=record["created_ms"],
             tags=tags_of(store, name).words,
             changed=changed,
-            settings=loading.flat(science),
+            settings=loading.flat(settings),
         )
 
     @property
@@ -192,7 +192,7 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
     """The exact command that continues a run, given its run.json: every setting that differs from
     the file is in it.
     """
-    changed = _changed(record, record["science"])
+    changed = _changed(record, record["settings"])
     return _continuing(store, name, record, changed)
 
 
@@ -200,7 +200,7 @@ def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
     """The experiment of a run and the settings that differ from its file as it is now, as a command
     names them: `("quickstart", ["seed=1"])`.
     """
-    changed = _changed(record, record["science"])
+    changed = _changed(record, record["settings"])
     return _experiment(record), settled(changed)
 
 
@@ -229,7 +229,7 @@ def _file(record: RunRecord) -> Path | None:
     return next(paths, None)
 
 
-def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
+def _changed(record: RunRecord, settings: Mapping[str, JSON]) -> dict[str, JSON]:
     """Each setting in which a run differs from its experiment's file as it is now.
 
     Where that cannot be read: each one that was overridden when the run was started.
@@ -240,9 +240,9 @@ def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
     except (ValueError, OSError):
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
     else:
-        keys = [change.key for change in loading.differences(now, science)]
+        keys = [change.key for change in loading.differences(now, settings)]
 
-    values = loading.flat(science)
+    values = loading.flat(settings)
     absent = [section for section, value in values.items() if value is None]
     whole = set()
     for key in keys:
@@ -250,7 +250,7 @@ def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
         # an import path has dots of its own
         whole.add(section.partition(".")[0] if ":" in section else section)
 
-    return {key: values.get(key, science.get(key)) for key in sorted(whole)}
+    return {key: values.get(key, settings.get(key)) for key in sorted(whole)}
 
 
 def _own_file(path: Path | None) -> Path:
@@ -265,5 +265,5 @@ def _own_file(path: Path | None) -> Path:
 @lru_cache(maxsize=64)
 def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
     """The settings of an experiment's file as it is now; many runs have the same one."""
-    now: dict[str, JSON] = loading.read(path).science.model_dump(mode="json")
+    now: dict[str, JSON] = loading.read(path).settings.model_dump(mode="json")
     return now

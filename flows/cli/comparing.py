@@ -122,19 +122,19 @@ def sweep(
 def _stored(target: NamedExperiment, seeds: int | None, name: str) -> tuple[Sweep, Store]:
     """Store the sweep; raises ValueError if its runs could not be compared."""
     settings = grid(target.experiment, target.overrides, seeds)
-    contexts = [replace(target, overrides=tuple(each)).load() for each in settings]
-    runs = [name_of(context, "", False) for context in contexts]
+    experiments = [replace(target, overrides=tuple(each)).load() for each in settings]
+    runs = [name_of(experiment, "", False) for experiment in experiments]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
-    for context, run in zip(contexts, runs, strict=True):
-        check_run(context, run)
+    for experiment, run in zip(experiments, runs, strict=True):
+        check_run(experiment, run)
     trials = [
-        planned(context, run, inputs.dataset(context))
-        for context, run in zip(contexts, runs, strict=True)
+        planned(experiment, run, inputs.dataset(experiment))
+        for experiment, run in zip(experiments, runs, strict=True)
     ]
     require_comparable(trials)
-    store = contexts[0].store
-    name = name or f"{contexts[0].experiment}-{digest(sorted(runs))[:8]}"
+    store = experiments[0].store
+    name = name or f"{experiments[0].name}-{digest(sorted(runs))[:8]}"
     members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
     made = Sweep(name, target.experiment, target.overrides, seeds, target.site, members)
     made.write(store)

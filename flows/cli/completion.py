@@ -32,10 +32,10 @@ def settings(context: CompletionContext) -> list[str]:
     from agentfly_core.config import loading
 
     try:
-        science = loading.read(_typed(context, "experiment")).science
+        values = loading.read(_typed(context, "experiment")).settings
     except ValueError:
         return [f"{key}=" for key in loading.settings()]
-    return [f"{key}=" for key in loading.flat(science.model_dump(mode="json"))]
+    return [f"{key}=" for key in loading.flat(values.model_dump(mode="json"))]
 
 
 def _typed(context: CompletionContext, name: str) -> str:

@@ -11,15 +11,15 @@ from rich.table import Table
 
 from agentfly_core.config.reference import LastPolicy, RunPolicy, run_policy
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import of_run
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_page import page_of
 from agentfly_core.reports.nights.night_report import night_report
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, recorded_settings
 from flows.cli import completion
 from flows.cli.arguments import NamedExperiment, StoreArgument
-from flows.context import context_of
+from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
 from flows.nights.aliases import report_aliases
 from flows.store import store_at
@@ -30,9 +30,9 @@ def nights(target: NamedExperiment) -> None:
 
     For example `agentfly nights nightly`.
     """
-    context = target.load()
-    table = Table("when", "night", "event", "why", title=f"Nights of {context.experiment}")
-    for entry in (ledger := NightLedger(context.store, context.experiment)).entries():
+    experiment = target.load()
+    table = Table("when", "night", "event", "why", title=f"Nights of {experiment.name}")
+    for entry in (ledger := NightLedger(experiment.store, experiment.name)).entries():
         when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         table.add_row(when, entry.night, entry.event.replace("_", " "), entry.why)
     VisibleConsole().print(table)
@@ -69,22 +69,22 @@ def promote(
     policy = run_policy(run)
     record = known_run(store, policy.run)
     if isinstance(policy, LastPolicy):
-        policy = RunPolicy(policy.run, science_of(record).steps)
+        policy = RunPolicy(policy.run, recorded_settings(record).steps)
     champion = Champion(str(policy), of_run(store, policy, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
     if (current := ledger.champion()) and current.policy == champion.policy:
         print(f"It is the champion of {record['experiment']} already: {current.reference}.")
         return
-    context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
+    experiment = load_experiment(record["experiment"], [], record["site"]["name"], store.uri)
     state = keys.learner(store.resolve(champion.policy).key)
-    if context.science.update.optimizer_state == "parent" and not store.holds(state.uri):
+    if experiment.settings.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
-            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and {policy} has "
+            f"update.optimizer_state is parent in conf/{experiment.name}.yaml, and {policy} has "
             "no learner state: the next night could not start from it. Name a step that has one, "
             "or set it to fresh."
         )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
-    report_aliases(ledger, context.site)
+    report_aliases(ledger, experiment.site)
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
@@ -93,13 +93,13 @@ def demote(target: NamedExperiment) -> None:
 
     For example `agentfly demote nightly`.
     """
-    context = target.load()
-    ledger = NightLedger(context.store, context.experiment)
+    experiment = target.load()
+    ledger = NightLedger(experiment.store, experiment.name)
     champion = ledger.champion()
     if champion is None:
-        raise ValueError(f"The experiment {context.experiment!r} has no champion to take back.")
+        raise ValueError(f"The experiment {experiment.name!r} has no champion to take back.")
     ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
-    report_aliases(ledger, context.site)
+    report_aliases(ledger, experiment.site)
     now = ledger.champion()
     print(f"{champion.reference} is no longer the champion.", end=" ")
     print(f"The champion is {now.reference}." if now else "There is no champion now.")

@@ -65,18 +65,18 @@ def play(
         chat: talk to the policy yourself
         as_json: print one JSON document
     """
-    context = target.load_checked()
+    experiment = target.load_checked()
     logs = settle(Path.cwd()).state / "logs" / "play"
     terminal = Terminal(VisibleConsole(stderr=as_json))
     with logging_to(logs / "play.log"):
         request = PlayRequest(policy, split, 1 if chat else episodes, problem, typed.get())
-        prepared = prepare(context, request, 1 if live else context.science.rollout.shard)
-        terminal.show(f"{described(prepared.player, context.science.model)} plays.")
+        prepared = prepare(experiment, request, 1 if live else experiment.settings.rollout.shard)
+        terminal.show(f"{described(prepared.player, experiment.settings.model)} plays.")
         if (mode := _mode(live, chat, terminal, prepared)) is None:
             return
         with nullcontext() if live or chat else terminal.bar():
-            played = play_episodes(context, prepared, logs, mode)
-    totals = figures(played, context.resolved)
+            played = play_episodes(experiment, prepared, logs, mode)
+    totals = figures(played, experiment)
     if chat:
         # there was no attempt at the problem
         totals = replace(totals, reward=None, success=None, success_by_task={})
@@ -85,7 +85,7 @@ def play(
         return
     for line in lines(totals):
         print(line)
-    print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
+    print(f"Read them: {in_store(experiment.store, 'agentfly', 'show', f'play:{played.name}')}")
 
 
 def _mode(live: bool, chat: bool, terminal: Terminal, prepared: PreparedPlay) -> Mode | None:

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Column, Table
 
-from agentfly_core.experiment.context import final_policy
 from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models import adapter_artifact
 from agentfly_core.runs import versioning
 from agentfly_core.runs.run import known_run

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import made_anew, preview
@@ -25,7 +25,7 @@ from agentfly_core.runs import versioning
 from flows import dvc_outputs
 from flows.cli.arguments import OUTPUT, AsJson, NamedExperiment
 from flows.cli.orchestration import orchestrated
-from flows.context import context_of
+from flows.experiments import load_experiment
 from flows.local.display import rates_table
 from flows.local.terminal import VisibleConsole, print_json
 
@@ -75,20 +75,20 @@ def prepare(
     Args:
         sample: how many problems of each split are shown
     """
-    context = target.load_checked()
-    reused = context.store.find(StageKeys(context.science).prepare()) is not None
+    experiment = target.load_checked()
+    reused = experiment.store.find(StageKeys(experiment.settings).prepare()) is not None
     with _only_json(as_json), orchestrated("prepare"):
         from flows.prepare import prepare as flow
 
         data = flow(**target.arguments)
-    shown = preview(context.store, data, sample)
-    checked = solvable.check(context.store, context.experiment, context.resolved, data)
+    shown = preview(experiment.store, data, sample)
+    checked = solvable.check(experiment, data)
     if as_json:
         print_json({**shown.to_json(), "reused": reused, "checked": checked})
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
-        keys = StageKeys(context.science)
+        keys = StageKeys(experiment.settings)
         print(made_anew(keys.data_code(), keys.data_files()))
     print(*checked, *shown.lines(), sep="\n")
 
@@ -105,8 +105,8 @@ def warm_start(target: NamedExperiment) -> None:
 
     For example `agentfly warm-start quickstart`.
     """
-    science = target.load_checked().science
-    checks.check_trainable(science.model, science.update.share_prefixes)
+    settings = target.load_checked().settings
+    checks.check_trainable(settings.model, settings.update.share_prefixes)
     with orchestrated("warm-start"):
         from flows.warm_start import warm_start_only as flow
 
@@ -128,11 +128,11 @@ def resolve(
     """
     stored = versioning.overrides_in(params) if params else []
     overrides = [*stored, *target.overrides]
-    context = context_of(target.experiment, overrides, target.site, target.store)
-    science = context.science
-    checks.check_inputs(science)
-    settings = science.model_dump(mode="json")
-    dvc_outputs.write_config(context.experiment, settings, science.code, overrides)
+    experiment = load_experiment(target.experiment, overrides, target.site, target.store)
+    settings = experiment.settings
+    checks.check_inputs(settings)
+    values = settings.model_dump(mode="json")
+    dvc_outputs.write_config(experiment.name, values, settings.code, overrides)
 
 
 def config(
@@ -147,23 +147,27 @@ def config(
     Args:
         changed: only the settings that differ from the defaults
     """
-    context = target.load()
-    VisibleConsole().print(_settings_table(context, target, changed))
-    checks.check_beginning(context.science)
-    _ = context.parent, context.reference, context.frozen  # raise for a run that is not there
-    for remark in checks.remarks(context.resolved):
+    experiment = target.load()
+    VisibleConsole().print(_settings_table(experiment, target, changed))
+    checks.check_beginning(experiment.settings)
+    _ = (
+        experiment.parent,
+        experiment.reference,
+        experiment.frozen,
+    )  # raise for a run that is not there
+    for remark in checks.remarks(experiment.settings, experiment.tasks):
         print(f"agentfly: {remark}", file=sys.stderr)
     print("This can be trained.")
 
 
-def _settings_table(context: ExperimentContext, target: NamedExperiment, changed: bool) -> Table:
+def _settings_table(experiment: Experiment, target: NamedExperiment, changed: bool) -> Table:
     origin = {
-        **context.origin,
+        **experiment.origin,
         **loading.flat(loading.site_origin(target.site, target.store), "site."),
     }
     values = {
-        **loading.flat(context.science.model_dump(mode="json")),
-        **loading.flat(context.site.model_dump(), "site."),
+        **loading.flat(experiment.settings.model_dump(mode="json")),
+        **loading.flat(experiment.site.model_dump(), "site."),
     }
     usual = loading.defaults() if changed else {}
     table = Table(

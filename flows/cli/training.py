@@ -15,8 +15,8 @@ from cyclopts import Group, Parameter
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.context import ExperimentContext, Resolved
 from agentfly_core.experiment.continuing import refuse_finished, refuse_other_settings
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import (
     accept_code,
@@ -26,7 +26,6 @@ from agentfly_core.experiment.run_code import (
     under,
 )
 from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of
-from agentfly_core.experiment.user_code import code_of
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
@@ -78,60 +77,61 @@ def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
 
     For example `agentfly train quickstart seed=1 --run mine`.
     """
-    context = target.load()
-    name = name_of(context, options.run, options.new)
-    check_run(context, name)
+    experiment = target.load()
+    name = name_of(experiment, options.run, options.new)
+    check_run(experiment, name)
     if not options.run:
-        _tell_of_edit(context.store, context.resolved, name)
-    context = _as_begun(context, name, options.accept_code)
+        _tell_of_edit(experiment, name)
+    experiment = _as_begun(experiment, name, options.accept_code)
     if options.tag:
-        change_tags(context.store, name, options.tag, [])
+        change_tags(experiment.store, name, options.tag, [])
     summary = None
-    dataset = StageKeys(context.science).prepare()
-    if finished := _finished(context.store, name, context.science.steps, dataset):
+    dataset = StageKeys(experiment.settings).prepare()
+    if finished := _finished(experiment.store, name, experiment.settings.steps, dataset):
         try:
-            summary = report_again(context, name, finished)
+            summary = report_again(experiment, name, finished)
         except Damaged as damage:
             logger.warning(
                 "%s The run goes through its steps again, and makes what is damaged.", damage
             )
-    summary = summary or _trained(context, name, target.arguments)
+    summary = summary or _trained(experiment, name, target.arguments)
     if dvc_outputs.wanted():
-        dvc_outputs.write_run(context.store, context.science.own_steps, summary)
-    show_summary(context.store, summary)
+        dvc_outputs.write_run(experiment.store, experiment.settings.own_steps, summary)
+    show_summary(experiment.store, summary)
 
 
-def _as_begun(context: ExperimentContext, name: str, accepts: bool) -> ExperimentContext:
+def _as_begun(experiment: Experiment, name: str, accepts: bool) -> Experiment:
     """The experiment as a run that is there began with it; raises ValueError for other settings,
     and for other code unless that is accepted by a run that has steps to do.
     """
-    store, code = context.store, code_of(context.resolved)
-    refuse_other_settings(store, name, context.science)
+    store, code = experiment.store, experiment.code
+    refuse_other_settings(store, name, experiment.settings)
     if accepts:
-        if finished_summary(store, name, context.science.steps):
+        if finished_summary(store, name, experiment.settings.steps):
             refuse_finished(store, name, code)
-        accept_code(store, name, context.science.code, code)
+        accept_code(store, name, experiment.settings.code, code)
     refuse_other_code(store, name, code)
     record = record_of(store, name)
     if record is None:
-        return context
-    return context.on(context.science.with_code(under(context.science.code, record)))
+        return experiment
+    return experiment.on(experiment.settings.with_code(under(experiment.settings.code, record)))
 
 
-def _tell_of_edit(store: Store, resolved: Resolved, name: str) -> None:
+def _tell_of_edit(experiment: Experiment, name: str) -> None:
     """Where a run begins because the code of one that is there was edited: what differs, and how
     that one continues, unless it has ended.
     """
+    store = experiment.store
     if record_of(store, name) is not None:
         return
-    settings = resolved.science.model_dump(mode="json")
+    settings = experiment.settings.model_dump(mode="json")
     if shorter := shorter_run(store, settings):
         print(
-            f"{shorter['name']} has these settings and steps={shorter['science']['steps']}. To "
+            f"{shorter['name']} has these settings and steps={shorter['settings']['steps']}. To "
             f"continue it instead:\n  {typed.get()} --run {shorter['name']}",
             flush=True,
         )
-    if edit := before_edit(store, settings, code_of(resolved)):
+    if edit := before_edit(store, settings, experiment.code):
         record, lines = edit
         old, command = record["name"], continuing(store, record["name"], record)
         differs = f"its code differs from that of {old}:\n{listed(lines)}"
@@ -140,7 +140,7 @@ def _tell_of_edit(store: Store, resolved: Resolved, name: str) -> None:
         else:
             differs = f"{old}, which works under the same code, began under other code."
         print(f"Another run begins, {name}: {differs}", flush=True)
-        if finished_summary(store, old, resolved.science.steps) is None:
+        if finished_summary(store, old, experiment.settings.steps) is None:
             print(f"This continues {old}:\n  {command}", flush=True)
 
 
@@ -174,9 +174,9 @@ def fork(
     settings = (*own, *forked(fork, overrides))
     site = site or record["site"]["name"]
     target = NamedExperiment(experiment, settings, site=site, store=store_uri)
-    context = target.load()
-    if record_of(store, name_of(context, options.run, options.new)) is None:
-        require_origin(store, context.science)
+    loaded = target.load()
+    if record_of(store, name_of(loaded, options.run, options.new)) is None:
+        require_origin(store, loaded.settings)
     train(target, options=options)
 
 
@@ -196,23 +196,23 @@ def show_summary(store: Store, summary: Summary) -> None:
     VisibleConsole().print(summary_table(summary, opening), soft_wrap=True)
 
 
-def _trained(context: ExperimentContext, name: str, arguments: Mapping[str, Any]) -> Summary:
-    refuse_if_open(context.store, name)
-    with orchestrated(name, partial(_continuing, context.store, name)) as settled:
+def _trained(experiment: Experiment, name: str, arguments: Mapping[str, Any]) -> Summary:
+    refuse_if_open(experiment.store, name)
+    with orchestrated(name, partial(_continuing, experiment.store, name)) as settled:
         from flows.train import train as flow
 
-        show_places(settled, context.site.mlflow_tracking_uri)
-        steps = [RunLayout(name).step(number) for number in RunLayout(name).steps(context.store)]
-        if done := sum(context.store.holds(step.policy) for step in steps):
+        show_places(settled, experiment.site.mlflow_tracking_uri)
+        steps = [RunLayout(name).step(number) for number in RunLayout(name).steps(experiment.store)]
+        if done := sum(experiment.store.holds(step.policy) for step in steps):
             print(
-                f"{name} continues: {counted(done, 'step')} of {context.science.steps} done.",
+                f"{name} continues: {counted(done, 'step')} of {experiment.settings.steps} done.",
                 flush=True,
             )
         try:
             summary: Summary = flow(**arguments, run=name)
         except Exception as error:  # Prefect's own, after the end of the run
-            dataset = StageKeys(context.science).prepare()
-            finished = _finished(context.store, name, context.science.steps, dataset)
+            dataset = StageKeys(experiment.settings).prepare()
+            finished = _finished(experiment.store, name, experiment.settings.steps, dataset)
             if finished is None:
                 raise
             logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
@@ -235,5 +235,5 @@ def _continuing(store: Store, name: str) -> str:
     if record is None:
         return typed.get()
     command = continuing(store, name, record)
-    own = record["science"].get("code")
+    own = record["settings"].get("code")
     return f"{command} (and --accept-code after a change of your code)" if own else command

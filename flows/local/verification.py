@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.run_code import changed, listed
 from agentfly_core.experiment.run_layout import RunLayout, summary_of
+from agentfly_core.experiment.task import import_tasks
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store import transfer
 from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
 from agentfly_core.store.store import Artifact, Pointer, Store
@@ -32,7 +32,7 @@ def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     again = Store.at(str(into / "store"), into / "cache")
     copy_origins(record, store, again)
     settings = (into / f"{record['experiment']}.yaml").resolve()  # JSON is YAML
-    files.write_json(settings, {k: v for k, v in record["science"].items() if k != "code"})
+    files.write_json(settings, {k: v for k, v in record["settings"].items() if k != "code"})
     code = Path.cwd() if record["code"]["files"] else _checkout(record, into)
     site: dict[str, object] = {**record["site"]}
     names = ("sampler", "device", "offload")
@@ -55,7 +55,8 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
     refuse_other_stages(name, record)
-    if edited := changed(record, code_of(resolve(science_of(record)))):
+    settings = recorded_settings(record)
+    if edited := changed(record, code_of(settings, import_tasks(settings))):
         commit = record["code"]["repository"]["commit"]
         raise ValueError(f"{name} has other code, restore commit {commit}:\n{listed(edited)}")
 

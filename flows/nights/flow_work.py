@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import retention
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.nights.night_plan import recorded_changes
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.store.store import Artifact
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from flows.local.state_dirs import settle
 from flows.nights.aliases import report_aliases
 from flows.nights.asking import ask
@@ -31,39 +31,42 @@ class FlowWork:
     file, and `hours` bound each night.
     """
 
-    context: ExperimentContext
+    experiment: Experiment
     ledger: NightLedger
     overrides: list[str]
     hours: float | None
 
     def dataset(self) -> Artifact:
         """The experiment's dataset, prepared."""
-        return TASKS.prepare(self.context)
+        return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
         """Raise NoSpace, and tell `no_space`, where the disk cannot hold what a night has still to
         write.
         """
         try:
-            retention.require_space_for_night(self._context(changes), night)
+            retention.require_space_for_night(self._experiment(changes), night)
         except retention.NoSpace as error:
-            tell("no_space", night, self.context.experiment, str(error))
+            tell("no_space", night, self.experiment.name, str(error))
             raise
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Train a run of this name."""
-        words, where = [*self.overrides, *changes], (self.context.site.name, self.context.store.uri)
-        return train(self.context.experiment, night, words, False, *where, self.hours)
+        words, where = (
+            [*self.overrides, *changes],
+            (self.experiment.site.name, self.experiment.store.uri),
+        )
+        return train(self.experiment.name, night, words, False, *where, self.hours)
 
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
         """Compare two policies under the night's own settings; plays what is not played yet."""
         logs = settle(Path.cwd()).state / "logs" / night
-        today = self.context.science.model_dump(mode="json")
-        changes = recorded_changes(self.context.store, night, self.context.experiment, today)
-        context = self._context(changes or [])
-        match = Match(context, champion.policy, challenger.policy, night, logs)
+        today = self.experiment.settings.model_dump(mode="json")
+        changes = recorded_changes(self.experiment.store, night, self.experiment.name, today)
+        experiment = self._experiment(changes or [])
+        match = Match(experiment, champion.policy, challenger.policy, night, logs)
         return match.verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
@@ -75,13 +78,13 @@ class FlowWork:
         log.warning(message) if entry.event in ("given_up", "worse") else log.info(message)
         if entry.event == "began":
             return
-        tell(entry.event, entry.night, self.context.experiment, entry.why)
+        tell(entry.event, entry.night, self.experiment.name, entry.why)
         if entry.event == "awaits_approval":
-            ask(self.ledger, self.context.site.name, entry.night)
+            ask(self.ledger, self.experiment.site.name, entry.night)
         if "verdict" in entry.details:
-            report_aliases(self.ledger, self.context.site)
-            report_night(self.ledger, self.context.site, entry.night)
+            report_aliases(self.ledger, self.experiment.site)
+            report_night(self.ledger, self.experiment.site, entry.night)
 
-    def _context(self, changes: list[str]) -> ExperimentContext:
-        where = (self.context.site.name, self.context.store.uri)
-        return context_of_flow(self.context.experiment, [*self.overrides, *changes], *where)
+    def _experiment(self, changes: list[str]) -> Experiment:
+        where = (self.experiment.site.name, self.experiment.store.uri)
+        return experiment_of_flow(self.experiment.name, [*self.overrides, *changes], *where)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import evaluated
 from agentfly_core.pipeline.services import rollout_services
@@ -17,7 +17,7 @@ from agentfly_core.records.dataset import split
 from agentfly_core.reports.nights.confirmation import (
     Way,
     confirm,
-    fresh_science,
+    fresh_settings,
     looks,
     unseen,
     way,
@@ -30,13 +30,13 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class Match:
-    """A challenger against the champion: `Match(context, champion, challenger,
+    """A challenger against the champion: `Match(experiment, champion, challenger,
     "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
 
     `owner` names the services that are started for what is not played yet.
     """
 
-    context: ExperimentContext
+    experiment: Experiment
     champion: Pointer
     challenger: Pointer
     owner: str
@@ -46,16 +46,16 @@ class Match:
         """Judge on the held-out problems and the guards' datasets, and where the challenger wins
         on those that confirm it; `earlier` confirmations lie behind.
         """
-        science, settings = self.context.science, self.context.science.promotion
-        test, how = self._played(self.context), self._way
+        settings, promotion = self.experiment.settings, self.experiment.settings.promotion
+        test, how = self._played(self.experiment), self._way
         (first, aside), (first_of_challenger, aside_of_challenger) = (
-            looks(how, settings.confirmation.share, held) for held in test
+            looks(how, promotion.confirmation.share, held) for held in test
         )
         guards = {
-            name: self._played(self.context.on(science.on(guard)))
-            for name, guard in settings.datasets.items()
+            name: self._played(self.experiment.on(settings.on(guard)))
+            for name, guard in promotion.datasets.items()
         }
-        verdict = judge(first, first_of_challenger, settings, guards)
+        verdict = judge(first, first_of_challenger, promotion, guards)
         if not verdict.promoted or how == "none":
             return verdict
         others = (aside, aside_of_challenger)
@@ -65,15 +65,15 @@ class Match:
 
     @property
     def _way(self) -> Way:
-        science = self.context.science
-        datasets = [one.data.use for one in science.each.values()]
-        return way(science.promotion.confirmation, datasets)
+        settings = self.experiment.settings
+        datasets = [one.data.use for one in settings.each.values()]
+        return way(settings.promotion.confirmation, datasets)
 
     def _fresh(self, earlier: int) -> tuple[HeldOut, HeldOut]:
-        data = self.context.store.open(TASKS.prepare(self.context))
+        data = self.experiment.store.open(TASKS.prepare(self.experiment))
         own = {problem.id for name in SPLITS for problem in split(data, name)}
         *before, now = (
-            self.context.on(fresh_science(self.context.science, number))
+            self.experiment.on(fresh_settings(self.experiment.settings, number))
             for number in range(earlier + 1)
         )
         champion, challenger = self._played(now)
@@ -82,20 +82,20 @@ class Match:
         wanted = unseen(champion.by_problem, own, used)
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
-    def _played(self, context: ExperimentContext) -> tuple[HeldOut, HeldOut]:
-        """What both did on the test split of a context's data, played now where it was not yet."""
-        data = TASKS.prepare(context)
-        store, keys = context.store, StageKeys(context.science)
+    def _played(self, experiment: Experiment) -> tuple[HeldOut, HeldOut]:
+        """What both did on the test split of an experiment, played now where it was not."""
+        data = TASKS.prepare(experiment)
+        store, keys = experiment.store, StageKeys(experiment.settings)
         missing = [
             policy
             for policy in self._both
-            if not is_evaluated(store, keys, context.evaluation_keys(policy, data, "test"))
+            if not is_evaluated(store, keys, experiment.evaluation_keys(policy, data, "test"))
         ]
         if missing:
-            with rollout_services(context, self.challenger, self.owner, self.logs) as services:
+            with rollout_services(experiment, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
-                    evaluated(TASKS, context, services, policy, data, "test", 0)
-        champion, challenger = (held_out(context, policy, data) for policy in self._both)
+                    evaluated(TASKS, experiment, services, policy, data, "test", 0)
+        champion, challenger = (held_out(experiment, policy, data) for policy in self._both)
         return champion, challenger
 
     @property

@@ -190,15 +190,15 @@ def test_every_agent_that_is_ready_made_is_in_the_table_and_plays_its_experiment
     assert {path.partition(":")[0].removeprefix("agents.") for path in paths} == files
     for row in re.findall(r"^\| `(agents\..*)", PAGE, re.MULTILINE):
         for name in re.findall(r"\(\.\./(conf/.*?)\)", row):
-            science = loading.read(str(ROOT / name)).science
-            assert row.startswith(science.agent.use.removeprefix("agentfly_core."))
+            settings = loading.read(str(ROOT / name)).settings
+            assert row.startswith(settings.agent.use.removeprefix("agentfly_core."))
 
 
 @pytest.mark.parametrize("text", [*LINES, *YAML])
 def test_every_experiment_of_the_page_is_valid(text, folder):
     (folder / "mine.yaml").write_text(yaml.safe_dump(yaml.safe_load(TINY) | yaml.safe_load(text)))
     try:
-        checks.check(loading.read("mine.yaml").science)
+        checks.check(loading.read("mine.yaml").settings)
     except Unavailable as error:
         pytest.skip(str(error))
 

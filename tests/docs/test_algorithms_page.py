@@ -34,20 +34,20 @@ def mine(tmp_path, monkeypatch):
     return tmp_path
 
 
-def science(folder, text):
+def settings_with(folder, text):
     (folder / "mine.yaml").write_text(yaml.safe_dump(yaml.safe_load(TINY) | yaml.safe_load(text)))
-    return loading.read("mine.yaml").science
+    return loading.read("mine.yaml").settings
 
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_every_setting_of_the_page_is_valid(text, mine):
-    checks.check(science(mine, text))
+    checks.check(settings_with(mine, text))
 
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):
     group = [trajectory(turn([1], {3: -1.0})) for _ in range(4)]
     found = (
-        science(mine, YAML[-1])
+        settings_with(mine, YAML[-1])
         .algorithm.make()
         .estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
     )
@@ -56,9 +56,9 @@ def test_the_algorithm_of_the_page_gives_these_advantages(mine):
 
 def test_the_algorithm_that_needs_no_group_may_play_each_problem_once(mine):
     once = "rollout: {problems: 8, group_size: 1}"
-    checks.check(science(mine, 'algorithm: {use: "absolute:Absolute"}\n' + once))
+    checks.check(settings_with(mine, 'algorithm: {use: "absolute:Absolute"}\n' + once))
     with pytest.raises(ValueError, match="group_size is 1"):
-        checks.check(science(mine, YAML[-1] + once))
+        checks.check(settings_with(mine, YAML[-1] + once))
 
 
 def test_every_algorithm_is_in_the_table_with_its_paper():

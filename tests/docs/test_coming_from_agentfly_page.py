@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from agentfly_core.algorithms import NAMES
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load
 from agentfly_core.experiment import checks
 from agentfly_core.records.timing import Timing
@@ -50,8 +50,8 @@ def test_the_experiment_of_the_page_is_valid(folder):
     (folder / "pages.jsonl").write_bytes((ROOT / "data/raw/encyclopaedia.jsonl").read_bytes())
     Path("questions.jsonl").write_text('{"question": "Who wrote it?", "answer": "Anna Berg"}\n')
     block = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1]
-    science = Science.model_validate(yaml.safe_load(block))
-    assert checks.check(science).science == science
+    settings = Settings.model_validate(yaml.safe_load(block))
+    checks.check(settings)
 
 
 def test_every_part_that_the_page_names_is_there():
@@ -67,7 +67,7 @@ def test_every_part_that_the_page_names_is_there():
 def test_every_setting_algorithm_and_penalty_that_the_page_names_is_there():
     cells = "\n".join(HERE)
     for section, field in re.findall(r"`(rollout|agent)\.(\w+)`", cells):
-        assert field in Science.model_fields[section].annotation.model_fields
+        assert field in Settings.model_fields[section].annotation.model_fields
     algorithms = [
         name
         for line in re.findall(r"`algorithm: (.*)\|", cells)

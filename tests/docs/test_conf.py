@@ -28,29 +28,29 @@ def test_the_experiments_that_the_readme_names_are_there():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(name):
     try:
-        checks.check(loading.read(name).science)
+        checks.check(loading.read(name).settings)
     except Unavailable as error:
         pytest.skip(str(error))
 
 
 def test_the_gpu_preset_has_the_settings_of_the_paper():
-    science = loading.read("qwen2.5-3b-math").science
-    assert (science.rollout.problems, science.rollout.group_size, science.agent.max_turns) == (
+    settings = loading.read("qwen2.5-3b-math").settings
+    assert (settings.rollout.problems, settings.rollout.group_size, settings.agent.max_turns) == (
         64,
         8,
         8,
     )
-    assert (science.update.learning_rate, science.algorithm.settings["kl"]["weight"]) == (
+    assert (settings.update.learning_rate, settings.algorithm.settings["kl"]["weight"]) == (
         5e-7,
         0.001,
     )
 
 
 def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
-    science = loading.read("qwen2.5-3b-math").science
-    (reward,) = checks.check(science).rewards
+    settings = loading.read("qwen2.5-3b-math").settings
+    (reward,) = checks.check(settings).rewards
     assert reward.name == "math"
-    assert {"answer", r"\boxed{}"} <= {*science.agent.system.replace(".", "").split()}
+    assert {"answer", r"\boxed{}"} <= {*settings.agent.system.replace(".", "").split()}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
 )
 def test_a_part_that_is_not_there_is_refused_before_any_work(override, message):
     with pytest.raises(ValueError, match=message):
-        checks.check(loading.read("quickstart", [override]).science)
+        checks.check(loading.read("quickstart", [override]).settings)
 
 
 def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(
@@ -133,7 +133,7 @@ def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(
         ValueError,
         match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'",
     ):
-        checks.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
+        checks.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).settings)
 
 
 def test_each_site_can_be_read():

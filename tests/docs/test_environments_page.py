@@ -32,10 +32,10 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     (tmp_path / "game.yaml").write_text(block("yaml"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    science = loading.read("game.yaml").science
-    checks.check(science)
+    settings = loading.read("game.yaml").settings
+    checks.check(settings)
 
-    game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
+    game, limit = load("my_game:Game"), settings.environments["my_game:Game"].limit
     rules = rollout_spec(
         load("my_game:guess"), rewards=[load("my_game:few_guesses")], limits={game: limit}
     )

@@ -4,8 +4,8 @@ import re
 
 import yaml
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.config.tasks import Task, TaskLimits
+from agentfly_core.config.experiment import Settings
+from agentfly_core.config.tasks import TaskLimits, TaskSettings
 from agentfly_core.experiment.checks import check
 from tests.support.project import ROOT
 
@@ -14,12 +14,12 @@ PAGE = (ROOT / "docs/mixtures.md").read_text()
 
 def test_the_experiment_of_the_page_is_valid_and_divides_a_step_as_told():
     block = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1]
-    science = Science.model_validate(yaml.safe_load(block))
-    check(science)
-    assert science.quotas(24) == {"sums": 16, "shop": 8}
+    settings = Settings.model_validate(yaml.safe_load(block))
+    check(settings)
+    assert settings.quotas(24) == {"sums": 16, "shop": 8}
 
 
 def test_every_setting_of_a_task_is_on_the_page():
-    assert {*re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)} == Task.model_fields.keys()
+    assert {*re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)} == TaskSettings.model_fields.keys()
     limits = re.search(r"^\| `agent` .*limits of its own: (.*) \|$", PAGE, re.MULTILINE)[1]
     assert {*re.findall(r"`(\w+)`", limits)} == TaskLimits.model_fields.keys()

@@ -33,15 +33,15 @@ def shop(tmp_path, monkeypatch):
 
 
 def test_the_shop_of_the_readme_is_a_valid_experiment(shop):
-    checks.check(loading.read("shop.yaml").science)
+    checks.check(loading.read("shop.yaml").settings)
 
 
 def test_the_shop_of_the_readme_can_be_trained_on_a_laptop(shop):
     runpy.run_path("make_problems.py")
     (command,) = re.findall(r"^agentfly train shop.yaml (.*\\\n.*)$", README, re.MULTILINE)
-    science = loading.read("shop.yaml", shlex.split(command.replace("\\\n", ""))).science
-    checks.check(science)
-    checks.check_beginning(science)
+    settings = loading.read("shop.yaml", shlex.split(command.replace("\\\n", ""))).settings
+    checks.check(settings)
+    checks.check_beginning(settings)
 
 
 def test_the_function_that_knows_the_shops_answers_solves_all(shop, capsys):

@@ -46,7 +46,7 @@ def test_the_settings_of_the_page_are_a_valid_experiments(tmp_path: Path) -> Non
     found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert found
     (tmp_path / "page.yaml").write_text(found[1] + REST)
-    checks.check(loading.read(str(tmp_path / "page.yaml")).science)
+    checks.check(loading.read(str(tmp_path / "page.yaml")).settings)
 
 
 def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() -> None:

@@ -16,7 +16,7 @@ from tests.support.project import ROOT
 PAGE = (ROOT / "docs/settings.md").read_text() + (ROOT / "docs/site.md").read_text()
 PLAIN = bool | int | float | str | None
 SECTIONS = {
-    "The experiment": experiment.Science,
+    "The experiment": experiment.Settings,
     "`nano`": parts.Nano,
     "`data`": experiment.Data,
     "`agent`": parts.AgentPart,
@@ -62,7 +62,7 @@ def test_the_page_says_what_may_change_when_a_run_is_continued():
     told = re.search(
         r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL
     )[1]
-    assert set(re.findall(r"`([\w.]+)`", told)) == set(resumable(experiment.Science))
+    assert set(re.findall(r"`([\w.]+)`", told)) == set(resumable(experiment.Settings))
 
 
 def test_every_link_from_page_to_page_leads_to_a_heading():

@@ -15,22 +15,24 @@ PAGE = (ROOT / "docs/steps.md").read_text()
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
-def science(folder, text, monkeypatch):
+def settings_with(folder, text, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "mine.yaml").write_text(
         yaml.safe_dump(yaml.safe_load(TINY) | {"rollout": {"problems": 1}} | yaml.safe_load(text))
     )
-    return loading.read("mine.yaml", ["data.train=24"]).science
+    return loading.read("mine.yaml", ["data.train=24"]).settings
 
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_every_setting_of_the_page_is_valid(text, tmp_path, monkeypatch):
-    checks.check(science(tmp_path, text, monkeypatch))
+    checks.check(settings_with(tmp_path, text, monkeypatch))
 
 
 def test_playing_ahead_without_a_correction_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="nothing corrects for the older policy"):
-        checks.check(science(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch))
+        checks.check(
+            settings_with(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch)
+        )
 
 
 def test_every_sign_is_in_the_table():

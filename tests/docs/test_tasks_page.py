@@ -32,12 +32,12 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
     for name, text in texts.items():
         (tmp_path / "my-tasks/count-words" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "my-tasks/count-words" / name).write_text(text)
-    settings = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1]
-    (tmp_path / "mine.yaml").write_text(f"model: nano\nsteps: 1\n{settings}")
+    text_of_file = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1]
+    (tmp_path / "mine.yaml").write_text(f"model: nano\nsteps: 1\n{text_of_file}")
     monkeypatch.chdir(tmp_path)
-    science = loading.read("mine.yaml").science
-    assert list(science.rewards) == ["agentfly_core.rewards.folder:hidden_check"]
-    [problem] = harbor(0, 1, 0, 0, Path(science.data.settings["folder"]))["train"]
+    settings = loading.read("mine.yaml").settings
+    assert list(settings.rewards) == ["agentfly_core.rewards.folder:hidden_check"]
+    [problem] = harbor(0, 1, 0, 0, Path(settings.data.settings["folder"]))["train"]
     assert problem == Problem(
         "count-words",
         "Write how many words notes.txt has into count.txt.",
@@ -55,12 +55,12 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
 
 async def test_the_oracle_shops_as_the_page_shows(monkeypatch, nano):
     monkeypatch.chdir(ROOT)
-    science = loading.read("text-shop", ["data.catalogues=1"]).science
+    settings = loading.read("text-shop", ["data.catalogues=1"]).settings
     name = re.search(r"--problem (0-round\S+)`", PAGE)[1]
-    problems = dataset.build(science.data, science.seed)["test"]
+    problems = dataset.build(settings.data, settings.seed)["test"]
     [problem] = [one for one in problems if one.id == name]
-    oracle = policy_at(science.warm_start.demonstrations, {"spoilt": 0.0}, [], 0)
-    tools = [load(tool.use) for tool in science.tools]
+    oracle = policy_at(settings.warm_start.demonstrations, {"spoilt": 0.0}, [], 0)
+    tools = [load(tool.use) for tool in settings.tools]
     tokenizer = AutoTokenizer.from_pretrained(nano)
     [played] = await tasks.played([problem], oracle, tools, tokenizer, [TextShop], [purchase])
     shown = re.search(rf"^problem {name}.*?^ +after", PAGE, re.DOTALL | re.MULTILINE)[0]

@@ -18,20 +18,20 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.testing.episodes import episode_specs, play, play_all, score_of
+from tests.support.experiments import experiment_of
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/tools.md").read_text()
 
 
 @pytest.fixture
-def science(tmp_path, monkeypatch):
+def settings_with(tmp_path, monkeypatch):
     """The experiment of the page, in a folder with its Python file."""
     (tmp_path / "my_quiz.py").write_text(
         "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
@@ -40,15 +40,15 @@ def science(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "my_quiz", raising=False)  # that of another test
-    return loading.read("quiz.yaml").science
+    return loading.read("quiz.yaml").settings
 
 
-async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_it(science, nano):
-    checks.check(science)
-    problems = dataset.build(science.data, science.seed)["train"]
+async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_it(settings, nano):
+    checks.check(settings)
+    problems = dataset.build(settings.data, settings.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    rules = rollout_spec(resolve(science), tokenizer)
-    policy = policy_at(science.warm_start.demonstrations, {}, problems, 0)
+    rules = rollout_spec(experiment_of(settings), tokenizer)
+    policy = policy_at(settings.warm_start.demonstrations, {}, problems, 0)
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, rules.template.stop_tokens[0], policy)
     played, *_ = await play_all(episode_specs(*problems), rules, sampler)
@@ -60,7 +60,7 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2
 
 
-async def test_the_briefest_answer_of_a_problem_is_found_by_the_reward_of_the_page(science):
+async def test_the_briefest_answer_of_a_problem_is_found_by_the_reward_of_the_page(settings):
     played = [replace(await play([text]), chain=n) for n, text in enumerate(("Oslo.", "Oslo"))]
     scores = await score(played, {load("my_quiz:briefest"): 1.0})
     assert [one.reward for one in scores] == [0.0, 1.0]
@@ -84,7 +84,7 @@ class Server(BaseHTTPRequestHandler):
     def log_message(self, *_): ...
 
 
-async def test_the_judge_of_the_page_asks_a_server_that_is_busy_once_more(science):
+async def test_the_judge_of_the_page_asks_a_server_that_is_busy_once_more(settings):
     chile = Problem("Chile", "What is the capital of Chile?", {"answer": "Santiago"})
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -18,10 +18,10 @@ import pytest
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.schedule import schedule_of
-from agentfly_core.experiment.user_code import code_of, with_code
+from agentfly_core.experiment.user_code import digests_of
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import listed, view
@@ -38,47 +38,49 @@ LOCK = "lock.json"
 """The lock is the system's; what this file says is for people, and changes nothing."""
 
 
-def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
+def needed(experiment: Experiment) -> Iterator[ArtifactKey]:
     """Where what a run of tiny.yaml makes has its place, in order; the next key needs what was made
     before.
     """
-    science, made = context.science, lambda target: context.store.artifact(target.uri)
+    settings, made = experiment.settings, lambda target: experiment.store.artifact(target.uri)
 
     def evaluation(policy: ArtifactKey) -> Iterator[ArtifactKey]:
         shards = [
-            StageKeys(science).evaluation(made(policy), made(data), "test", shard, {})
+            StageKeys(settings).evaluation(made(policy), made(data), "test", shard, {})
             for shard in (0, 1)
         ]
         yield from shards
-        yield StageKeys(science).scored([made(shard) for shard in shards])
+        yield StageKeys(settings).scored([made(shard) for shard in shards])
 
-    yield (data := StageKeys(science).prepare())
-    yield (model := StageKeys(science).model())
-    yield (demonstrations := StageKeys(science).demonstrations(made(model), made(data), {}))
+    yield (data := StageKeys(settings).prepare())
+    yield (model := StageKeys(settings).model())
+    yield (demonstrations := StageKeys(settings).demonstrations(made(model), made(data), {}))
     for number in (1, 2):
-        yield (policy := StageKeys(science).warm_start(made(model), made(demonstrations), number))
+        yield (policy := StageKeys(settings).warm_start(made(model), made(demonstrations), number))
         yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
-        sampling_round = schedule_of(science).first_round(step, resolve(science).greedy)
-        drawn = sampling_round.drawn(schedule_of(science))
+        sampling_round = ProblemSchedule.of(settings).first_round(
+            step, settings.algorithm.make().needs.greedy_episode
+        )
+        drawn = sampling_round.drawn(ProblemSchedule.of(settings))
         shards = [
-            StageKeys(science).rollout("demo", made(policy), made(data), step, shard, drawn, {})
+            StageKeys(settings).rollout("demo", made(policy), made(data), step, shard, drawn, {})
             for shard in sampling_round.shards
         ]
         yield from shards
-        yield (scored := StageKeys(science).scored([made(shard) for shard in shards]))
-        yield (policy := StageKeys(science).policy("demo", made(policy), made(scored), step))
+        yield (scored := StageKeys(settings).scored([made(shard) for shard in shards]))
+        yield (policy := StageKeys(settings).policy("demo", made(policy), made(scored), step))
         yield keys.learner(policy)
     yield from evaluation(policy)
     yield keys.ledger("demo", made(policy))
 
 
-def found(context: ExperimentContext, places: list[ArtifactKey]) -> list[Artifact]:
+def found(experiment: Experiment, places: list[ArtifactKey]) -> list[Artifact]:
     """What is published there, up to the first that would be recomputed; until then the keys are
     the same.
     """
-    return list(itertools.takewhile(bool, map(context.store.find, places)))
+    return list(itertools.takewhile(bool, map(experiment.store.find, places)))
 
 
 def checks_of_data(store: Store) -> list[Any]:
@@ -87,35 +89,38 @@ def checks_of_data(store: Store) -> list[Any]:
     return [store.read_json(f"{folder}/{name}") for name in store.names(folder)]
 
 
-def readers(
-    context: ExperimentContext, places: list[ArtifactKey]
-) -> dict[str, Callable[[int], Any]]:
+def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Callable[[int], Any]]:
     """Whatever reads a run without its services, by name, given a step; each returns something that
     can be compared.
     """
 
     def continued(_: int) -> tuple[Any, ...]:
-        with opened(context, "demo") as run:
+        with opened(experiment, "demo") as run:
             return (
                 run.record,
                 run.parent,
                 run.start,
                 run.finished,
-                run_ledger(run.store, run.name, run.science.own_steps).to_json(),
+                run_ledger(run.store, run.name, run.settings.own_steps).to_json(),
             )
 
     return {
-        "list": lambda _: printed(view(listed(context.store), context.store)),
+        "list": lambda _: printed(view(listed(experiment.store), experiment.store)),
         "show": lambda step: printed(
             printing.show(
-                stored := episodes.read_step(context.store, "demo", step), 8, [], stored.pairs[:8]
+                stored := episodes.read_step(experiment.store, "demo", step),
+                8,
+                [],
+                stored.pairs[:8],
             )
         ),
-        "links": lambda _: links_of(context.store, "demo"),
-        "steps": lambda _: steps_frame(context.store, "demo", context.science.own_steps).to_json(),
+        "links": lambda _: links_of(experiment.store, "demo"),
+        "steps": lambda _: steps_frame(
+            experiment.store, "demo", experiment.settings.own_steps
+        ).to_json(),
         "continue": continued,
-        "keys": lambda _: found(context, places),
-        "check of the data": lambda _: checks_of_data(context.store),
+        "keys": lambda _: found(experiment, places),
+        "check of the data": lambda _: checks_of_data(experiment.store),
     }
 
 
@@ -131,18 +136,13 @@ def test_damaged_files_are_each_named_and_none_is_believed(
     caplog.set_level(logging.WARNING)
     for part in PARTS:
         shutil.copytree(whole.folder / part, tmp_path / part)
-    experiment = read(TINY)
-    resolved = resolve(experiment.science)
-    context = ExperimentContext(
-        "tiny",
-        with_code(resolved, code_of(resolved)),
-        experiment.origin,
-        Site(),
-        Store.at(str(tmp_path), tmp_path / "cache"),
-    )
-    with opened(context, "demo"):
-        places = list(needed(context))
-    known = readers(context, places)
+    file, store = read(TINY), Store.at(str(tmp_path), tmp_path / "cache")
+    experiment = Experiment.of("tiny", file.settings, file.origin, Site(), store)
+    code = digests_of(experiment.settings, experiment.tasks, experiment.code)
+    experiment = experiment.on(experiment.settings.with_code(code))
+    with opened(experiment, "demo"):
+        places = list(needed(experiment))
+    known = readers(experiment, places)
     before = {
         (name, step): listen(partial(known[name], step), caplog).given
         for name in known

@@ -140,7 +140,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     folder, store = heard
     run = demo(store, folder)
     has = told(store, run, tmp_path)
-    data = digests(folder)[StageKeys(read(TINY).science).prepare().uri]
+    data = digests(folder)[StageKeys(read(TINY).settings).prepare().uri]
     assert has["params"]["rollout.group_size"] == "4"
     assert has["params"]["site.threads"] == "1"
     assert has["inputs"] == [data[:36]]

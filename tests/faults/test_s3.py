@@ -16,9 +16,10 @@ import boto3
 import httpx
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, final_policy, resolve
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.runs.run import opened
 from agentfly_core.store.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.store.lock import Locked, LockLost
@@ -124,7 +125,7 @@ def test_a_run_on_object_storage_goes_on_on_another_machine_and_ends_with_the_sa
 
 
 def test_a_policy_is_shared_by_a_bucket(tmp_path: Path, reached: None) -> None:
-    with opened(experiments.context(tmp_path), "demo") as run:
+    with opened(experiments.experiment(tmp_path), "demo") as run:
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
             (made / "model.safetensors").write_text("1")
     there = str(tmp_path / "there")
@@ -287,19 +288,17 @@ def test_a_run_that_is_refused_leaves_nothing_on_object_storage(
         Store.at(f"{BUCKET}/refused", tmp_path),
         {"use": ARITHMETIC, "train": 8, "test": 4},
     )
-    science = Science(
+    settings = Settings(
         model="run:base@2", data=data, rewards={"agentfly_core.rewards.exact:exact": 1.0}, steps=2
     )
-    context = ExperimentContext("tiny", resolve(science), {}, Site(), store)
+    experiment = Experiment.of("tiny", settings, {}, Site(), store)
     with (
         pytest.raises(ValueError, match="The run 'base' has published no policy"),
-        opened(context, "demo"),
+        opened(experiment, "demo"),
     ):
         pass
-    context = replace(
-        context, resolved=resolve(science.model_copy(update={"model": "nano:calculator"}))
-    )
-    with pytest.raises(ValueError, match="no such model"), opened(context, "demo"):
+    experiment = experiment.on(settings.model_copy(update={"model": "nano:calculator"}))
+    with pytest.raises(ValueError, match="no such model"), opened(experiment, "demo"):
         raise ValueError("no such model")
     assert store.remote and store.remote.fs.find(store.remote.path("")) == []
     assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []

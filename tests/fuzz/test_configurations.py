@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
@@ -118,7 +118,7 @@ class Spoilt:
 
 def key(draw: random.Random) -> Any:
     """The key of a mapping, mostly text."""
-    known = (*Science.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
+    known = (*Settings.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
     return draw.choice(
         (
             draw.choice(known),
@@ -224,12 +224,12 @@ def names(keys: Iterable[str]) -> list[str]:
 def read(path: Path, overrides: list[str]) -> None:
     """What happens to a configuration before any work."""
     found = loading.read(str(path), overrides)
-    checks.check(found.science)
-    again = Science.model_validate(found.science.model_dump(mode="json"))
-    assert again.digest == found.science.digest
-    assert set(found.origin) == set(loading.flat(found.science.model_dump(mode="json")))
-    StageKeys(found.science).prepare()
-    checks.check_place(found.science, Site())
+    checks.check(found.settings)
+    again = Settings.model_validate(found.settings.model_dump(mode="json"))
+    assert again.digest == found.settings.digest
+    assert set(found.origin) == set(loading.flat(found.settings.model_dump(mode="json")))
+    StageKeys(found.settings).prepare()
+    checks.check_place(found.settings, Site())
 
 
 def refusal(work: Callable[[], object], of: object) -> str:
@@ -279,7 +279,7 @@ def test_experiment_files_with_other_bytes_are_valid_or_refused_by_name(
     for _ in range(cases):
         path.write_bytes(scrambled(draw, draw.choice(written)))
         told = refusal(lambda: read(path, []), path.read_bytes())
-        assert not told or any(name in told for name in (str(path), *Science.model_fields)), told
+        assert not told or any(name in told for name in (str(path), *Settings.model_fields)), told
 
 
 @pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.long)])
@@ -299,7 +299,7 @@ def test_sites_are_valid_or_refused_by_key(
     draw: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases: int
 ) -> None:
     written = [yaml.safe_load(file.read_text()) for file in SITES]
-    science = loading.read(str(ROOT / "conf/quickstart.yaml")).science
+    settings = loading.read(str(ROOT / "conf/quickstart.yaml")).settings
     (tmp_path / "conf/site").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     for number in range(cases):
@@ -308,7 +308,7 @@ def test_sites_are_valid_or_refused_by_key(
         variable = draw.choice([*Site.model_fields])
         monkeypatch.setenv(f"AGENTFLY_{variable.upper()}", draw.choice(WORDS).replace("\0", "0"))
         told = refusal(
-            lambda: checks.check_place(science, loading.site("spoilt")), (number, spoilt, variable)
+            lambda: checks.check_place(settings, loading.site("spoilt")), (number, spoilt, variable)
         )
         monkeypatch.delenv(f"AGENTFLY_{variable.upper()}")
         known = names((*spoilt.keys, variable, variable.upper()))

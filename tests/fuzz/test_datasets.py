@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
 from tests.support.values import Values
@@ -148,7 +148,7 @@ def scrambled(draw: random.Random, content: bytes) -> bytes:
 WRITERS = {".jsonl": json_lines, ".json": json_array, ".parquet": parquet, ".csv": table}
 
 
-def science(path: Path, draw: random.Random) -> Science:
+def settings_with(path: Path, draw: random.Random) -> Settings:
     """An experiment on a data file, which tolerates some bad rows or none."""
     needs = draw.choice(([], [], ["answer"]))
     data: dict[str, Any] = {
@@ -163,10 +163,10 @@ def science(path: Path, draw: random.Random) -> Science:
         "tolerate_bad_rows": draw.choice((0, 0, 1, 3)),
     }
     settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 1}
-    return Science.model_validate({**settings, "seed": draw.randrange(9)})
+    return Settings.model_validate({**settings, "seed": draw.randrange(9)})
 
 
-def check_splits(asked: Science, folder: Path) -> None:
+def check_splits(asked: Settings, folder: Path) -> None:
     """As many problems as asked for, bad rows aside, each once, and each with a question."""
     found = {name: dataset.split(folder, name) for name in SPLITS}
     sizes = {name: len(problems) for name, problems in found.items()}
@@ -197,7 +197,7 @@ def test_a_spoilt_data_file_is_refused_by_row_or_split_right(
     draw, path, refused = random.Random(SEED), tmp_path / f"rows{suffix}", 0
     for number in range(count):
         WRITERS[suffix](draw, path)
-        asked, folder = science(path, draw), tmp_path / str(number)
+        asked, folder = settings_with(path, draw), tmp_path / str(number)
         folder.mkdir()
         try:
             dataset.prepare(asked.data, asked.data_seed, folder, tmp_path / "quarantine.json")

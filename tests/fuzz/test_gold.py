@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import solvable, trial
 from agentfly_core.store.store import Store
@@ -56,10 +56,8 @@ def test_right_answers_earn_the_maximum_and_wrong_ones_less(
     monkeypatch.setattr(trial, "PLAYED", PROBLEMS)
     read = loading.read(name, mathematics if name == "qwen2.5-3b-math" else [])
     store = Store.at(str(tmp_path / "store"), tmp_path / "cache")
-    here = ExperimentContext(name, resolve(read.science), read.origin, Site(), store)
-    report = "\n".join(
-        solvable.check(here.store, here.experiment, here.resolved, inputs.dataset(here))
-    )
+    here = Experiment.of(name, read.settings, read.origin, Site(), store)
+    report = "\n".join(solvable.check(here, inputs.dataset(here)))
     examples, played = EXAMPLES.findall(report), PLAYED.findall(report)
     for right, problems, less, wrong, sampled in examples:
         assert (right, less) == (problems, wrong), report

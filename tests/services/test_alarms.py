@@ -25,7 +25,7 @@ from flows.nights.deployment_schedule import scheduled_nights
 from flows.nights.events import tell
 from flows.nights.missed import note_missed
 from flows.nights.readiness import nights
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
 from tests.support.project import PROGRAMS
 from tests.support.servers import receiver, request
 from tests.support.waiting import until
@@ -195,21 +195,21 @@ def test_where_a_worker_starts_flow_runs_of_killed_processes_become_crashed(serv
 
 
 def test_a_form_whose_process_is_dead_is_made_again_and_one_that_waits_is_left(server, tmp_path):
-    context = context_in(tmp_path)
-    ledger = NightLedger(context.store, context.experiment)
+    experiment = experiment_in(tmp_path)
+    ledger = NightLedger(experiment.store, experiment.name)
     ledger.append(NIGHT, "awaits_approval")
-    ask_again(ledger, context.site.name)
-    ask_again(ledger, context.site.name)
+    ask_again(ledger, experiment.site.name)
+    ask_again(ledger, experiment.site.name)
     (scheduled,) = server.forms()
     dead = replace(Owner.current(), pid=2**30)
     server.label(scheduled, **{LABEL: json.dumps(dead.to_json())})
     server.set_state(scheduled, type="PAUSED")
-    ask_again(ledger, context.site.name)
-    ask_again(ledger, context.site.name)
+    ask_again(ledger, experiment.site.name)
+    ask_again(ledger, experiment.site.name)
     assert server.state(scheduled) == "Crashed"
     (again,) = server.forms() - {scheduled}
     server.set_state(again, type="RUNNING")
-    ask_again(ledger, context.site.name)
+    ask_again(ledger, experiment.site.name)
     assert server.forms() == {scheduled, again}
 
 

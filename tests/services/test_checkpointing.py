@@ -12,7 +12,7 @@ from agentfly_core.pipeline.services import learner_service
 from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.learning import after, digests, kill_worker, saved
 from tests.support.waiting import LIMIT
 
@@ -76,7 +76,7 @@ def test_a_learner_that_dies_while_its_state_is_written_is_told_of(
 
 @pytest.mark.service
 def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
-    place = context(tmp_path)
+    place = experiment(tmp_path)
     with (
         pytest.raises(KeyError, match="a bug"),
         learner_service(

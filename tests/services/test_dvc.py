@@ -106,8 +106,8 @@ def store_of(project: Project) -> Store:
     return Store.at(str(project.root), project.root / "cache")
 
 
-def science(*overrides: str):
-    return loading.read("tiny", overrides).science
+def settings_with(*overrides: str):
+    return loading.read("tiny", overrides).settings
 
 
 def test_killed_while_training_repro_goes_on_from_what_is_on_disk(reproduction):
@@ -182,7 +182,7 @@ def test_an_experiment_of_dvc_s_is_a_run_of_its_own_in_the_repository_s_store(re
     project.run("dvc", "exp", "run", "--temp", "--name", "faster", "-S", changed)
     (run,) = {*(project.root / "runs").iterdir()} - before
     record = json.loads((run / "run.json").read_text())
-    assert record["science"]["update"]["learning_rate"] == 1e-3
+    assert record["settings"]["update"]["learning_rate"] == 1e-3
     assert "\nfaster," in project.run("dvc", "exp", "show", "--csv")
 
 
@@ -195,7 +195,7 @@ def test_a_run_that_is_built_again_agrees_to_the_byte(reproduction):
 
 def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch):
     root = enter(reproduction.project, monkeypatch)
-    version = dataset_version("tiny", science(), root)
+    version = dataset_version("tiny", settings_with(), root)
     assert version.endswith(".dir")
     assert version in (root / "dvc.lock").read_text()
     assert sorted(path.stem for path in (root / "data/generated/tiny").iterdir()) == [
@@ -203,7 +203,7 @@ def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch
         "train",
         "validation",
     ]
-    assert dataset_version("tiny", science("steps=9"), root) == version
+    assert dataset_version("tiny", settings_with("steps=9"), root) == version
 
 
 @pytest.mark.long
@@ -211,7 +211,7 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
     root = enter(reproduction.project, monkeypatch)
     lock = (root / "dvc.lock").read_text()
     (root / "conf/other.yaml").write_text((root / "conf/tiny.yaml").read_text() + "seed: 5\n")
-    version = dataset_version("other", loading.read("other").science, root)
+    version = dataset_version("other", loading.read("other").settings, root)
     assert version in (root / "results/other/dvc.lock").read_text()
     assert version not in lock == (root / "dvc.lock").read_text()
 
@@ -225,7 +225,7 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
     ],
 )
 def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
-    assert dataset_version(name, science(*overrides), root) == f"none: {reason}"
+    assert dataset_version(name, settings_with(*overrides), root) == f"none: {reason}"
 
 
 @pytest.mark.long
@@ -236,15 +236,15 @@ def test_a_dataset_of_changed_files_has_another_version(root):
     tiny = yaml.safe_load((root / "conf/tiny.yaml").read_text())
     data = of_files | dict.fromkeys(("train", "validation", "test"), 4)
     (root / "conf/rows.yaml").write_text(yaml.safe_dump(tiny | {"data": data}))
-    first = dataset_version("rows", loading.read("rows").science, root)
+    first = dataset_version("rows", loading.read("rows").settings, root)
     (root / "rows.json").write_text(json.dumps(rows[::-1]))
-    second = dataset_version("rows", loading.read("rows").science, root)
-    assert first != second == dataset_version("rows", loading.read("rows").science, root)
+    second = dataset_version("rows", loading.read("rows").settings, root)
+    assert first != second == dataset_version("rows", loading.read("rows").settings, root)
 
 
 @pytest.mark.long
 def test_a_changed_raw_file_has_the_dataset_built_again(root):
-    dataset_version("tiny", science(), root)
+    dataset_version("tiny", settings_with(), root)
     (root / "data/raw/more.jsonl").write_text('{"question": "What is 1+1?"}')
     changed = json.loads(Project(root).run("dvc", "status", "--json", "prepare"))
     assert changed == {"prepare": [{"changed deps": {"data/raw": "modified"}}]}
@@ -252,11 +252,11 @@ def test_a_changed_raw_file_has_the_dataset_built_again(root):
 
 def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     (root / ".git").rename(root / "git")
-    assert dataset_version("tiny", science(), root) == (
+    assert dataset_version("tiny", settings_with(), root) == (
         "none: DVC needs a git repository (git init)"
     )
     monkeypatch.setenv("DVC_STAGE", "train")
-    assert dataset_version("tiny", science(), root) == (
+    assert dataset_version("tiny", settings_with(), root) == (
         "none: DVC started this and keeps the versions itself"
     )
 
@@ -266,7 +266,7 @@ def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
     somebody = Project(root).start("dvc", "repro")
     rwlock = root / ".dvc/tmp/rwlock"
     until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text(), somebody)
-    assert dataset_version("tiny", science(), root) == (
+    assert dataset_version("tiny", settings_with(), root) == (
         "none: another DVC command is working on it"
     )
     kill_tree(somebody)
@@ -276,7 +276,7 @@ def test_whoever_is_cancelled_while_dvc_works_ends_it_with_its_stage(root):
     let_stages_sleep(root)
     program = "from pathlib import Path\nfrom agentfly_core.config import loading\n"
     program += "from agentfly_core.runs import versioning\n"
-    program += "versioning.dataset_version('tiny', loading.read('tiny').science, Path.cwd())\n"
+    program += "versioning.dataset_version('tiny', loading.read('tiny').settings, Path.cwd())\n"
     cancelled = Project(root).start(sys.executable, "-c", program)
     until(lambda: any("sleep 600" in command(child) for child in children(cancelled)), cancelled)
     family = children(cancelled)
@@ -297,7 +297,7 @@ def test_data_that_cannot_be_built_stops_with_the_reason(root):
         yaml.safe_dump(conf | {"data": conf["data"] | {"operators": "/"}})
     )
     with pytest.raises(ValueError, match="Got the operators"):
-        dataset_version("tiny", science(), root)
+        dataset_version("tiny", settings_with(), root)
 
 
 def test_what_is_no_experiment_of_the_project_is_refused(root):

@@ -32,7 +32,7 @@ def track(place: MlflowStore, uid: str = "4f1c") -> Tracker:
 
 def send_a_run(tracker: Tracker, success: float = 0.91, digest: str = "cd" * 32) -> None:
     tracker.params({"update.learning_rate": 3e-4, "steps": 2})
-    tracker.tags({"agentfly.science": "1f2e3d4c"})
+    tracker.tags({"agentfly.settings": "1f2e3d4c"})
     tracker.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
     for step in (1, 2):
         tracker.points({"agent/rollout/reward": step / 10}, step, TIME + step)

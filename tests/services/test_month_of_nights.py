@@ -16,7 +16,7 @@ import pytest
 from mlflow import MlflowClient
 from prefect.server.schemas.schedules import CronSchedule
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.confirmation import LEVELS
 from agentfly_core.reports.nights.held_out import HeldOut
@@ -27,7 +27,7 @@ from agentfly_core.store.store import Artifact
 from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
 from flows.nights import aliases, events, missed
 from flows.nights.aliases import report_aliases
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
 from tests.support.mlflow_store import new_store
 from tests.support.nights import Played, published, scripted_run
 
@@ -44,7 +44,7 @@ class Month:
     0.08.
     """
 
-    context: ExperimentContext
+    experiment: Experiment
     ledger: NightLedger
     data: Artifact
     client: MlflowClient
@@ -60,12 +60,12 @@ class Month:
         pass
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        summary = scripted_run(self.context, night, changes, lambda: self.fate(night), self.play)
+        summary = scripted_run(self.experiment, night, changes, lambda: self.fate(night), self.play)
         champion, steps = self.ledger.champion(), summary["steps"]
         before = self.truth[champion.reference] if champion else 0.5
         step = random.Random(night).uniform(-0.1, 0.08)
         self.truth |= {f"run:{night}@0": before, f"run:{night}@{steps}": min(before + step, 0.98)}
-        digest = self.context.store.artifact(f"runs/{night}/steps/{steps:06d}/policy").digest
+        digest = self.experiment.store.artifact(f"runs/{night}/steps/{steps:06d}/policy").digest
         self.client.create_model_version("agentfly-tiny", night, tags={DIGEST: digest})
         return summary
 
@@ -84,7 +84,7 @@ class Month:
     ) -> Verdict:
         both = champion.reference, challenger.reference
         old, new = (self.held_out(policy, "test") for policy in both)
-        verdict = judge(old, new, self.context.science.promotion)
+        verdict = judge(old, new, self.experiment.settings.promotion)
         if not verdict.promoted:
             return verdict
         old, new = (self.held_out(policy, f"fresh {earlier}") for policy in both)
@@ -104,20 +104,20 @@ class Month:
     def happened(self, entry: NightEntry) -> None:
         self.events.append(entry)
         if "verdict" in entry.details:
-            report_aliases(self.ledger, self.context.site)
+            report_aliases(self.ledger, self.experiment.site)
 
 
 @pytest.fixture(scope="module")
 def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     folder = tmp_path_factory.mktemp("month")
     rollout = {"problems": 4, "group_size": 2}
-    context = context_in(folder, steps=3, rollout=rollout)
+    experiment = experiment_in(folder, steps=3, rollout=rollout)
     place = MlflowStore.choose(folder, new_store(folder))
     client = MlflowClient(place.uri)
     client.create_registered_model("agentfly-tiny")
-    data = published(context, "artifacts/data", "train", PROBLEMS)
-    ledger = NightLedger(context.store, context.experiment)
-    month = Month(context, ledger, data, client)
+    data = published(experiment, "artifacts/data", "train", PROBLEMS)
+    ledger = NightLedger(experiment.store, experiment.name)
+    month = Month(experiment, ledger, data, client)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aliases, "mlflow_place", lambda *_: place)
         patch.setattr(events, "tell", lambda *_: None)
@@ -125,7 +125,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
             patch.setattr(missed, "scheduled_nights", lambda *_, day=today: scheduled(day))
             if today != MISSED:
                 missed.note_missed(ledger, today)
-                run(Nights(context, ledger, month, 3, False), today)
+                run(Nights(experiment, ledger, month, 3, False), today)
         yield month
 
 

@@ -11,9 +11,9 @@ from mlflow import MlflowClient
 from prefect import flow
 from prefect.runtime import flow_run
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
@@ -30,7 +30,7 @@ NIGHT = "nightly-2026-11-21"
 
 
 @pytest.fixture
-def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentContext:
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """A project with a night that no service has heard of."""
     monkeypatch.chdir(tmp_path)
     settings = {
@@ -40,8 +40,8 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentContex
         "rollout": {"shard": 64},
         "steps": 2,
     }
-    resolved, store = resolve(Science.model_validate(settings)), Store.at(str(tmp_path), tmp_path)
-    found = ExperimentContext("My_shop", resolved, {}, Site(), store)
+    store = Store.at(str(tmp_path), tmp_path)
+    found = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
     rewards = {"agent/rollout/reward": 0.5, "agent/rollout/avg_sampled_tokens": 4.0}
     played_night(
         found,
@@ -54,20 +54,20 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentContex
 
 
 @pytest.fixture
-def api(prefect_api: str, context: ExperimentContext, monkeypatch: pytest.MonkeyPatch) -> str:
+def api(prefect_api: str, experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> str:
     """A Prefect server that this process uses."""
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
-    monkeypatch.setenv("PREFECT_HOME", str(context.store.root))
+    monkeypatch.setenv("PREFECT_HOME", str(experiment.store.root))
     use(prefect_api)
     return prefect_api
 
 
-def reported(context: ExperimentContext) -> str:
+def reported(experiment: Experiment) -> str:
     """The id of the flow run in which the night was reported."""
 
     @flow(name="nightly")
     def nightly() -> str:
-        report_night(NightLedger(context.store, context.experiment), context.site, NIGHT)
+        report_night(NightLedger(experiment.store, experiment.name), experiment.site, NIGHT)
         return str(flow_run.id)
 
     found = nightly()
@@ -82,18 +82,18 @@ def artifacts(api: str, flow_run_id: str) -> list[dict[str, str]]:
 
 
 def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
-    context: ExperimentContext, api: str
+    experiment: Experiment, api: str
 ) -> None:
-    place = MlflowStore.choose(context.store.root / ".agentfly")
+    place = MlflowStore.choose(experiment.store.root / ".agentfly")
     tracker = Tracker(place, "My_shop", NIGHT, "4f1c", int(time.time() * 1000))
     tracker.finish("FINISHED", int(time.time() * 1000))
     assert not tracker.close().waiting
-    with opened(context, NIGHT) as run:
+    with opened(experiment, NIGHT) as run:
         assert tracker.run_id
         run.link("mlflow_run_ids", tracker.run_id)
 
-    mine = reported(context)
-    written = (context.store.root / RunLayout(NIGHT).report).read_text()
+    mine = reported(experiment)
+    written = (experiment.store.root / RunLayout(NIGHT).report).read_text()
     first = f"# {NIGHT} of My_shop: its policy became the champion"
     assert written.startswith(first)
 
@@ -110,16 +110,16 @@ def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
 
 
 def test_a_night_that_mlflow_has_not_heard_of_is_reported_in_prefect(
-    context: ExperimentContext, api: str
+    experiment: Experiment, api: str
 ) -> None:
-    (artifact,) = artifacts(api, reported(context))
+    (artifact,) = artifacts(api, reported(experiment))
     assert "success" in artifact["data"] and "in MLflow](" not in artifact["data"]
 
 
 def test_a_night_of_which_there_is_no_report_goes_on(
-    context: ExperimentContext, api: str, caplog: pytest.LogCaptureFixture
+    experiment: Experiment, api: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    context.store.remove(RunLayout(NIGHT).summary)
+    experiment.store.remove(RunLayout(NIGHT).summary)
     with caplog.at_level(logging.WARNING):
-        assert artifacts(api, reported(context)) == []
+        assert artifacts(api, reported(experiment)) == []
     assert f"There is no report of {NIGHT}: ValueError" in caplog.text

@@ -11,12 +11,12 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.experiment.context import policy_of
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_plan import name_of_night, recorded_changes
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
-from flows.context import context_of
+from flows.experiments import load_experiment
 from flows.local.prefect_server import answers
 from flows.nights.deployment_schedule import SCHEDULED
 from tests.support.held import serving
@@ -219,29 +219,31 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
 @pytest.fixture(scope="module")
 def third_night(orchestrator):
     """The flow run of a night, which came after one that could not be continued and an unfinished
-    one, and the context of all three.
+    one, and the experiment of all three.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(orchestrator.project.root)
-        context = context_of("tiny", ["steps=1"], "local", "")
+        experiment = load_experiment("tiny", ["steps=1"], "local", "")
     for night in ("nightly-2026-11-19", "nightly-2026-11-20"):
-        with opened(context, night):
-            NightLedger(context.store, "tiny").append(night, "began")
-    gone = context.store.read_json("runs/nightly-2026-11-19/run.json") | {"stages": {"rollout": 0}}
-    context.store.write_json("runs/nightly-2026-11-19/run.json", gone)
+        with opened(experiment, night):
+            NightLedger(experiment.store, "tiny").append(night, "began")
+    gone = experiment.store.read_json("runs/nightly-2026-11-19/run.json") | {
+        "stages": {"rollout": 0}
+    }
+    experiment.store.write_json("runs/nightly-2026-11-19/run.json", gone)
     overrides = ["steps=1", "promotion.start=last"]
     triggered = orchestrator.started(
         "nightly", experiment="tiny", overrides=overrides, date="2026-11-21", attempts=2
     )
     orchestrator.wait(triggered, "Completed")
-    return triggered, context
+    return triggered, experiment
 
 
 def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_champion(
     orchestrator, third_night
 ):
-    triggered, context = third_night
-    entries = NightLedger(context.store, "tiny").entries()
+    triggered, experiment = third_night
+    entries = NightLedger(experiment.store, "tiny").entries()
     assert [(entry.night[-2:], entry.event) for entry in entries[:10]] == [
         ("19", "began"),
         ("20", "began"),
@@ -255,11 +257,11 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
         ("21", "kept"),
     ]
     before, tonight = (
-        context.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21)
+        experiment.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21)
     )
-    record = context.store.read_json("runs/nightly-2026-11-21/run.json")
+    record = experiment.store.read_json("runs/nightly-2026-11-21/run.json")
     first = {"number": 1, "epoch": 0, "problem": 0, "tasks": {}}
-    assert record["science"]["night"] == first
+    assert record["settings"]["night"] == first
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
     assert "nightly-2026-11-19: given up" in orchestrator.log(triggered)
@@ -278,10 +280,10 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     orchestrator, third_night, monkeypatch
 ):
     monkeypatch.chdir(orchestrator.project.root)
-    context = context_of("tiny", [], "local", "")
-    night, ledger = "nightly-2026-11-21", NightLedger(context.store, "tiny")
-    start = Champion(f"run:{night}@0", policy_of(context.store, night, 0))
-    judged = Champion(f"run:{night}@1", policy_of(context.store, night, 1))
+    experiment = load_experiment("tiny", [], "local", "")
+    night, ledger = "nightly-2026-11-21", NightLedger(experiment.store, "tiny")
+    start = Champion(f"run:{night}@0", policy_of(experiment.store, night, 0))
+    judged = Champion(f"run:{night}@1", policy_of(experiment.store, night, 1))
     asks = {"champion": start.to_json(), "challenger": judged.to_json()}
     ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
     unanswered = orchestrator.started("promote", experiment="tiny", run=night, days=1e-5)
@@ -318,7 +320,7 @@ def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again
 def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
     shutil.copy("conf/tiny.yaml", "conf/small.yaml")
-    tiny, small = (context_of(name, [], "local", "") for name in ("tiny", "small"))
+    tiny, small = (load_experiment(name, [], "local", "") for name in ("tiny", "small"))
     date = datetime.date(2026, 11, 20)
     with opened(tiny, name_of_night(tiny.store, "tiny", date)):
         pass
@@ -328,12 +330,12 @@ def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    first = context_of(
+    first = load_experiment(
         "tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", ""
     )
     with opened(first, "nightly-2026-11-20"):
         pass
-    today = context_of("tiny", [], "local", "").science.model_dump(mode="json")
+    today = load_experiment("tiny", [], "local", "").settings.model_dump(mode="json")
     changes = recorded_changes(first.store, "nightly-2026-11-20", "tiny", today)
     assert {change.partition("=")[0] for change in changes} == {"steps", "warm_start", "algorithm"}
-    assert context_of("tiny", changes, "local", "").science == first.science
+    assert load_experiment("tiny", changes, "local", "").settings == first.settings

@@ -8,9 +8,9 @@ import pytest
 from prefect import flow
 from prefect.runtime import flow_run
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
@@ -55,7 +55,7 @@ def tracker(api: str, tmp_path: Path) -> Tracker:
 
 
 @pytest.fixture
-def context(tracker: Tracker, tmp_path: Path) -> ExperimentContext:
+def experiment(tracker: Tracker, tmp_path: Path) -> Experiment:
     """A run that knows its run in MLflow."""
     settings = {
         "model": "nano:calculator",
@@ -63,21 +63,21 @@ def context(tracker: Tracker, tmp_path: Path) -> ExperimentContext:
         "steps": 6,
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
     }
-    resolved, store = resolve(Science.model_validate(settings)), Store.at(str(tmp_path), tmp_path)
-    found = ExperimentContext("My_shop", resolved, {}, Site(), store)
+    store = Store.at(str(tmp_path), tmp_path)
+    found = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
     with opened(found, RUN) as run:
         assert tracker.run_id
         run.link("mlflow_run_ids", tracker.run_id)
     return found
 
 
-def flow_run_of(context: ExperimentContext) -> str:
+def flow_run_of(experiment: Experiment) -> str:
     """The id of a flow run that has taken the run's name, and shown the summary."""
 
     @flow(name="train", flow_run_name="My_shop")
     def train() -> str:
         name_after(RUN)
-        show_summary(context.store, context.site, SUMMARY)
+        show_summary(experiment.store, experiment.site, SUMMARY)
         return str(flow_run.id)
 
     found = train()
@@ -93,9 +93,9 @@ def summary_of(api: str, flow_run_id: str) -> str:
 
 
 def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
-    api: str, context: ExperimentContext
+    api: str, experiment: Experiment
 ) -> None:
-    mine = flow_run_of(context)
+    mine = flow_run_of(experiment)
     assert request("GET", f"{api}/flow_runs/{mine}")["name"] == RUN
     page = summary_of(api, mine)
     assert page.startswith(f"# {RUN}: 6 steps of My_shop")
@@ -103,15 +103,15 @@ def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
 
 
 def test_the_link_leads_to_the_server_of_up_and_without_one_says_how_to_start_it(
-    api: str, context: ExperimentContext, tracker: Tracker, tmp_path: Path
+    api: str, experiment: Experiment, tracker: Tracker, tmp_path: Path
 ) -> None:
     told = f"(while `agentfly open mlflow {RUN}` serves it)"
-    alone = summary_of(api, flow_run_of(context))
+    alone = summary_of(api, flow_run_of(experiment))
     assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in alone
     assert told in alone
 
     up = Servers("http://127.0.0.1:4201", UP, "0.1.0", Owner.current(), ready=True)
     up.write(tmp_path / ".agentfly")
-    served = summary_of(api, flow_run_of(context))
+    served = summary_of(api, flow_run_of(experiment))
     assert f"({UP}/#/experiments/1/runs/{tracker.run_id}/" in served
     assert told not in served

@@ -13,7 +13,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
@@ -72,7 +72,7 @@ def test_replies_stop_at_the_token_at_which_vllm_stops(vllm_detokenizer: Any, na
     assert len(places) > 20, "these replies do stop, at many places"
 
 
-SCIENCE = Science.model_validate(
+SCIENCE = Settings.model_validate(
     {
         "model": "nano:calculator",
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.config.experiment import Adapter, Science
+from agentfly_core.config.experiment import Adapter, Settings
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.inference.vllm_client import VLLM
@@ -29,7 +29,7 @@ from agentfly_core.system.service import supervised
 from agentfly_core.system.supervisor import ChildState
 from tests.support.waiting import LIMIT
 
-SCIENCE = Science.model_validate(
+SCIENCE = Settings.model_validate(
     {
         "model": "nano:calculator",
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},

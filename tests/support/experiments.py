@@ -1,8 +1,10 @@
 """Experiments that are only read, and what the summary of a run says."""
 
-from agentfly_core.config.experiment import Science
+from pathlib import Path
+
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.store.store import Store
 
 TINY = """
@@ -25,11 +27,17 @@ SUMMARY = {
 }
 
 
-def context(tmp_path, **settings):
-    """The context of an experiment with these settings, with its store in a folder of the test."""
+def experiment_of(settings, store=None):
+    """An experiment with these settings; its store is empty, unless one is given."""
+    store = store or Store.at("/nowhere", Path("/nowhere"))
+    return Experiment.of("tiny", settings, {}, Site(), store)
+
+
+def experiment(tmp_path, **changes):
+    """An experiment with these settings, with its store in a folder of the test."""
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     usual = {"model": "nano:calculator", "data": data, "rewards": REWARDS, "steps": 2}
-    science = Science(**{**usual, **settings})
-    return ExperimentContext(
-        "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    settings = Settings(**{**usual, **changes})
+    return Experiment.of(
+        "tiny", settings, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
     )

@@ -221,8 +221,8 @@ def record_elsewhere(store: Path, user: Path, draw: random.Random) -> None:
             {"code": {"files": {out: {out: "9f2c"}}, "repository": {"commit": out, "dirty": ""}}},
             {"code": {"files": [out]}},
             {"revision": {"commit": "--upload-pack=touch /tmp/x"}},
-            {"science": {"steps": out}},
-            {"science": []},
+            {"settings": {"steps": out}},
+            {"settings": []},
             {"uid": None},
         ]
     )

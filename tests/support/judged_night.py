@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.stop_conditions import lasting
 from agentfly_core.records import dataset, ledger
@@ -27,7 +27,7 @@ Answers = Callable[[int], tuple[str, float | Unscored]]
 
 
 def played_night(
-    context: ExperimentContext,
+    experiment: Experiment,
     night: str,
     before: Answers,
     after: Answers,
@@ -37,23 +37,25 @@ def played_night(
     against the one that it started from.
     """
     data = published(
-        context, StageKeys(context.science).prepare(), lambda folder: _data(context, folder)
+        experiment,
+        StageKeys(experiment.settings).prepare(),
+        lambda folder: _data(experiment, folder),
     )
-    book = NightLedger(context.store, context.experiment)
+    book = NightLedger(experiment.store, experiment.name)
     book.append(night, "began")
-    with opened(context, night) as run:
+    with opened(experiment, night) as run:
         start, end = _policies(run, len(steps))
         for number, metrics in enumerate(steps, 1):
             _step(run, number, metrics)
         for policy, answers in ((start, before), (end, after)):
-            evaluated(context, policy, data, "test", answers)
-        found = [stored_evaluation(context, policy, "test") for policy in (start, end)]
+            evaluated(experiment, policy, data, "test", answers)
+        found = [stored_evaluation(experiment, policy, "test") for policy in (start, end)]
         summary = summarise(run, {"prepare": [data]}, found[0], found[1], None)
-        context.store.write_json(run.layout.summary, as_json(summary))
+        experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
     champion, challenger = Champion(f"run:{night}@0", start), Champion(f"run:{night}@9", end)
-    both = [held_out(context, policy, data) for policy in (start, end)]
-    verdict = judge(both[0], both[1], context.science.promotion)
+    both = [held_out(experiment, policy, data) for policy in (start, end)]
+    verdict = judge(both[0], both[1], experiment.settings.promotion)
     details = {"champion": champion.to_json(), "challenger": challenger.to_json()}
     details["verdict"] = verdict.to_json()
     event = "promoted" if verdict.promoted else "kept"
@@ -62,37 +64,37 @@ def played_night(
 
 
 def evaluated(
-    context: ExperimentContext, policy: Artifact, data: Artifact, split: str, answers: Answers
+    experiment: Experiment, policy: Artifact, data: Artifact, split: str, answers: Answers
 ) -> None:
     """Publish a policy's episodes and scores on a split, in one shard."""
-    problems = dataset.split(context.store.open(data), split)
-    goal = context.resolved.goal
+    problems = dataset.split(experiment.store.open(data), split)
+    goal = experiment.whole.goal
     episodes = [_episode(problem, goal, *answers(i)) for i, problem in enumerate(problems)]
-    target = StageKeys(context.science).evaluation(policy, data, split, 0, {})
+    target = StageKeys(experiment.settings).evaluation(policy, data, split, 0, {})
     played = published(
-        context,
+        experiment,
         target,
         lambda folder: write_trajectories(folder / EPISODES, [each for each, _ in episodes]),
     )
     published(
-        context,
-        StageKeys(context.science).scored([played]),
+        experiment,
+        StageKeys(experiment.settings).scored([played]),
         lambda folder: write_scores(folder / SCORES, [score for _, score in episodes]),
     )
 
 
 def published(
-    context: ExperimentContext, target: ArtifactKey, write: Callable[[Path], None]
+    experiment: Experiment, target: ArtifactKey, write: Callable[[Path], None]
 ) -> Artifact:
     """An artifact that `write` filled."""
-    with context.store.publish(target) as folder, measuring(folder):
+    with experiment.store.publish(target) as folder, measuring(folder):
         write(folder)
-    return context.store.artifact(target.uri)
+    return experiment.store.artifact(target.uri)
 
 
-def _data(context: ExperimentContext, folder: Path) -> None:
+def _data(experiment: Experiment, folder: Path) -> None:
     dataset.prepare(
-        context.science.data, context.science.data_seed, folder, folder / "quarantine.json"
+        experiment.settings.data, experiment.settings.data_seed, folder, folder / "quarantine.json"
     )
 
 
@@ -101,7 +103,7 @@ def _policies(run: Run, steps: int) -> list[Artifact]:
 
     def policy(number: int) -> Artifact:
         target = ArtifactKey(run.layout.step(number).policy, "update", f"policy-{number}", {})
-        return published(run.context, target, lambda folder: _weights(folder, number))
+        return published(run.experiment, target, lambda folder: _weights(folder, number))
 
     start, *_, end = [policy(number) for number in range(steps + 1)]
     run.remember_start(start)
@@ -116,12 +118,12 @@ def _step(run: Run, number: int, metrics: Mapping[str, float]) -> None:
     layout = run.layout.step(number)
     rows = [ledger.LedgerRow(number, f"a-{number:03d}", 8, 8, 0.5, "used")]
     scored = ArtifactKey(layout.scored, "score", f"scored-{number}", {})
-    published(run.context, scored, lambda folder: ledger.write(folder, rows))
+    published(run.experiment, scored, lambda folder: ledger.write(folder, rows))
     seconds = {"time/rollout": 60.0, "time/score": 2.0, "time/update": 30.0}
     found = {**seconds, **metrics}
     last = run.store.read_json(run.layout.step(number - 1).metrics) or {"metrics": {}}
-    found |= lasting(run.science.health, found, last["metrics"])
-    now = NightLedger(run.store, run.context.experiment).entries()[-1].time_ms
+    found |= lasting(run.settings.health, found, last["metrics"])
+    now = NightLedger(run.store, run.experiment.name).entries()[-1].time_ms
     run.store.write_json(layout.metrics, point(number, found, now + number * 60_000))
 
 

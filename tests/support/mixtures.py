@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 
 EXACT = "agentfly_core.rewards.exact:exact"
 BOUGHT = "agentfly_core.rewards.shop:bought"
@@ -23,7 +23,9 @@ BUYING: dict[str, Any] = {
 }
 
 
-def science(sums: dict[str, Any] = SUMS, shop: dict[str, Any] = BUYING, **changes: Any) -> Science:
+def settings_with(
+    sums: dict[str, Any] = SUMS, shop: dict[str, Any] = BUYING, **changes: Any
+) -> Settings:
     """The mixture; three problems a step, of which two are sums."""
     settings = {
         "model": "nano:calculator",
@@ -32,4 +34,4 @@ def science(sums: dict[str, Any] = SUMS, shop: dict[str, Any] = BUYING, **change
         "rollout": {"problems": 3, "group_size": 2, "shard": 4},
         "steps": 2,
     }
-    return Science.model_validate(settings | changes)
+    return Settings.model_validate(settings | changes)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.config.experiment import Settings
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
-from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
-from agentfly_core.records.problem_schedule import by_task
+from agentfly_core.records.problem_schedule import ProblemSchedule, by_task
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import Run, opened
@@ -26,13 +25,13 @@ from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
 
 
-def published(context: ExperimentContext, uri: str, split: str, problems: int) -> Artifact:
+def published(experiment: Experiment, uri: str, split: str, problems: int) -> Artifact:
     """A dataset's split of problems p0, p1, ..."""
-    with context.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
+    with experiment.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
         write_problems(
             folder / f"{split}.parquet", [Problem(f"p{i}", "?") for i in range(problems)]
         )
-    return context.store.artifact(uri)
+    return experiment.store.artifact(uri)
 
 
 def scored(night: str, step: int) -> str:
@@ -50,7 +49,7 @@ class Played:
 
 
 def scripted_run(
-    context: ExperimentContext,
+    experiment: Experiment,
     night: str,
     changes: Sequence[str],
     fate: Callable[[], None],
@@ -59,42 +58,41 @@ def scripted_run(
     """Open or continue a run with these changes; each step scores its problems and publishes a
     policy, and `fate` strikes after the first.
     """
-    settings: dict[str, Any] = context.science.model_dump()
+    values: dict[str, Any] = experiment.settings.model_dump()
     for change in changes:
         key, _, value = change.partition("=")
         section, _, name = key.rpartition(".")
-        (settings[section] if section else settings)[name] = yaml.safe_load(value)
-    science = Science.model_validate(settings)
-    ours = replace(context, resolved=replace(context.resolved, science=science))
-    with opened(ours, night) as run:
+        (values[section] if section else values)[name] = yaml.safe_load(value)
+    settings = Settings.model_validate(values)
+    with opened(experiment.on(settings), night) as run:
         _publish(run, f"artifacts/start/{night}", "model")
         run.remember_start(run.store.artifact(f"artifacts/start/{night}"))
-        for step in range(1, science.steps + 1):
+        for step in range(1, settings.steps + 1):
             if run.store.get(run.layout.step(step).scored) is None:
                 _score(run, step, see)
             _publish(run, run.layout.step(step).policy, "update")
             if step == 1:
                 fate()
-        summary: Summary = {**SUMMARY, "run": night, "steps": science.steps}
+        summary: Summary = {**SUMMARY, "run": night, "steps": settings.steps}
         run.store.write_json(run.layout.summary, as_json(summary))
     return summary
 
 
 def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     """Play the problems that are due, which is what is seen of them, and store the ledger."""
-    science, data = run.science, run.store.open(run.store.artifact("artifacts/data"))
+    settings, data = run.settings, run.store.open(run.store.artifact("artifacts/data"))
     known, before = split(data, "train"), run.problems_before(step)
-    sizes = sizes_by_task(data, science.tasks)
+    sizes = sizes_by_task(data, settings.tasks)
     due = [
         known[row]
-        for row in schedule_of(science).rows_of_tasks(
-            schedule_of(science).first_round(step, False, before), sizes
+        for row in ProblemSchedule.of(settings).rows_of_tasks(
+            ProblemSchedule.of(settings).first_round(step, False, before), sizes
         )
     ]
-    specs = of_step(science.rollout, science.seeds_of(step), due, step, False)
-    assert science.night is not None
-    for task, problems in by_task(due, science.tasks).items():
-        night = science.night.of(task)
+    specs = of_step(settings.rollout, settings.seeds_of(step), due, step, False)
+    assert settings.night is not None
+    for task, problems in by_task(due, settings.tasks).items():
+        night = settings.night.of(task)
         for place, problem in enumerate(problems, night.problem + before[task]):
             seeds = tuple(spec.seed for spec in specs if spec.problem is problem)
             see(Played(night.epoch + place // sizes[task], problem.id, seeds))

@@ -3,12 +3,11 @@
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.user_code import code_of, with_code
+from agentfly_core.experiment.user_code import digests_of
 from agentfly_core.store.store import ArtifactKey, Pointer
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 PROJECT = {
     "own_tools": "from agentfly_core import tool\nfrom own_prices import PRICES\n\n"
@@ -55,18 +54,19 @@ def forget():
 
 def here(tmp_path, **settings):
     """The experiment as it is now."""
-    made = context(tmp_path, **{**SETTINGS, **settings})
-    return replace(made, resolved=with_code(made.resolved, code_of(made.resolved)))
+    made = experiment(tmp_path, **{**SETTINGS, **settings})
+    digests = digests_of(made.settings, made.tasks, made.code)
+    return made.on(made.settings.with_code(digests))
 
 
-def stage_keys(science):
+def stage_keys(settings):
     rollouts = [ArtifactKey("runs/demo/steps/000001/rollout-000", "rollout", "", {})]
     made = [Pointer(rollouts[0].uri, "9f2c")]
     return {
-        "prepare": StageKeys(science).prepare().key,
-        "demonstrate": StageKeys(science).demonstrations(POLICY, DATA, {}).key,
-        "rollout": StageKeys(science).rollout("demo", POLICY, DATA, 1, 0, [], {}).key,
-        "evaluate": StageKeys(science).evaluation(POLICY, DATA, "test", 0, {}).key,
-        "score": StageKeys(science).scored(made).key,
-        "update": StageKeys(science).policy("demo", POLICY, made[0], 1).key,
+        "prepare": StageKeys(settings).prepare().key,
+        "demonstrate": StageKeys(settings).demonstrations(POLICY, DATA, {}).key,
+        "rollout": StageKeys(settings).rollout("demo", POLICY, DATA, 1, 0, [], {}).key,
+        "evaluate": StageKeys(settings).evaluation(POLICY, DATA, "test", 0, {}).key,
+        "score": StageKeys(settings).scored(made).key,
+        "update": StageKeys(settings).policy("demo", POLICY, made[0], 1).key,
     }

@@ -9,8 +9,9 @@ from typing import Any
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.models.adapter_artifact import remember
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import SCORES, write_scores
@@ -39,53 +40,57 @@ def project(folder: Path) -> Store:
     return Store.at(str(folder), folder / ".agentfly/cache")
 
 
-def experiment(store: Store, *overrides: str) -> ExperimentContext:
+def experiment_with(store: Store, *overrides: str) -> Experiment:
     """The experiment with these settings; its folder is the working directory."""
     read = loading.read("tiny", overrides)
-    return ExperimentContext(read.name, resolve(read.science), read.origin, Site(), store)
+    return Experiment.of(read.name, read.settings, read.origin, Site(), store)
 
 
 def finished(store: Store, name: str, solved: str, *overrides: str) -> None:
     """A run of two steps that solved the eight test problems as `solved` says: "11010011"; a
     problem of "?" has no scored episode.
     """
-    context = experiment(store, *overrides)
-    with opened(context, name) as run:
-        data = published(context, StageKeys(context.science).prepare(), _prepared(context))
+    experiment = experiment_with(store, *overrides)
+    with opened(experiment, name) as run:
+        data = published(
+            experiment, StageKeys(experiment.settings).prepare(), _prepared(experiment)
+        )
         run.remember_data(data, "none")
-        for number in context.science.own_steps:
+        for number in experiment.settings.own_steps:
             _step(run, number)
-        policy = store.artifact(run.layout.step(context.science.steps).policy)
+        policy = store.artifact(run.layout.step(experiment.settings.steps).policy)
         run.remember_start(policy)
-        evaluated(context, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
-        summary: Any = {**SUMMARY, "run": name, "steps": context.science.steps}
+        evaluated(experiment, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
+        summary: Any = {**SUMMARY, "run": name, "steps": experiment.settings.steps}
         store.write_json(run.layout.summary, as_json(summary))
 
 
 def on_further(store: Store, run: str, name: str, solved: str, *overrides: str) -> None:
     """The last policy of a finished run on one of its evaluate.datasets, too."""
-    context = experiment(store, *overrides)
-    there = context.on(context.science.on(context.science.evaluate.datasets[name]))
-    data = published(there, StageKeys(there.science).prepare(), _prepared(there))
-    policy = policy_of(store, run, context.science.steps)
+    experiment = experiment_with(store, *overrides)
+    there = experiment.on(experiment.settings.on(experiment.settings.evaluate.datasets[name]))
+    data = published(there, StageKeys(there.settings).prepare(), _prepared(there))
+    policy = policy_of(store, run, experiment.settings.steps)
     evaluated(there, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
 
 
 def scored_by_another(store: Store, run: str, *overrides: str) -> None:
     """The evaluation of a run's last policy on test, scored once more by a run of other rewards."""
-    context = experiment(store, *overrides)
-    data = store.artifact(StageKeys(context.science).prepare().uri)
-    policy = policy_of(store, run, context.science.steps)
+    experiment = experiment_with(store, *overrides)
+    data = store.artifact(StageKeys(experiment.settings).prepare().uri)
+    policy = policy_of(store, run, experiment.settings.steps)
     folder = (
-        StageKeys(context.science).evaluation(policy, data, "test", 0, {}).uri.rpartition("/")[0]
+        StageKeys(experiment.settings)
+        .evaluation(policy, data, "test", 0, {})
+        .uri.rpartition("/")[0]
     )
     scored = ArtifactKey(f"{folder}/scored", "score", "by other rewards", {})
-    published(context, scored, lambda folder: write_scores(folder / SCORES, []))
+    published(experiment, scored, lambda folder: write_scores(folder / SCORES, []))
 
 
-def _prepared(context: ExperimentContext) -> Any:
+def _prepared(experiment: Experiment) -> Any:
     return lambda folder: dataset.prepare(
-        context.science.data, context.science.data_seed, folder, folder / "quarantine.json"
+        experiment.settings.data, experiment.settings.data_seed, folder, folder / "quarantine.json"
     )
 
 
@@ -101,9 +106,9 @@ def _step(run: Run, number: int) -> None:
     key = f"{run.name} {number}"
     rows: Sequence[ledger.LedgerRow] = [ledger.LedgerRow(number, "a-000", 8, 8, 0.5, "used")]
     scored = ArtifactKey(layout.scored, "score", f"scored {key}", {})
-    published(run.context, scored, lambda folder: ledger.write(folder, rows))
+    published(run.experiment, scored, lambda folder: ledger.write(folder, rows))
     policy = ArtifactKey(layout.policy, "update", f"policy {key}", {})
-    published(run.context, policy, lambda folder: _weights(folder, key, run.science.adapter))
+    published(run.experiment, policy, lambda folder: _weights(folder, key, run.settings.adapter))
     measured = {
         "agent/rollout/success": 0.4 + 0.1 * number,
         "agent/rollout/avg_sampled_tokens": 10.0,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from agentfly_core.experiment.checks import check_inputs, check_run
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.forking import check_start
 from agentfly_core.pipeline.loop import loading
@@ -61,7 +61,7 @@ def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
 @_outside_loop
 def load_experiment(
     experiment: str, *overrides: str, site: str = "local", store: str = ""
-) -> ExperimentContext:
+) -> Experiment:
     """An experiment by its name in `conf/` or the path of its file, with its overrides:
     `load_experiment("quickstart", "steps=2", store="/tmp/shop")`.
 
@@ -70,13 +70,13 @@ def load_experiment(
     """
     for name, value in {**QUIET, **WAITING}.items():
         os.environ.setdefault(name, value)
-    context = loading.load(experiment, overrides, site, store, _store)
-    check_inputs(context.science)
-    return context
+    loaded = loading.load(experiment, overrides, site, store, _store)
+    check_inputs(loaded.settings)
+    return loaded
 
 
 @_outside_loop
-def prepare(experiment: ExperimentContext) -> Artifact:
+def prepare(experiment: Experiment) -> Artifact:
     """The dataset, made unless it is in the store: `experiment.store.open(prepare(experiment))` is
     a folder with `train.parquet`, `validation.parquet` and `test.parquet`.
 
@@ -87,7 +87,7 @@ def prepare(experiment: ExperimentContext) -> Artifact:
 
 @_outside_loop
 def play(
-    experiment: ExperimentContext, policy: str = "", episodes: int = 8, split: str = "train"
+    experiment: Experiment, policy: str = "", episodes: int = 8, split: str = "train"
 ) -> Played:
     """Play and score episodes of the first problems of a split, and store them.
 
@@ -95,12 +95,12 @@ def play(
     ValueError for a policy that is not there.
     """
     request = session.PlayRequest(policy, split, episodes, "", "a script")
-    prepared = session.prepare(experiment, request, experiment.science.rollout.shard)
+    prepared = session.prepare(experiment, request, experiment.settings.rollout.shard)
     return session.play(experiment, prepared, _logs("play"), Mode())
 
 
 @_outside_loop
-def evaluate(experiment: ExperimentContext, policy: str = "") -> Evaluation:
+def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     """Play a policy on the held-out test problems, unless that is in the store: its success has an
     interval of 95 %.
 
@@ -109,13 +109,13 @@ def evaluate(experiment: ExperimentContext, policy: str = "") -> Evaluation:
     """
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
     data, gpus = stage.prepare(experiment), experiment.site.sampler_gpus
-    with _holding(experiment, gpus, f"the evaluation of {policy or experiment.experiment}"):
+    with _holding(experiment, gpus, f"the evaluation of {policy or experiment.name}"):
         return evaluated_policy(Stages(), experiment, chosen, data, _logs("evaluate"))
 
 
 @_outside_loop
 def train(
-    experiment: ExperimentContext, run: str = "", new: bool = False, hours: float | None = None
+    experiment: Experiment, run: str = "", new: bool = False, hours: float | None = None
 ) -> Summary:
     """Train a run, or continue it from the store; returns its summary.json.
 
@@ -137,7 +137,7 @@ def train(
 
 
 @contextmanager
-def _holding(experiment: ExperimentContext, gpus: Sequence[int], holder: str) -> Iterator[None]:
+def _holding(experiment: Experiment, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Hold GPUs of the site where it has some; waits for other processes, and warns of it."""
     site = experiment.site
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 
-from agentfly_core.experiment.context import policy_of
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Artifact, Pointer
@@ -29,7 +29,7 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
     With s > 0 the next steps are played in a thread while the block runs; an interrupted block
     waits for the step that is being played.
     """
-    staleness = run.science.rollout.max_staleness
+    staleness = run.settings.rollout.max_staleness
     if staleness == 0:
         yield lambda step, policy: play(policy, step - 1, step)
         return
@@ -43,8 +43,8 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
 class _Ahead:
     def __init__(self, run: Run, play: PlayStep, thread: ThreadPoolExecutor) -> None:
         self._run, self._play, self._thread = run, play, thread
-        self._staleness = run.science.rollout.max_staleness
-        start = run.science.start_step
+        self._staleness = run.settings.rollout.max_staleness
+        start = run.settings.start_step
         self._policies = {  # a fork's first steps sample from policies of the run it continues from
             version: policy_of(run.store, run.name, version)
             for version in range(first_policy(start, self._staleness), start)
@@ -53,7 +53,7 @@ class _Ahead:
 
     def __call__(self, step: int, policy: Pointer) -> PlayedStep:
         self._policies[step - 1] = policy
-        steps = self._run.science.own_steps
+        steps = self._run.settings.own_steps
         last = min(step + self._staleness, steps[-1])
         for later in range(steps.start + len(self._begun), last + 1):
             version = max(later - 1 - self._staleness, 0)

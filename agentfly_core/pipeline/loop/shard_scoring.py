@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
 from agentfly_core.store.store import Artifact
 
 
 @contextmanager
-def scoring_shards(context: ExperimentContext) -> Iterator[ShardScoring]:
+def scoring_shards(experiment: Experiment) -> Iterator[ShardScoring]:
     """A thread that scores the shards it is given, one after the other.
 
     An interrupted block waits for the shard that is being scored and leaves the others.
     """
     with ThreadPoolExecutor(1, "score") as thread:
-        scoring = ShardScoring(context, thread)
+        scoring = ShardScoring(experiment, thread)
         try:
             yield scoring
         finally:
@@ -35,15 +35,15 @@ class ShardScoring:
     and a step that was killed scores its shards then.
     """
 
-    context: ExperimentContext
+    experiment: Experiment
     thread: ThreadPoolExecutor
     begun: dict[Artifact, Future[ScoredShard]] = field(default_factory=dict)
 
     def begin(self, shard: Artifact) -> None:
         """Score a shard's episodes in the thread."""
-        episodes = self.context.store.open(shard)
+        episodes = self.experiment.store.open(shard)
         work = copy_context().run
-        self.begun[shard] = self.thread.submit(work, scored_shard, self.context.resolved, episodes)
+        self.begun[shard] = self.thread.submit(work, scored_shard, self.experiment, episodes)
 
     def shards(self) -> dict[Artifact, ScoredShard]:
         """All shards begun, which are waited for."""

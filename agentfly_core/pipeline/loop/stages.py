@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentfly_core.experiment.context import ExperimentContext, Parent
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.run_policies import Parent
 from agentfly_core.pipeline import score
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.services import RolloutServices, TrainingServices
@@ -29,7 +30,7 @@ from agentfly_core.store.store import Artifact, Pointer
 
 Scores = Callable[
     [
-        ExperimentContext,
+        Experiment,
         Sequence[Artifact],
         int,
         str,
@@ -45,25 +46,23 @@ Scores = Callable[
 class Stages:
     """The functions of all stages: plain by default; flows replace each by a Prefect task of it."""
 
-    version: Callable[[ExperimentContext], str] = prepare.version
-    prepare: Callable[[ExperimentContext], Artifact] = prepare.prepare
-    base_model: Callable[[ExperimentContext, Parent | None], Artifact] = base_model.base_model
-    require_room: Callable[[ExperimentContext, Pointer, Pointer, Sequence[str]], None] = (
-        room.require_room
-    )
-    demonstrate: Callable[[ExperimentContext, TrainingServices, Artifact, Artifact], Artifact] = (
+    version: Callable[[Experiment], str] = prepare.version
+    prepare: Callable[[Experiment], Artifact] = prepare.prepare
+    base_model: Callable[[Experiment, Parent | None], Artifact] = base_model.base_model
+    require_room: Callable[[Experiment, Pointer, Pointer, Sequence[str]], None] = room.require_room
+    demonstrate: Callable[[Experiment, TrainingServices, Artifact, Artifact], Artifact] = (
         warm_start.demonstrate
     )
-    choose: Callable[[ExperimentContext, Artifact, Artifact], Artifact] = warm_start.choose
-    warm_start: Callable[
-        [ExperimentContext, TrainingServices, Artifact, Artifact, int], Artifact
-    ] = warm_start.warm_start
+    choose: Callable[[Experiment, Artifact, Artifact], Artifact] = warm_start.choose
+    warm_start: Callable[[Experiment, TrainingServices, Artifact, Artifact, int], Artifact] = (
+        warm_start.warm_start
+    )
     rollout: Callable[[RolloutServices, Pointer, int, RoundEpisodes, int], Artifact] = (
         rollout.rollout
     )
-    held_out: Callable[
-        [ExperimentContext, RolloutServices, Pointer, Pointer, str, int, int], Artifact
-    ] = held_out.held_out
+    held_out: Callable[[Experiment, RolloutServices, Pointer, Pointer, str, int, int], Artifact] = (
+        held_out.held_out
+    )
     score: Scores = score.score
     update: Callable[[Run, TrainingServices, Artifact, Artifact, int], Artifact] = (
         policy_update.update

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import evaluated, evaluated_everywhere, further_datasets
 from agentfly_core.pipeline.loop.lookahead import ahead
@@ -19,7 +18,7 @@ from agentfly_core.pipeline.loop.warm_start import warm_started
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.ledger import used
-from agentfly_core.records.problem_schedule import SamplingRound
+from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRound
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, stages_before
@@ -53,27 +52,27 @@ class Training:
 
     def complete(self) -> Trained:
         """Do the remaining stages of the run; outputs in the store are not made again."""
-        run, stages, context = self.run, self.stages, self.run.context
-        data = stages.prepare(context)
-        model = stages.base_model(context, run.parent)
-        with training_services(context, model, run.uid, self.logs) as services:
-            run.remember_data(data, stages.version(context))
+        run, stages, experiment = self.run, self.stages, self.run.experiment
+        data = stages.prepare(experiment)
+        model = stages.base_model(experiment, run.parent)
+        with training_services(experiment, model, run.uid, self.logs) as services:
+            run.remember_data(data, stages.version(experiment))
             self.reporter.data(data)
-            stages.require_room(context, model, data, run.science.evaluate.splits)
-            others = further_datasets(stages, context, model)
-            warm = warm_started(stages, context, services, model, data)
+            stages.require_room(experiment, model, data, run.settings.evaluate.splits)
+            others = further_datasets(stages, experiment, model)
+            warm = warm_started(stages, experiment, services, model, data)
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, run.parent)
             self.reporter.made(made)
             evaluate = partial(
                 evaluated_everywhere, stages, services=services, data=data, others=others
             )
-            first = run.science.start_step
-            before = evaluate(context, policy=start, step=first)
+            first = run.settings.start_step
+            before = evaluate(experiment, policy=start, step=first)
             self.reporter.evaluation(before, first)
             policy, run = self.improved(services, start, data)
-            last = run.science.steps
-            after = evaluate(run.context, policy=policy, step=last)
+            last = run.settings.steps
+            after = evaluate(run.experiment, policy=policy, step=last)
             self.reporter.evaluation(after, last)
         summary = stages.finish(run, made, before, after, self.reporter.mlflow_run_id())
         return Trained(policy, after, summary)
@@ -88,7 +87,7 @@ class Training:
         run.remember_start(policy)
         play = partial(episodes, stages, run, services, data)
         with ahead(run, play) as played_by:
-            for step in run.science.own_steps:
+            for step in run.settings.own_steps:
                 played, scored = played_by(step, policy)
                 policy = stages.update(run.at(step), services, policy, scored, step)
                 stages.log_step(run, played, scored, policy, step)
@@ -96,10 +95,10 @@ class Training:
                 stages.look_at_health(run, step)
                 if run.evaluates(step):
                     validated = evaluated(
-                        stages, run.context, services, policy, data, "validation", step
+                        stages, run.experiment, services, policy, data, "validation", step
                     )
                     self.reporter.evaluation(validated, step)
-                if self.until.passed and step < run.science.steps:
+                if self.until.passed and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
                     stages.keep_state(run, services, step)
                     run = run.ending_at(step)
@@ -121,12 +120,12 @@ def episodes(
     are replaced. A shard is scored while the next one is played.
     """
     run = run.at(step)
-    before = run.problems_before(step) if run.science.night else {}
-    rates = run.pass_rates(step) if run.science.rollout.curriculum else {}
-    schedule = schedule_of(run.science)
-    sampling_round = schedule.first_round(step, run.resolved.greedy, before, rates)
-    context, played, scored, what = run.context, list[Artifact](), None, f"step {step}"
-    with scoring_shards(context) as scoring:
+    before = run.problems_before(step) if run.settings.night else {}
+    rates = run.pass_rates(step) if run.settings.rollout.curriculum else {}
+    schedule = ProblemSchedule.of(run.settings)
+    sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
+    experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
+    with scoring_shards(experiment) as scoring:
 
         def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
@@ -139,12 +138,12 @@ def episodes(
                     scoring.begin(played[-1])
 
         play(sampling_round)
-        for number in range(1, run.science.rollout.refills + 1):
+        for number in range(1, run.settings.rollout.refills + 1):
             name = f"{what} round {number}"
-            scored = stages.score(context, played, step, name, scored, number, scoring.shards())
-            lacking = schedule.missing(used(run.store.open(scored), run.science.tasks))
+            scored = stages.score(experiment, played, step, name, scored, number, scoring.shards())
+            lacking = schedule.missing(used(run.store.open(scored), run.settings.tasks))
             if not any(lacking.values()):
                 break
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
-        return played, stages.score(context, played, step, what, scored, 0, scoring.shards())
+        return played, stages.score(experiment, played, step, what, scored, 0, scoring.shards())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentfly_core.config.reference import run_step
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.store.store import Artifact
@@ -11,7 +11,7 @@ from agentfly_core.store.store import Artifact
 
 def warm_started(
     stages: Stages,
-    context: ExperimentContext,
+    experiment: Experiment,
     services: TrainingServices,
     model: Artifact,
     data: Artifact,
@@ -19,14 +19,14 @@ def warm_started(
     """The demonstrations and then the policy of each round; empty for an experiment without a warm
     start of its own.
     """
-    if (settings := context.science.own_warm_start) is None:
+    if (settings := experiment.settings.own_warm_start) is None:
         return []
     if run_step(settings.demonstrations):
-        demonstrations = stages.choose(context, model, data)
+        demonstrations = stages.choose(experiment, model, data)
     else:
-        demonstrations = stages.demonstrate(context, services, model, data)
+        demonstrations = stages.demonstrate(experiment, services, model, data)
     rounds = range(1, settings.rounds + 1)
     return [
         demonstrations,
-        *(stages.warm_start(context, services, model, demonstrations, n) for n in rounds),
+        *(stages.warm_start(experiment, services, model, demonstrations, n) for n in rounds),
     ]

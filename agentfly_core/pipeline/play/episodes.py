@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.config.experiment import Gates
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import ModelPlayer, Player
@@ -98,7 +98,7 @@ def in_turn(ids: Sequence[str], tasks: Collection[str]) -> list[int]:
 
 
 def play(
-    context: ExperimentContext,
+    experiment: Experiment,
     player: Player,
     services: RolloutServices,
     spec: RolloutSpec,
@@ -111,7 +111,7 @@ def play(
     What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
     NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
     """
-    store, name = context.store, _take_name(context, player, plan, mode.name)
+    store, name = experiment.store, _take_name(experiment, player, plan, mode.name)
     layout = PlayLayout(name)
     try:
         publish(store, _key(layout.tokenizer, {}), partial(_save, services))
@@ -120,7 +120,7 @@ def play(
             inputs["policy"] = player.policy.digest
         begun = time.monotonic()
         rollouts = list(_rollouts(store, services, spec, plan, mode.ended, inputs, layout))
-        ungated = context.on(context.science.model_copy(update={"gates": OPEN}))
+        ungated = experiment.on(experiment.settings.model_copy(update={"gates": OPEN}))
         scored = score(ungated, rollouts, 0, name)
         seconds = time.monotonic() - begun
     except BaseException:  # whatever it is, it passes on
@@ -160,28 +160,28 @@ def _save(services: RolloutServices, folder: Path) -> Mapping[str, float]:
     return {}
 
 
-def _take_name(context: ExperimentContext, player: Player, plan: PlayPlan, mode: ModeName) -> str:
+def _take_name(experiment: Experiment, player: Player, plan: PlayPlan, mode: ModeName) -> str:
     """The next free name, taken by writing its play.json."""
-    science = context.science
+    settings = experiment.settings
     sampled_from: ArtifactRecord | None = None
     if isinstance(player, ModelPlayer):
         sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
     record: PlayRecord = {
-        "experiment": context.experiment,
+        "experiment": experiment.name,
         "policy": player.reference,
         "sampled_from": sampled_from,
         "script": None if isinstance(player, ModelPlayer) else player.path,
         "way": mode,
         "split": plan.split,
-        "seed": science.seed,
-        "science": science.model_dump(mode="json"),
-        "science_digest": science.digest,
+        "seed": settings.seed,
+        "settings": settings.model_dump(mode="json"),
+        "settings_digest": settings.digest,
         "time_ms": int(time.time() * 1000),
         "command": plan.command,
     }
     while True:
-        name = next_play(context.store, context.experiment)
-        if context.store.create_json(PlayLayout(name).record, as_json(record)):
+        name = next_play(experiment.store, experiment.name)
+        if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
             return name  # or another process took it meanwhile
 
 

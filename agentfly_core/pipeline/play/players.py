@@ -15,8 +15,9 @@ from agentfly_core.config.reference import (
     reference,
     run_step,
 )
-from agentfly_core.experiment.context import ExperimentContext, final_policy
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import is_policy, policy_at
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
@@ -48,30 +49,30 @@ class Script:
 Player = ModelPlayer | Script
 
 
-def player(context: ExperimentContext, named: str, problems: Sequence[Problem]) -> Player:
+def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> Player:
     """The player that a reference names; by default the last policy of the run that the same
     settings make, else the base model.
 
     Raises ValueError for a policy that is not there, or a path that names none.
     """
     if not named:
-        run = name_of(context, "", False)
+        run = name_of(experiment, "", False)
         try:
-            final_policy(context.store, run)
+            final_policy(experiment.store, run)
             named = f"run:{run}"
         except Damaged:
             raise
         except ValueError:
             named = "base"
-    match reference(named, context.store.names("runs")):
+    match reference(named, experiment.store.names("runs")):
         case OraclePolicy():
-            science = context.science
-            return oracle(context.experiment, science.warm_start, science.seed, problems)
+            settings = experiment.settings
+            return oracle(experiment.name, settings.warm_start, settings.seed, problems)
         case RandomPolicy():
             return Script(named, RANDOM, random_policy)
         case ScriptPolicy(path):
-            return Script(named, path, policy_at(path, {}, problems, context.science.seed))
-    policy = inputs.policy_named(context, named, inputs.base_model)
+            return Script(named, path, policy_at(path, {}, problems, experiment.settings.seed))
+    policy = inputs.policy_named(experiment, named, inputs.base_model)
     return ModelPlayer(named, policy)
 
 

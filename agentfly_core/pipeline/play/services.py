@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from agentfly_core.config.reference import RunPolicy
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
@@ -30,38 +30,38 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator[RolloutServices]:
+def services(experiment: Experiment, player: Player, logs: Path) -> Iterator[RolloutServices]:
     """What plays for the player, ready; policies hold the site's GPUs, and a model's sampler ends
     with the block.
 
     A script needs no weights, no GPU and no server.
     """
-    speakers = context.science.agent.speakers
+    speakers = experiment.settings.agent.speakers
     needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
     sampling: AbstractContextManager[Sampler]
     if isinstance(player, ModelPlayer):
         policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
         tokenizer, endpoint = (
-            tokenizer_of(context.store, policy),
-            endpoint_of(context.store, policy),
+            tokenizer_of(experiment.store, policy),
+            endpoint_of(experiment.store, policy),
         )
-        chats = chat_services(context.store, context.site, speakers, endpoint)
-        sampling = sampler_service(context, policy, owner, logs, chats)
+        chats = chat_services(experiment.store, experiment.site, speakers, endpoint)
+        sampling = sampler_service(experiment, policy, owner, logs, chats)
         needs_gpu = needs_gpu or not endpoint
     else:
-        tokenizer, _ = inputs.tokenizer(context)
-        chats = chat_services(context.store, context.site, speakers)
-        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
+        tokenizer, _ = inputs.tokenizer(experiment)
+        chats = chat_services(experiment.store, experiment.site, speakers)
+        stop = template_of(experiment.settings.template, tokenizer).stop_tokens[0]
         sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
-    on_gpu = needs_gpu and context.site.device == "cuda"
-    gpus = numbered(context.site.sampler_gpus, context.site.locks) if on_gpu else []
+    on_gpu = needs_gpu and experiment.site.device == "cuda"
+    gpus = numbered(experiment.site.sampler_gpus, experiment.site.locks) if on_gpu else []
     with (
         held(gpus, f"episodes of {player.reference}", logger.warning),
-        environment_loop(context.resolved.limits) as environments,
+        environment_loop(experiment.whole.limits) as environments,
         sampling as sampler,
     ):
-        frozen = speakers_of(context, tokenizer, chats)
+        frozen = speakers_of(experiment, tokenizer, chats)
         ready = RolloutServices(sampler, environments, tokenizer, frozen)
         if isinstance(player, ModelPlayer):
-            ready.load(context.store, player.policy, 0)
+            ready.load(experiment.store, player.policy, 0)
         yield ready

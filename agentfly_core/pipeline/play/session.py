@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import episodes, players
 from agentfly_core.pipeline.play.episodes import Played, PlayPlan
@@ -39,25 +39,25 @@ class PreparedPlay:
     plan: PlayPlan
 
 
-def prepare(context: ExperimentContext, request: PlayRequest, at_once: int) -> PreparedPlay:
+def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
     """Prepare the dataset and the policy; raises ValueError for what is not there."""
-    data = inputs.dataset(context)
-    folder = context.store.open(data)
+    data = inputs.dataset(experiment)
+    folder = experiment.store.open(data)
     chosen = episodes.problems(
-        folder, request.split, request.episodes, request.problem, context.science.tasks
+        folder, request.split, request.episodes, request.problem, experiment.settings.tasks
     )
-    temperature, seed = context.science.evaluate.temperature, context.science.data_seed
+    temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
     specs = of_split(temperature, seed, chosen, request.split, request.episodes)
     plan = PlayPlan(request.split, data, specs, at_once, request.command)
-    return PreparedPlay(players.player(context, request.policy, chosen), plan)
+    return PreparedPlay(players.player(experiment, request.policy, chosen), plan)
 
 
-def play(context: ExperimentContext, prepared: PreparedPlay, logs: Path, mode: Mode) -> Played:
+def play(experiment: Experiment, prepared: PreparedPlay, logs: Path, mode: Mode) -> Played:
     """Play and store the episodes in this mode; services end with the call. Raises as
     `episodes.play`.
     """
-    with services(context, prepared.player, logs) as ready:
+    with services(experiment, prepared.player, logs) as ready:
         sampler = mode.sampler(ready.sampler, decode_with(ready.tokenizer))
         changed = replace(ready, sampler=sampler)
-        spec = mode.rules(rollout_spec(context.resolved, ready.tokenizer, ready.frozen))
-        return episodes.play(context, prepared.player, changed, spec, prepared.plan, mode)
+        spec = mode.rules(rollout_spec(experiment, ready.tokenizer, ready.frozen))
+        return episodes.play(experiment, prepared.player, changed, spec, prepared.plan, mode)

@@ -14,7 +14,7 @@ from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import Data
 from agentfly_core.datasets.files import files, read
-from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
 from agentfly_core.records.dataset import split
@@ -49,31 +49,31 @@ class Checked:
     unsolvable: Mapping[str, str]
 
 
-def check(store: Store, experiment: str, resolved: Resolved, data: Artifact) -> list[str]:
+def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Score right and wrong answers to the problems of a dataset, play some of them by the oracle
     and by an idle policy, and return a report, a sentence each.
 
     The report is cached by dataset, rewards and demonstrations. Raises ValueError if the right
     answers of more than `data.tolerate_bad_rows` problems do not earn the reward.
     """
-    uri = StageKeys(resolved.science).solvable(data)
+    store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := _stored_report(store, uri):
         return stored
     folder = store.open(data)
     problems = [problem for name in SPLITS for problem in split(folder, name)]
     report, unsolvable = list[str](), dict[str, str]()
-    for name, task in resolved.each.items():
-        own = [problem for problem in problems if resolved.of(problem) is task]
+    for name, task in experiment.tasks.items():
+        own = [problem for problem in problems if experiment.task_of(problem) is task]
         for reward in task.rewards:
             if reward.examples is not None and scores_answers(reward):
                 checked = asyncio.run(_checked(reward, reward.examples, own))
                 report += [f"{name}: {line}" if name else line for line in checked.report]
                 unsolvable |= checked.unsolvable
     if unsolvable:
-        sources = {name: one.data for name, one in resolved.science.each.items()}
-        most = resolved.science.data.tolerate_bad_rows
+        sources = {name: one.data for name, one in experiment.settings.each.items()}
+        most = experiment.settings.data.tolerate_bad_rows
         report.append(_tolerated(unsolvable, _places(sources, unsolvable), most))
-    report += trials(experiment, resolved, split(folder, "train"))
+    report += trials(experiment, split(folder, "train"))
     store.write_json(uri, {"report": [*report]})
     return report
 

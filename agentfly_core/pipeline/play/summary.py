@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.records.intervals import Mean, Rate, mean
 from agentfly_core.records.speakers import by_episode, episode_reward
@@ -46,7 +46,7 @@ class Figures:
     episodes_per_second: float
 
 
-def figures(played: Played, resolved: Resolved) -> Figures:
+def figures(played: Played, experiment: Experiment) -> Figures:
     """The figures of what was played of an experiment."""
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}
@@ -59,7 +59,7 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         tokens
         for t in played.episodes
         for tokens in _cut(t)
-        if tokens >= resolved.of(t.problem).science.agent.max_tokens
+        if tokens >= experiment.task_of(t.problem).settings.agent.max_tokens
     ]
     unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
     causes = [
@@ -67,10 +67,10 @@ def figures(played: Played, resolved: Resolved) -> Figures:
         for first in unfailed
         if isinstance(reward := scores[first.id].reward, Unscored)
     ]
-    solved = solved_by_problem(played.episodes, played.scores, resolved.goal)
+    solved = solved_by_problem(played.episodes, played.scores, experiment.whole.goal)
     by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem, share in solved.items():
-        by_task[task_of(problem) if resolved.tasks else ""][problem] = share
+        by_task[task_of(problem) if experiment.settings.tasks else ""][problem] = share
     return Figures(
         episodes=len(episodes),
         problems=len({episode[0].problem.id for episode in episodes}),

@@ -12,7 +12,7 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.config.reference import run_step
-from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.play.players import oracle
@@ -55,21 +55,21 @@ def scores_answers(reward: Reward) -> bool:
     return reward.examples is not None and not reward.needs and not asks_a_service(reward)
 
 
-def trials(experiment: str, resolved: Resolved, problems: Sequence[Problem]) -> list[str]:
+def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play PLAYED problems of an experiment that has environments, or a reward without examples;
     returns a report, a sentence each.
     """
     report = list[str]()
-    own = [reward for reward in resolved.rewards if not scores_answers(reward)]
+    own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
     report += [
         f"{reward.name}: not checked, since it asks a service (retries or concurrency is set)."
         for reward in own
         if asks_a_service(reward)
     ]
     unchecked = [reward.name for reward in own if not asks_a_service(reward)]
-    if not unchecked and not resolved.limits:
+    if not unchecked and not experiment.whole.limits:
         return report
-    warm_start = resolved.science.warm_start
+    warm_start = experiment.settings.warm_start
     if warm_start is None or run_step(warm_start.demonstrations):
         what = ", ".join(unchecked) or "The environments"
         return [
@@ -77,32 +77,32 @@ def trials(experiment: str, resolved: Resolved, problems: Sequence[Problem]) -> 
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
     try:
-        knowing = oracle(experiment, warm_start, resolved.science.seed, problems).policy
+        knowing = oracle(experiment.name, warm_start, experiment.settings.seed, problems).policy
         sample = evenly(problems, PLAYED)
-        temperature, seed = resolved.science.evaluate.temperature, resolved.science.data_seed
+        temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
         specs = of_split(temperature, seed, sample, "trial", len(sample))
-        played = _by_playing(resolved, specs, {"oracle": knowing, "idle": idle})
-        return report + _report(experiment, played["oracle"], played["idle"])
+        played = _by_playing(experiment, specs, {"oracle": knowing, "idle": idle})
+        return report + _report(experiment.name, played["oracle"], played["idle"])
     except Exception as error:  # code of the author's, which a run reports with its place
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
 
 
 def _by_playing(
-    resolved: Resolved, specs: Sequence[EpisodeSpec], policies: Mapping[str, ScriptedPolicy]
+    experiment: Experiment, specs: Sequence[EpisodeSpec], policies: Mapping[str, ScriptedPolicy]
 ) -> dict[str, dict[str, bool | str]]:
     """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
     from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
 
     tokenizer = byte_tokenizer()
-    spec = _without_judges(boundless(rollout_spec(resolved, tokenizer)))
+    spec = _without_judges(boundless(rollout_spec(experiment, tokenizer)))
     encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
-    with environment_loop(resolved.limits) as environments:
+    with environment_loop(experiment.whole.limits) as environments:
         for name, policy in policies.items():
             sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
             work = collect(specs, spec, sampler, lambda _: None, environments.resources)
             played, _, _ = environments.run(work)
-            solved[name] = asyncio.run(_solved(resolved, played))
+            solved[name] = asyncio.run(_solved(experiment, played))
     return solved
 
 
@@ -114,11 +114,13 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
     )
 
 
-async def _solved(resolved: Resolved, played: Sequence[Trajectory]) -> dict[str, bool | str]:
+async def _solved(experiment: Experiment, played: Sequence[Trajectory]) -> dict[str, bool | str]:
     """Whether each problem was solved, or why it could not be scored, by id."""
     outcomes = dict[str, bool | str]()
-    for task in resolved.each.values():
-        own = [trajectory for trajectory in played if resolved.of(trajectory.problem) is task]
+    for task in experiment.tasks.values():
+        own = [
+            trajectory for trajectory in played if experiment.task_of(trajectory.problem) is task
+        ]
         rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
         if not own or task.goal not in (reward.name for reward in rewards):
             continue

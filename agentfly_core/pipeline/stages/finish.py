@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import final_policy
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.records import ledger
@@ -24,10 +24,10 @@ def finish(
     target = keys.ledger(run.name, final_policy(run.store, run.name))
 
     def make(folder: Path) -> Mapping[str, float]:
-        run_ledger(run.store, run.name, run.science.own_steps).to_parquet(folder / ledger.FILE)
+        run_ledger(run.store, run.name, run.settings.own_steps).to_parquet(folder / ledger.FILE)
         return {}
 
     produce(run.store, target, make)
-    retention.retain(run, run.science.steps)
+    retention.retain(run, run.settings.steps)
     run.store.write_json(run.layout.summary, as_json(summary))
     return summary

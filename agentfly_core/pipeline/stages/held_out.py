@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_test
 from agentfly_core.pipeline.produce import produce
@@ -16,7 +16,7 @@ from agentfly_core.store.store import Artifact, Pointer
 
 
 def held_out(
-    context: ExperimentContext,
+    experiment: Experiment,
     services: RolloutServices,
     policy: Pointer,
     data: Pointer,
@@ -25,12 +25,12 @@ def held_out(
     step: int,
 ) -> Artifact:
     """One shard of the episodes that the policy of a step plays on the split `name`."""
-    target = StageKeys(context.science).evaluation(policy, data, name, shard, context.frozen)
+    target = StageKeys(experiment.settings).evaluation(policy, data, name, shard, experiment.frozen)
 
     def make(folder: Path) -> Mapping[str, float]:
-        science, problems = context.science, split(context.store.open(data), name)
-        assigned = of_test(science.evaluate, science.data_seed, problems, name)
+        settings, problems = experiment.settings, split(experiment.store.open(data), name)
+        assigned = of_test(settings.evaluate, settings.data_seed, problems, name)
         mine = Shard("evaluate", step, assigned, shard)
-        return mine.play(context.store, context.resolved, services, policy, step, folder)
+        return mine.play(experiment.store, experiment, services, policy, step, folder)
 
-    return produce(context.store, target, make)
+    return produce(experiment.store, target, make)

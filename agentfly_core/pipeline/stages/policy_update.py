@@ -21,11 +21,11 @@ def update(
     The learner state of a step is written while the next one is played; the next policy waits for
     it.
     """
-    target = StageKeys(run.science).policy(run.name, policy, scored, step, run.reference)
+    target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference)
     if policy_made := retention.made(run, target, step):
         return reused(policy_made)
     learner = services.learner
-    retention.require_space(run.context.store, run.context.resolved, policy, learner)
+    retention.require_space(run.experiment.store, run.experiment, policy, learner)
     services.rest()
     policy_updates.catch_up(run, learner, step)
     retain = partial(retention.retain, run, step)

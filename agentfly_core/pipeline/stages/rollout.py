@@ -8,13 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
 from agentfly_core.records.dataset import sizes_by_task, split
-from agentfly_core.records.problem_schedule import SamplingRound
+from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Artifact, Pointer
@@ -22,7 +21,7 @@ from agentfly_core.store.store import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(science, 7,
+    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
     False)).specs`. They are drawn for the first shard that is played, and kept for the others.
     """
 
@@ -33,13 +32,13 @@ class RoundEpisodes:
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
         """Those of all shards, in their order."""
-        science, drawn = self.run.science, self.sampling_round
+        settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
-        schedule = schedule_of(science)
-        rows = schedule.rows_of_tasks(drawn, sizes_by_task(dataset, science.tasks))
+        schedule = ProblemSchedule.of(settings)
+        rows = schedule.rows_of_tasks(drawn, sizes_by_task(dataset, settings.tasks))
         problems = schedule.chosen(drawn, split(dataset, "train", rows))
         return of_step(
-            science.rollout, science.seeds_of(drawn.step), problems, drawn.step, drawn.greedy
+            settings.rollout, settings.seeds_of(drawn.step), problems, drawn.step, drawn.greedy
         )
 
 
@@ -48,12 +47,12 @@ def rollout(
 ) -> Artifact:
     """One shard of a step's episodes, played with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
-    step, data, frozen = drawn.step, episodes.data, run.context.frozen
-    problems = drawn.drawn(schedule_of(run.science))
-    target = StageKeys(run.science).rollout(run.name, policy, data, step, shard, problems, frozen)
+    step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
+    problems = drawn.drawn(ProblemSchedule.of(run.settings))
+    target = StageKeys(run.settings).rollout(run.name, policy, data, step, shard, problems, frozen)
 
     def make(folder: Path) -> Mapping[str, float]:
         mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-        return mine.play(run.store, run.resolved, services, policy, version, folder)
+        return mine.play(run.store, run.experiment, services, policy, version, folder)
 
     return produce(run.store, target, make)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.experiment.context import ExperimentContext
-from agentfly_core.experiment.schedule import schedule_of
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.models.adapter_artifact import config_of
 from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.services import tokenizer_of
 from agentfly_core.records.dataset import split
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.store.store import Pointer
 
 
 def require_room(
-    context: ExperimentContext, model: Pointer, data: Pointer, names: Sequence[str]
+    experiment: Experiment, model: Pointer, data: Pointer, names: Sequence[str]
 ) -> None:
     """Raise ValueError for a model with fewer positions than `agent.max_model_len`, for a prompt in
     these splits without room for a reply, and for a problem without the fact by which an evaluation
     or a curriculum groups problems.
     """
-    if config := config_of(context.store, model):
-        limit = context.science.agent.max_model_len
-        require_positions(config, limit, context.science.model)
-    problems = {name: split(context.store.open(data), name) for name in names}
+    if config := config_of(experiment.store, model):
+        limit = experiment.settings.agent.max_model_len
+        require_positions(config, limit, experiment.settings.model)
+    problems = {name: split(experiment.store.open(data), name) for name in names}
     everything = [problem for some in problems.values() for problem in some]
-    playing.require_room(context.resolved, tokenizer_of(context.store, model), everything)
+    playing.require_room(experiment, tokenizer_of(experiment.store, model), everything)
     for problem in problems.get("train", ()):
-        schedule_of(context.science).kind_of(problem)
+        ProblemSchedule.of(experiment.settings).kind_of(problem)
     for name in problems.keys() - {"train"}:
-        playing.require_tags(context.science.evaluate.by, problems[name])
+        playing.require_tags(experiment.settings.evaluate.by, problems[name])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.experiment.context import Resolved
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.playing import play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.rollout.rules import EpisodeSpec
@@ -26,7 +26,7 @@ class Shard:
     def play(
         self,
         store: Store,
-        resolved: Resolved,
+        experiment: Experiment,
         services: RolloutServices,
         policy: Pointer,
         version: int,
@@ -38,15 +38,15 @@ class Shard:
         `version` labels the sampled tokens. Raises as `play_shard`.
         """
         metrics: dict[str, float] = {}
-        start = self.number * resolved.science.rollout.shard
-        mine = self.episodes[start : start + resolved.science.rollout.shard]
+        start = self.number * experiment.settings.rollout.shard
+        mine = self.episodes[start : start + experiment.settings.rollout.shard]
         watch = watching(self.stage, self.step, start, len(self.episodes))
         with services.environments.turn:
             # within the turn: a template may use the one tokenizer, as another shard may now
-            spec = rollout_spec(resolved, services.tokenizer, services.frozen)
+            spec = rollout_spec(experiment, services.tokenizer, services.frozen)
             with timing(metrics, "time/swap"):
                 services.load(store, policy, version)
-            gates, sampler = resolved.science.gates, services.sampler
+            gates, sampler = experiment.settings.gates, services.sampler
             return metrics | play_shard(
                 spec, gates, sampler, mine, folder, watch, services.environments
             )

@@ -42,12 +42,12 @@ def log_step(
         "time/update": updated.seconds,
     }
     scores = dict(graded.metrics)
-    if not run.resolved.algorithm.needs.compares_group:
+    if not run.experiment.algorithm.needs.compares_group:
         scores.pop(ZERO_SPREAD, None)
     metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
     before = _metrics(run, step - 1) if step > 1 else {}
     metrics |= stop_conditions.reward_fall(metrics, before)
-    metrics |= stop_conditions.lasting(run.science.health, metrics, before)
+    metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
@@ -56,17 +56,17 @@ def log_step(
 def look_at_health(run: Run, step: int) -> None:
     """Warn of the signs in a step's metrics.json; raises GateClosed where one stops the run."""
     metrics = _metrics(run, step)
-    mistyped = stop_conditions.unmeasured(run.science.health, metrics)
+    mistyped = stop_conditions.unmeasured(run.settings.health, metrics)
     if (
         mistyped
         and _learned(metrics)
-        and not any(_learned(_metrics(run, k)) for k in range(run.science.own_steps.start, step))
+        and not any(_learned(_metrics(run, k)) for k in range(run.settings.own_steps.start, step))
     ):
         for warning in mistyped:
             logger.warning("Step %s: %s", step, warning)
-    due = stop_conditions.due(run.science.health, metrics)
+    due = stop_conditions.due(run.settings.health, metrics)
     advice = {name: _rate_advice(run, step) or "" for name in OF_RATE if name in due}
-    for warning in stop_conditions.warnings(run.science.health, metrics, advice):
+    for warning in stop_conditions.warnings(run.settings.health, metrics, advice):
         logger.warning("Step %s: %s.", step, warning)
 
 
@@ -74,22 +74,22 @@ def _rate_advice(run: Run, step: int) -> str | None:
     """How to train again with a lower learning rate, from before the last updates up to this step
     that changed the policy too much; None where no update did.
     """
-    science, updates = run.science, set[int]()
-    for number in range(science.own_steps.start, step + 1):
+    settings, updates = run.settings, set[int]()
+    for number in range(settings.own_steps.start, step + 1):
         metrics = _metrics(run, number)
         if metrics.get("health/kl"):
             updates.add(number)
         if metrics.get("health/reward_fall"):  # the update that made the policy of this step
-            updates.add(number - 1 - science.rollout.max_staleness)
+            updates.add(number - 1 - settings.rollout.max_staleness)
     if not updates:
         return None
     before = max(updates) - 1
     while before in updates:
         before -= 1
-    rate = science.update.learning_rate
+    rate = settings.update.learning_rate
     lower = f"update.learning_rate={rate / 10:g}"
     command = f"agentfly fork {run.name}@{before} {lower}"
-    if before < max(science.start_step, 1):
+    if before < max(settings.start_step, 1):
         experiment, changed = experiment_of(run.record)
         others = [one for one in changed if not one.startswith("update.learning_rate=")]
         command = shlex.join(["agentfly", "train", experiment, *others, lower])

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, policy_of, require_same_tokens
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
 from agentfly_core.pipeline.playing import rehearsed
@@ -23,55 +24,55 @@ from agentfly_core.store.store import Artifact
 
 
 def demonstrate(
-    context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
+    experiment: Experiment, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Artifact:
     """Publish episodes that a script played on training problems, after the rewards scored some."""
-    target = StageKeys(context.science).demonstrations(model, data, context.frozen)
-    if episodes := find(context.store, target):
+    target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
+    if episodes := find(experiment.store, target):
         return episodes
-    resolved, tokenizer = context.resolved, services.tokenizer
-    problems = split(context.store.open(data), "train")
+    tokenizer = services.tokenizer
+    problems = split(experiment.store.open(data), "train")
     place = (services.environments, services.frozen)
-    check_rewards(resolved, rehearsed(resolved, tokenizer, problems, *place))
+    check_rewards(experiment, rehearsed(experiment, tokenizer, problems, *place))
 
     def make(folder: Path) -> Mapping[str, float]:
-        play_demonstrations(resolved, tokenizer, problems, folder, *place)
+        play_demonstrations(experiment, tokenizer, problems, folder, *place)
         return {}
 
-    return publish(context.store, target, make)
+    return publish(experiment.store, target, make)
 
 
-def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Artifact:
+def choose(experiment: Experiment, model: Artifact, data: Artifact) -> Artifact:
     """Publish the successes among the episodes that another run has stored, of this experiment's
     training problems.
 
     They are chosen once: later changes of that run have no effect. The manifest names the
     episodes by digest.
     """
-    target = StageKeys(context.science).demonstrations(model, data, context.frozen)
-    settings = context.science.warm_start
-    if chosen := find(context.store, target):
+    target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
+    settings = experiment.settings.warm_start
+    if chosen := find(experiment.store, target):
         return chosen
     last = run_step(settings.demonstrations) if settings else None
     assert settings is not None and last is not None
     require_same_tokens(
-        context.store, settings.demonstrations, policy_of(context.store, last.run, 0), model
+        experiment.store, settings.demonstrations, policy_of(experiment.store, last.run, 0), model
     )
-    episodes = rejection_sampling.artifacts(context.store, last.run, last.step)
+    episodes = rejection_sampling.artifacts(experiment.store, last.run, last.step)
     target = replace(
         target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}}
     )
 
     def make(folder: Path) -> Mapping[str, float]:
-        training = {problem.id for problem in split(context.store.open(data), "train")}
-        played = rejection_sampling.stored(context.store, episodes, training)
+        training = {problem.id for problem in split(experiment.store.open(data), "train")}
+        played = rejection_sampling.stored(experiment.store, episodes, training)
         return choose_demonstrations(settings, played, folder)
 
-    return publish(context.store, target, make)
+    return publish(experiment.store, target, make)
 
 
 def warm_start(
-    context: ExperimentContext,
+    experiment: Experiment,
     services: TrainingServices,
     model: Artifact,
     demonstrations: Artifact,
@@ -80,13 +81,13 @@ def warm_start(
     """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the
     next one needs.
     """
-    target = StageKeys(context.science).warm_start(model, demonstrations, number)
-    if (policy := find(context.store, target)) and context.store.find(keys.learner(target)):
+    target = StageKeys(experiment.settings).warm_start(model, demonstrations, number)
+    if (policy := find(experiment.store, target)) and experiment.store.find(keys.learner(target)):
         return policy
-    retention.require_space(context.store, context.resolved, model, services.learner)
+    retention.require_space(experiment.store, experiment, model, services.learner)
     services.rest()
-    job = update.warm_start_job(context, model, demonstrations, number)
+    job = update.warm_start_job(experiment, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)
     return update.publish(
-        context.store, services.learner, job, model, target, services.learner.now, watch
+        experiment.store, services.learner, job, model, target, services.learner.now, watch
     )

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.run_layout import RunLayout, step_layout
+from agentfly_core.experiment.task import goal_of
 from agentfly_core.records.intervals import Rate
 from agentfly_core.reports.compare.learning_curves import (
     NOTHING,
@@ -24,7 +24,7 @@ from agentfly_core.reports.compare.learning_curves import (
 )
 from agentfly_core.reports.compare.unbroken_table import Unbroken
 from agentfly_core.reports.show.sources import HELD_OUT, evaluations, solved_held_out
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 
@@ -72,11 +72,11 @@ def run_steps(store: Store, run: str) -> list[Step]:
     too; raises ValueError where there is no such run, or nothing of it to show yet.
     """
     record = known_run(store, run)
-    science = science_of(record)
-    last = max([science.start_step, *RunLayout(run).steps(store)])
-    names = (*HELD_OUT, *science.evaluate.datasets)
+    settings = recorded_settings(record)
+    last = max([settings.start_step, *RunLayout(run).steps(store)])
+    names = (*HELD_OUT, *settings.evaluate.datasets)
     evaluated = {name: evaluations(store, record, run, name) for name in names}
-    goal = resolve(science).goal
+    goal = goal_of(settings)
     steps = []
     for step in range(last + 1):
         measured = store.read_json(step_layout(store, run, step).metrics)

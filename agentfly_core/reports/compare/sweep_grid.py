@@ -42,16 +42,16 @@ def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[l
             "Got seed= and --seeds: give one of them. --seeds 3 are three from the experiment's "
             "own, seed=5,7 are these."
         )
-    combined = [list(settings) for settings in product(*map(alternatives, overrides))]
-    base = loading.read(experiment).science.seed
+    combined = [list(member) for member in product(*map(alternatives, overrides))]
+    base = loading.read(experiment).settings.seed
     members = [
-        [*settings, *([] if seeds is None else [f"seed={base + number}"])]
+        [*member, *([] if seeds is None else [f"seed={base + number}"])]
         for number in range(seeds or 1)
-        for settings in combined
+        for member in combined
     ]
-    first = loading.read(experiment, members[0]).science.seed
-    for settings in members:
-        science = loading.read(experiment, settings).science
-        if science.seed != first and science.data.seed is None:
-            settings.append(f"data.seed={first}")
+    first = loading.read(experiment, members[0]).settings.seed
+    for member in members:
+        settings = loading.read(experiment, member).settings
+        if settings.seed != first and settings.data.seed is None:
+            member.append(f"data.seed={first}")
     return members

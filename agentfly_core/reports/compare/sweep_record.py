@@ -98,7 +98,7 @@ def stored_sweep(store: Store, name: str) -> Sweep | None:
 def is_finished(store: Store, run: str) -> bool:
     """Whether a run has done all its steps."""
     record = record_of(store, run)
-    return bool(record and finished_summary(store, run, record["science"]["steps"]))
+    return bool(record and finished_summary(store, run, record["settings"]["steps"]))
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import flat
 from agentfly_core.config.reference import RunPolicy, run_policy
 from agentfly_core.config.section import resumable
-from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import finished_summary
+from agentfly_core.experiment.run_policies import policy_of
+from agentfly_core.experiment.task import goal_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.compare.seed_intervals import Solved
 from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
 
@@ -57,10 +59,10 @@ class TriedPolicy(Trial):
     solved: Solved
 
 
-def planned(context: ExperimentContext, run: str, data: Pointer) -> Trial:
+def planned(experiment: Experiment, run: str, data: Pointer) -> Trial:
     """The last policy of a run that is to be trained, on the test problems of its dataset."""
-    problems = _problems(context.store, data, "test")
-    return Trial(*_trial(context.science, run, context.science.steps, problems))
+    problems = _problems(experiment.store, data, "test")
+    return Trial(*_trial(experiment.settings, run, experiment.settings.steps, problems))
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
@@ -72,8 +74,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     policy = run_policy(reference)
     run = policy.run
     record = known_run(store, run)
-    science = science_of(record)
-    step = policy.step if isinstance(policy, RunPolicy) else science.steps
+    settings = recorded_settings(record)
+    step = policy.step if isinstance(policy, RunPolicy) else settings.steps
     if not isinstance(policy, RunPolicy) and finished_summary(store, run, step) is None:
         raise ValueError(
             f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
@@ -87,11 +89,11 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
             "changed, so what was played on it is not found. Restore the files."
         )
     scored = evaluations(store, record, run, split)(step)
-    goal = resolve(science).goal
+    goal = goal_of(settings)
     solved = solved_held_out(store, scored, goal) if scored else {}
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
-    return TriedPolicy(*_trial(science, run, step, _problems(store, data, part)), solved)
+    return TriedPolicy(*_trial(settings, run, step, _problems(store, data, part)), solved)
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
@@ -114,20 +116,20 @@ def _problems(store: Store, data: Pointer, split: str) -> str:
 
 
 def _trial(
-    science: Science, run: str, step: int, problems: str
+    settings: Settings, run: str, step: int, problems: str
 ) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
     """The fields of a Trial."""
     # the held-out problems are the same where two are compared, whichever seed made them
-    free = {*resumable(Science), "seed", "data.seed"}
-    entries = flat(science.model_dump(mode="json", exclude={"fork"}))
+    free = {*resumable(Settings), "seed", "data.seed"}
+    entries = flat(settings.model_dump(mode="json", exclude={"fork"}))
     kept = {
         key: value
         for key, value in entries.items()
         if not any(f"{key}.".startswith(f"{name}.") for name in free)
     }
     origin = None
-    if science.fork:
-        fresh = "" if science.inherits_learner else " fresh"
-        origin = f"{science.fork.run}@{science.fork.step}{fresh}"
-    settings = {**kept, "fork": origin, STEP: step}  # the step stands for `steps`
-    return run, step, science.seed, science.of_data.seed, settings, problems, science.goal
+    if settings.fork:
+        fresh = "" if settings.inherits_learner else " fresh"
+        origin = f"{settings.fork.run}@{settings.fork.step}{fresh}"
+    compared = {**kept, "fork": origin, STEP: step}  # the step stands for `steps`
+    return run, step, settings.seed, settings.of_data.seed, compared, problems, settings.goal

@@ -19,7 +19,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Literal
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load
 from agentfly_core.config.parts import Data
 from agentfly_core.config.promotion import Confirmation
@@ -70,27 +70,27 @@ def confirm(how: Way, champion: HeldOut, challenger: HeldOut) -> Comparison:
     return compare_goal(champion, challenger, CONFIRMATION, LEVELS[how])
 
 
-def fresh_science(science: Science, earlier: int) -> Science:
+def fresh_settings(settings: Settings, earlier: int) -> Settings:
     """The experiment with other problems: of a seed that no confirmation had before.
 
     `earlier` is the number of confirmations before this one, lost ones too: a problem that decided
     once is used, also where it decided against. Its test split is what both policies play.
     """
-    times = science.promotion.confirmation.times
+    times = settings.promotion.confirmation.times
 
     def fresh(data: Data) -> Data:
-        seed = science.of_data.seed if data.seed is None else data.seed
+        seed = settings.of_data.seed if data.seed is None else data.seed
         other = hashing.seed(seed, "confirmation", earlier) % 2**31
         return data.model_copy(update={"seed": other, "test": ceil(data.test * times)})
 
-    if not science.tasks:
-        return science.model_copy(update={"data": fresh(science.data)})
+    if not settings.tasks:
+        return settings.model_copy(update={"data": fresh(settings.data)})
     tasks = {
         name: task.model_copy(update={"data": fresh(task.data)})
-        for name, task in science.tasks.items()
+        for name, task in settings.tasks.items()
     }
-    data = Data.model_validate(data_of(tasks, science.data.seed))
-    return science.model_copy(update={"tasks": tasks, "data": data})
+    data = Data.model_validate(data_of(tasks, settings.data.seed))
+    return settings.model_copy(update={"tasks": tasks, "data": data})
 
 
 def unseen(

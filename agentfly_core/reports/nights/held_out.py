@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
@@ -53,13 +53,14 @@ def unscored_share(outcome: HeldOutMeans) -> float:
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
-def held_out(context: ExperimentContext, policy: Pointer, data: Pointer) -> HeldOut:
+def held_out(experiment: Experiment, policy: Pointer, data: Pointer) -> HeldOut:
     """What a policy that was evaluated before did on the test split of a dataset; raises
     FileNotFoundError where it was not.
     """
-    resolved, shards = context.resolved, context.evaluation_keys(policy, data, "test")
-    episodes, scores = evaluated_episodes(context.store, StageKeys(context.science), shards)
-    return HeldOut(data.digest, outcomes(episodes, scores, resolved.goal, resolved.tasks))
+    shards = experiment.evaluation_keys(policy, data, "test")
+    episodes, scores = evaluated_episodes(experiment.store, StageKeys(experiment.settings), shards)
+    goal, tasks = experiment.whole.goal, experiment.settings.tasks
+    return HeldOut(data.digest, outcomes(episodes, scores, goal, tasks))
 
 
 def evaluated_episodes(

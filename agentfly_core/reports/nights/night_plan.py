@@ -156,7 +156,7 @@ def recorded_changes(
             f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
             f"{experiment!r}: another schedule took the name a moment ago. Run it again."
         )
-    then = record["science"]
+    then = record["settings"]
     changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
     return [f"{key}={json.dumps(then[key])}" for key in changed]
 
@@ -177,7 +177,7 @@ def finished(store: Store, night: str) -> Summary | None:
     """The summary of a night that has done all its steps."""
     with suppress(Damaged):
         if record := record_of(store, night):
-            return finished_summary(store, night, record["science"]["steps"])
+            return finished_summary(store, night, record["settings"]["steps"])
     return None
 
 

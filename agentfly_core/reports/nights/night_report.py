@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import (
     RunLayout,
@@ -18,6 +18,7 @@ from agentfly_core.experiment.run_layout import (
     record_of,
     summary_of,
 )
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.intervals import Interval, improvement
 from agentfly_core.records.run_record import RunRecord, Summary
@@ -26,7 +27,7 @@ from agentfly_core.reports.nights.episode_choice import PairKind, PlayedPair, ch
 from agentfly_core.reports.nights.held_out import evaluated_episodes
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
-from agentfly_core.runs.run import context_of, science_of
+from agentfly_core.runs.run import experiment_of_run, recorded_settings
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 from agentfly_core.store.store import Pointer, Store
 
@@ -128,7 +129,7 @@ def night_report(store: Store, night: str) -> NightReport:
 class _Stored:
     """Stored records of a night."""
 
-    context: ExperimentContext
+    experiment: Experiment
     record: RunRecord
     summary: Summary
     history: Sequence[NightEntry]
@@ -146,14 +147,14 @@ class _Stored:
                 f"{night!r} in {store.uri} is no night that was finished and judged, so there is "
                 "no report of it. `agentfly nights EXPERIMENT` shows what became of each night."
             )
-        science = science_of(record)
-        if store.get(StageKeys(science).prepare().uri) is None:
+        settings = recorded_settings(record)
+        if store.get(StageKeys(settings).prepare().uri) is None:
             raise ValueError(
                 f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
                 "have changed, so what was played on it is not found. A report that was written "
                 f"before is {RunLayout(night).report}."
             )
-        return cls(context_of(record, store), record, summary, history, judged[-1])
+        return cls(experiment_of_run(record, store), record, summary, history, judged[-1])
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -169,20 +170,21 @@ class _Stored:
 
     @cached_property
     def steps(self) -> Sequence[StepMetrics]:
-        layout, store = RunLayout(self.judged.night), self.context.store
-        numbers = self.context.science.own_steps
+        layout, store = RunLayout(self.judged.night), self.experiment.store
+        numbers = self.experiment.settings.own_steps
         return [metrics_of(store, layout.step(number)) for number in numbers]
 
     def held_out(self) -> dict[str, Evaluation]:
         """The evaluations on the test problems; the champion's only where it is not the policy that
         the night started from.
         """
-        start = policy_of(self.context.store, self.judged.night, 0)
+        start = policy_of(self.experiment.store, self.judged.night, 0)
         policies = {START: start, END: self.challenger.policy}
         if self.champion.policy.digest != start.digest:
             policies[CHAMPION] = self.champion.policy
         return {
-            who: stored_evaluation(self.context, policy, "test") for who, policy in policies.items()
+            who: stored_evaluation(self.experiment, policy, "test")
+            for who, policy in policies.items()
         }
 
     def curves(self) -> dict[str, Series]:
@@ -191,11 +193,11 @@ class _Stored:
         for title, name in CURVES.items():
             measured = [step for step in self.steps if name in step["metrics"]]
             curves[title] = [(step["step"], step["metrics"][name]) for step in measured]
-        layout, store, validation = RunLayout(self.judged.night), self.context.store, []
-        for number in self.context.science.own_steps:
+        layout, store, validation = RunLayout(self.judged.night), self.experiment.store, []
+        for number in self.experiment.settings.own_steps:
             policy = store.artifact(layout.step(number).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
-                success = stored_evaluation(self.context, policy, "validation").success
+                success = stored_evaluation(self.experiment, policy, "validation").success
                 validation.append((number, success))
         curves[VALIDATION] = validation
         return {title: curve for title, curve in curves.items() if curve}
@@ -204,7 +206,7 @@ class _Stored:
         """The signs that were logged, with their steps."""
         by_name: dict[str, list[tuple[int, str]]] = {}
         for step in self.steps:
-            for name, sign in due(self.context.science.health, step["metrics"]).items():
+            for name, sign in due(self.experiment.settings.health, step["metrics"]).items():
                 lasted = int(step["metrics"][f"health/{name}"])
                 text = sign.message(step["metrics"], lasted)
                 by_name.setdefault(name, []).append((step["step"], text))
@@ -215,20 +217,20 @@ class _Stored:
 
     def played(self, policy: Pointer) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""
-        store, keys = self.context.store, StageKeys(self.context.science)
+        store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         data = store.artifact(keys.prepare().uri)
-        shards = self.context.evaluation_keys(policy, data, "test")
+        shards = self.experiment.evaluation_keys(policy, data, "test")
         trajectories, scores = evaluated_episodes(store, keys, shards)
         by_id = {score.trajectory_id: score for score in scores}
         return ((trajectory, by_id[trajectory.id]) for trajectory in trajectories)
 
     def effort(self) -> Effort:
         """Steps, time and tokens of the night."""
-        numbers = self.context.science.own_steps
-        ledger = run_ledger(self.context.store, self.judged.night, numbers)
+        numbers = self.experiment.settings.own_steps
+        ledger = run_ledger(self.experiment.store, self.judged.night, numbers)
         episodes = ledger.groupby("step")["episodes"].sum()
         tokens = [step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps]
-        done = self.context.science.steps
+        done = self.experiment.settings.steps
         return Effort(
             steps=done,
             planned=self.record.get("planned_steps", done),

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentfly_core.experiment.context import ExperimentContext, policy_of
-from agentfly_core.experiment.user_code import code_of
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import (
@@ -68,7 +68,7 @@ class Nights:
     `approval` a better policy waits for a person.
     """
 
-    context: ExperimentContext
+    experiment: Experiment
     ledger: NightLedger
     work: NightWork
     attempts: int
@@ -76,7 +76,7 @@ class Nights:
 
     def run(self, tonight: str) -> Summary:
         """Finish earlier nights or give them up, and play tonight's."""
-        for night in undone(self.context.store, self.ledger.read(), tonight):
+        for night in undone(self.experiment.store, self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)
 
@@ -88,7 +88,7 @@ class Nights:
         Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
         attempt more would not help.
         """
-        if differs := edited(self.context.store, night, code_of(self.context.resolved)):
+        if differs := edited(self.experiment.store, night, self.experiment.code):
             self._give_up(night, f"Its code was edited since it began: {'; '.join(differs)}.")
             return
         why = f"It was begun {self.attempts} times and never came to its end."
@@ -101,7 +101,7 @@ class Nights:
             except Exception as error:  # whatever keeps it from its end, tonight can train
                 logger.exception("The night %s could not be finished.", night)
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
-            if finished(self.context.store, night):
+            if finished(self.experiment.store, night):
                 return
         self._give_up(night, why)
 
@@ -111,11 +111,11 @@ class Nights:
         self.work.happened(given_up)
 
     def _scored(self, night: str) -> dict[str, int]:
-        return played(self.context.store, night, self.context.science.each)
+        return played(self.experiment.store, night, self.experiment.settings.each)
 
     def play(self, night: str) -> Summary:
         """Train a night from where it stands to its end, and decide about its policy, once."""
-        summary = finished(self.context.store, night)
+        summary = finished(self.experiment.store, night)
         if summary is None or self.ledger.last(night, "finished") is None:
             changes = self._begin(night)
             summary = self.work.train(night, changes)
@@ -137,10 +137,10 @@ class Nights:
 
         Where another became the champion meanwhile, it is judged against that one.
         """
-        challenger = last_policy(self.context.store, night)
+        challenger = last_policy(self.experiment.store, night)
         while True:
             reigning = self.ledger.champion()
-            start = Champion(f"run:{night}@0", policy_of(self.context.store, night, 0))
+            start = Champion(f"run:{night}@0", policy_of(self.experiment.store, night, 0))
             champion = reigning or start
             verdict = self.work.verdict(night, champion, challenger, confirmations(self.ledger))
             if self.ledger.champion() == reigning:
@@ -160,19 +160,19 @@ class Nights:
         """Write down that a night is begun or continued, and with which changes; raises Locked and
         NoSpace before.
         """
-        refuse_if_open(self.context.store, night)
+        refuse_if_open(self.experiment.store, night)
         history, why = self.ledger.read(), "It is continued."
         begun = history.last(night, "began")
         details: Mapping[str, Any] = begun.details if begun else {}
-        science, store = self.context.science, self.context.store
-        today = science.model_dump(mode="json")
-        changes = recorded_changes(store, night, self.context.experiment, today)
+        settings, store = self.experiment.settings, self.experiment.store
+        today = settings.model_dump(mode="json")
+        changes = recorded_changes(store, night, self.experiment.name, today)
         if changes is None and details:
             changes = details["changes"]
         if changes is None:
             data = self.work.dataset()
-            begins = beginning(store, history, data, science.tasks, science.seed)
-            changes = first_changes(history, begins.night, science.promotion.start)
+            begins = beginning(store, history, data, settings.tasks, settings.seed)
+            changes = first_changes(history, begins.night, settings.promotion.start)
             why = str(begins)
             details = {**begins.to_json(), "changes": changes}
         self.work.require_space(night, changes)
@@ -182,7 +182,7 @@ class Nights:
 
 def last_policy(store: Store, run: str) -> Champion:
     """The policy of a run's last step, as a champion."""
-    step = known_run(store, run)["science"]["steps"]
+    step = known_run(store, run)["settings"]["steps"]
     assert isinstance(step, int)
     return Champion(f"run:{run}@{step}", policy_of(store, run, step))
 

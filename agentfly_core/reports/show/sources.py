@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import policy_of
+from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout, plays
 from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.show.reference import EpisodeSource, PlayReference
 from agentfly_core.runs.episodes import (
@@ -24,7 +24,7 @@ from agentfly_core.runs.episodes import (
     spans,
 )
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import context_of, known_run, science_of
+from agentfly_core.runs.run import experiment_of_run, known_run, recorded_settings
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import did_you_mean
@@ -53,21 +53,21 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
     return read_step(store, run, named.step)
 
 
-def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Pointer, str]:
+def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
     """The experiment, the dataset and the split of a run's held-out problems: of `test`,
     `validation`, or one of evaluate.datasets.
 
     The uri of a dataset that has changed since the run read it is empty, as is the digest of one
     that was never made. Raises ValueError for another name.
     """
-    science = science_of(record)
-    further = science.evaluate.datasets
+    settings = recorded_settings(record)
+    further = settings.evaluate.datasets
     if name not in (*HELD_OUT, *further):
         run, names = record["name"], ", ".join([*HELD_OUT, *further])
         raise ValueError(
             f"Got the held-out problems {name!r}, expected one of those of {run}: {names}."
         )
-    there, split = (science.on(further[name]), "test") if name in further else (science, name)
+    there, split = (settings.on(further[name]), "test") if name in further else (settings, name)
     read = None if name in further else record.get("dataset_digest")
     stored = store.get(StageKeys(there).prepare().uri) or Pointer("", read or "")
     return there, stored if read in (None, stored.digest) else Pointer("", read), split
@@ -80,10 +80,10 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     Raises ValueError, with the steps that were, where it was not.
     """
     record = known_run(store, run)
-    science = science_of(record)
+    settings = recorded_settings(record)
     where = evaluations(store, record, run, split)
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
-    begun = range(max([science.start_step, *RunLayout(run).steps(store)]) + 1)
+    begun = range(max([settings.start_step, *RunLayout(run).steps(store)]) + 1)
     steps = reversed(begun) if step is None else [step]
     latest = next(((step, scored) for step in steps if (scored := where(step))), None)
     if latest is None:
@@ -91,7 +91,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
         which = "It has evaluated none yet."
         if there:
             which = f"There are those of {'steps' if there[1:] else 'step'} {spans(there)}."
-        elif split == "validation" and not science.evaluate.every:
+        elif split == "validation" and not settings.evaluate.every:
             which = "It never evaluates on validation: set evaluate.every."
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
@@ -113,10 +113,10 @@ def evaluations(
     rewards. Of several codes that a run has worked under, the last with which that was played
     counts.
     """
-    science, data, played = held_out(store, record, split)
-    frozen = context_of(record, store).frozen if science.agent.frozen else {}
+    settings, data, played = held_out(store, record, split)
+    frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
     before = [change["before"] for change in reversed(record.get("accepted_code", []))]
-    newest_first = [science, *(science.model_copy(update={"code": code}) for code in before)]
+    newest_first = [settings, *(settings.model_copy(update={"code": code}) for code in before)]
 
     def scores_of(step: int) -> str | None:
         try:

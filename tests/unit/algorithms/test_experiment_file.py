@@ -18,9 +18,9 @@ NAMES = sorted({module.name for module in pkgutil.iter_modules(algorithms.__path
 
 def checked(folder, *overrides):
     (folder / "tiny.yaml").write_text(TINY)
-    science = loading.read(str(folder / "tiny.yaml"), overrides).science
-    checks.check(science)
-    return science
+    settings = loading.read(str(folder / "tiny.yaml"), overrides).settings
+    checks.check(settings)
+    return settings
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ import pytest
 from agentfly_core.config import loading
 from agentfly_core.config.credentials import SecretGiven
 from flows.__main__ import main
-from flows.flow_run import context_of_flow
+from flows.flow_run import experiment_of_flow
 from tests.support.experiments import TINY
 
 PLANTED = "sk-1f2e3d4c"
@@ -128,5 +128,5 @@ def test_a_flow_run_that_was_given_a_secret_says_how_prefect_forgets_it(
 ) -> None:
     monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "5f0e")
     with pytest.raises(SecretGiven, match=r"agentfly prefect flow-run delete 5f0e$") as told:
-        context_of_flow("tiny", [f"data.api_key={PLANTED}"], "local", "")
+        experiment_of_flow("tiny", [f"data.api_key={PLANTED}"], "local", "")
     assert PLANTED not in str(told.value)

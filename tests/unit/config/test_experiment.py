@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
@@ -21,9 +21,9 @@ def tiny(tmp_path):
 
 def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
     read = loading.read(tiny, ["rollout.group_size=4"])
-    assert (read.science.update.learning_rate, read.origin["update.learning_rate"]) == (3e-4, tiny)
-    assert (read.science.rollout.group_size, read.origin["rollout.group_size"]) == (4, "override")
-    assert (read.science.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
+    assert (read.settings.update.learning_rate, read.origin["update.learning_rate"]) == (3e-4, tiny)
+    assert (read.settings.rollout.group_size, read.origin["rollout.group_size"]) == (4, "override")
+    assert (read.settings.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
 
 
 def test_an_override_replaces_all_that_stands_at_its_key(tiny):
@@ -35,7 +35,7 @@ def test_an_override_replaces_all_that_stands_at_its_key(tiny):
             "evaluate.goal=my.rewards:cites",
         ],
     )
-    assert read.science.model_dump(mode="json")["rewards"] == {
+    assert read.settings.model_dump(mode="json")["rewards"] == {
         "my.rewards:cites": 1.0,
         "my.rewards:short": 0.5,
     }
@@ -46,13 +46,13 @@ def test_an_override_replaces_all_that_stands_at_its_key(tiny):
 
 def test_an_import_path_is_one_key_of_an_override(tiny):
     read = loading.read(tiny, ["rewards.agentfly_core.rewards.exact:exact=0.5"])
-    assert read.science.rewards["agentfly_core.rewards.exact:exact"].weight == 0.5
+    assert read.settings.rewards["agentfly_core.rewards.exact:exact"].weight == 0.5
     assert read.origin["rewards.agentfly_core.rewards.exact:exact"] == "override"
 
 
 def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experiment(tiny):
     short, full, worn = (
-        loading.read(tiny, [f"environments={{my:Shop: {pool}}}"]).science
+        loading.read(tiny, [f"environments={{my:Shop: {pool}}}"]).settings
         for pool in ("8", "{limit: 8}", "{limit: 8, max_uses: 100, lifetime: 3600}")
     )
     assert short == full
@@ -62,7 +62,7 @@ def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experime
         "max_uses": 100,
         "lifetime": 3600.0,
     }
-    assert Science.model_validate(worn.model_dump(mode="json")) == worn
+    assert Settings.model_validate(worn.model_dump(mode="json")) == worn
 
 
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
@@ -154,7 +154,7 @@ def test_a_value_that_contains_itself_is_refused_where_it_does(text):
 def test_an_override_may_be_json_of_any_text(tiny):
     system = "Be brief \U0001f600: yes"
     assert (
-        loading.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system
+        loading.read(tiny, [f"agent={json.dumps({'system': system})}"]).settings.agent.system
         == system
     )
 
@@ -172,13 +172,13 @@ def test_what_must_be_given_is_named(tmp_path):
 
 
 def test_another_value_is_another_experiment(tiny):
-    assert loading.read(tiny).science.digest == loading.read(tiny, ["seed=0"]).science.digest
-    assert loading.read(tiny).science.digest != loading.read(tiny, ["seed=1"]).science.digest
+    assert loading.read(tiny).settings.digest == loading.read(tiny, ["seed=0"]).settings.digest
+    assert loading.read(tiny).settings.digest != loading.read(tiny, ["seed=1"]).settings.digest
 
 
 def test_a_difference_says_whether_a_run_may_go_on_with_it(tiny):
-    old = loading.read(tiny).science.model_dump(mode="json")
-    new = loading.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).science.model_dump(
+    old = loading.read(tiny).settings.model_dump(mode="json")
+    new = loading.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).settings.model_dump(
         mode="json"
     )
     found = {d.key: d.resumable for d in loading.differences(old, new)}
@@ -265,12 +265,12 @@ def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept
     tiny,
 ):
     read = loading.read(tiny, ["dtype=bfloat16"])
-    checks.check_place(read.science, Site(zero_stage=0))
-    checks.check_place(read.science, Site(ranks=2))
+    checks.check_place(read.settings, Site(zero_stage=0))
+    checks.check_place(read.settings, Site(ranks=2))
     with pytest.raises(
         ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"
     ):
-        checks.check_place(read.science, Site(ranks=2, zero_stage=0))
+        checks.check_place(read.settings, Site(ranks=2, zero_stage=0))
 
 
 @pytest.mark.parametrize(
@@ -288,17 +288,17 @@ def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept
 )
 def test_a_promotion_that_could_not_be_judged_is_refused_before_any_work(tiny, override, told):
     with pytest.raises(ValueError, match=told):
-        checks.check(loading.read(tiny, [override]).science)
+        checks.check(loading.read(tiny, [override]).settings)
 
 
 def test_fresh_problems_are_only_asked_of_a_dataset_that_is_generated(tiny):
-    checks.check(loading.read(tiny, ["promotion.confirmation=fresh"]).science)
+    checks.check(loading.read(tiny, ["promotion.confirmation=fresh"]).settings)
     files = '{use: "tests.support.problems:clean", train: 64, test: 8}'
     with pytest.raises(ValueError, match=r"clean is not marked @generated: mark it .*=split"):
-        checks.check(loading.read(tiny, [f"data={files}", "promotion.confirmation=fresh"]).science)
+        checks.check(loading.read(tiny, [f"data={files}", "promotion.confirmation=fresh"]).settings)
 
 
 def test_an_experiment_that_is_promoted_otherwise_is_another_one_and_its_stages_are_not(tiny):
-    plain, strict = (loading.read(tiny, o).science for o in ([], ["promotion.tokens=0.1"]))
+    plain, strict = (loading.read(tiny, o).settings for o in ([], ["promotion.tokens=0.1"]))
     assert plain.digest != strict.digest
     assert StageKeys(plain).prepare() == StageKeys(strict).prepare()

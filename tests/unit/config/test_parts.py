@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.schedule import schedule_of
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.store.store import Pointer
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
@@ -21,27 +21,27 @@ EXACT = "agentfly_core.rewards.exact:exact"
 Read = Any
 
 
-def read(folder: Path, *overrides: str) -> Science:
+def read(folder: Path, *overrides: str) -> Settings:
     (folder / "tiny.yaml").write_text(TINY)
-    return loading.read(str(folder / "tiny.yaml"), overrides).science
+    return loading.read(str(folder / "tiny.yaml"), overrides).settings
 
 
-def said(science: Science) -> dict[str, Any]:
-    return science.model_dump(mode="json")
+def said(settings: Settings) -> dict[str, Any]:
+    return settings.model_dump(mode="json")
 
 
 def test_what_has_no_settings_is_written_as_before(tmp_path: Path) -> None:
-    science = read(
+    settings = read(
         tmp_path,
         f"tools=[{{use: '{HERE}:count'}}]",
         f"environments={{'{HERE}:Shelf': {{limit: 4, settings: {{}}}}}}",
         f"rewards={{'{EXACT}': {{weight: 2}}}}",
     )
-    assert said(science)["tools"] == [f"{HERE}:count"]
-    assert said(science)["environments"] == {f"{HERE}:Shelf": 4}
-    assert said(science)["rewards"] == {EXACT: 2.0}
+    assert said(settings)["tools"] == [f"{HERE}:count"]
+    assert said(settings)["environments"] == {f"{HERE}:Shelf": 4}
+    assert said(settings)["rewards"] == {EXACT: 2.0}
     assert (
-        science.digest
+        settings.digest
         == read(
             tmp_path,
             f"tools=['{HERE}:count']",
@@ -52,34 +52,38 @@ def test_what_has_no_settings_is_written_as_before(tmp_path: Path) -> None:
 
 
 def test_settings_are_completed_with_the_defaults_of_the_class(tmp_path: Path) -> None:
-    science = read(
+    settings = read(
         tmp_path,
         f"tools=[{{use: '{HERE}:Search', index: wiki}}]",
         f"rewards={{'{HERE}:Shorter': {{weight: 0.5, than: 4}}}}",
         f"environments={{'{HERE}:Shelf': {{limit: 4, settings: {{books: 7}}}}}}",
         f"agent={{use: '{HERE}:Twice', max_turns: 2, question: Really}}",
     )
-    assert said(science)["tools"] == [
+    assert said(settings)["tools"] == [
         {"use": f"{HERE}:Search", "index": "wiki", "results": 3, "depth": 1}
     ]
-    assert said(science)["rewards"] == {
+    assert said(settings)["rewards"] == {
         f"{HERE}:Shorter": {"weight": 0.5, "than": 4, "kind": "turns"}
     }
-    assert said(science)["environments"][f"{HERE}:Shelf"] == {"limit": 4, "settings": {"books": 7}}
-    assert (science.agent.max_turns, said(science)["agent"]["question"]) == (2, "Really")
-    assert Science.model_validate(said(science)) == science
-    assert Science.model_validate(science.model_dump(mode="json")) == science
+    assert said(settings)["environments"][f"{HERE}:Shelf"] == {"limit": 4, "settings": {"books": 7}}
+    assert (settings.agent.max_turns, said(settings)["agent"]["question"]) == (2, "Really")
+    assert Settings.model_validate(said(settings)) == settings
+    assert Settings.model_validate(settings.model_dump(mode="json")) == settings
 
 
 def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> None:
     def made(**rewards: Any) -> list[str]:
-        science = read(tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values())
+        settings = read(
+            tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values()
+        )
         policy, data = Pointer("artifacts/p", "p" * 8), Pointer("artifacts/d", "d" * 8)
-        drawn = schedule_of(science).first_round(1, False).drawn(schedule_of(science))
+        drawn = (
+            ProblemSchedule.of(settings).first_round(1, False).drawn(ProblemSchedule.of(settings))
+        )
         return [
-            StageKeys(science).rollout("demo", policy, data, 1, 0, drawn, {}).key,
-            StageKeys(science).evaluation(policy, data, "test", 0, {}).key,
-            StageKeys(science).scored([policy]).key,
+            StageKeys(settings).rollout("demo", policy, data, 1, 0, drawn, {}).key,
+            StageKeys(settings).evaluation(policy, data, "test", 0, {}).key,
+            StageKeys(settings).scored([policy]).key,
         ]
 
     shorter = {"rewards": {f"{HERE}:Shorter": {"than": 4}}}
@@ -92,8 +96,8 @@ def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> No
 
 
 def test_an_override_leads_into_what_an_import_path_names(tmp_path: Path) -> None:
-    science = read(tmp_path, f"rewards.{EXACT}.weight=0.5", f"rewards.{EXACT}.timeout=9")
-    assert said(science)["rewards"] == {EXACT: {"weight": 0.5, "timeout": 9.0}}
+    settings = read(tmp_path, f"rewards.{EXACT}.weight=0.5", f"rewards.{EXACT}.timeout=9")
+    assert said(settings)["rewards"] == {EXACT: {"weight": 0.5, "timeout": 9.0}}
 
 
 @pytest.mark.parametrize(
@@ -142,9 +146,9 @@ def test_a_setting_that_does_not_fit_is_refused_with_its_key(
 
 
 def test_a_class_whose_setting_has_a_name_of_the_experiments_own_is_refused(tmp_path: Path) -> None:
-    science = read(tmp_path, f"rewards={{'{HERE}:Clashes': 1}}")
+    settings = read(tmp_path, f"rewards={{'{HERE}:Clashes': 1}}")
     with pytest.raises(ValueError, match=r"has a setting 'timeout', .* give that of the class"):
-        checks.check(science)
+        checks.check(settings)
 
 
 def test_a_class_that_needs_a_setting_and_has_none_is_refused_before_any_work(

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.parts import Curriculum
 from agentfly_core.config.tasks import quotas
 from agentfly_core.experiment.checks import check
-from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, science
+from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, settings_with
 
 
 def test_problems_are_divided_by_weight_and_the_largest_remainders_get_the_rest():
@@ -24,7 +24,7 @@ def test_problems_are_divided_by_weight_and_the_largest_remainders_get_the_rest(
 
 
 def test_a_task_is_an_experiment_with_its_own_sections_and_its_quota_of_a_step():
-    sums, shop = science().each.values()
+    sums, shop = settings_with().each.values()
     assert (sums.rollout.problems, shop.rollout.problems) == (2, 1)
     assert (sums.agent.max_turns, shop.agent.max_turns) == (4, 8)
     assert (sums.agent.system, shop.agent.system) == ("", "You shop.")
@@ -39,21 +39,21 @@ def test_a_task_is_an_experiment_with_its_own_sections_and_its_quota_of_a_step()
 def test_what_a_task_does_not_say_is_the_experiments():
     shared = {key: SUMS[key] for key in ("tools", "rewards")}
     tasks = {"one": {"data": SUMS["data"]}, "two": {"data": {**SUMS["data"], "seed": 1}}}
-    found = science(tasks=tasks, evaluate={"goal": EXACT}, **shared)
+    found = settings_with(tasks=tasks, evaluate={"goal": EXACT}, **shared)
     for one in found.each.values():
         assert (one.tools, one.rewards, one.goal) == (found.tools, found.rewards, EXACT)
 
 
 def test_an_experiment_without_tasks_is_one_task_without_a_name():
-    plain = Science(model="m", data=SUMS["data"], rewards={EXACT: 1.0}, steps=1)
+    plain = Settings(model="m", data=SUMS["data"], rewards={EXACT: 1.0}, steps=1)
     assert plain.each == {"": plain}
     assert plain.quotas(7) == {"": 7}
 
 
 def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experiment():
-    mixed = science()
+    mixed = settings_with()
     assert (mixed.data.train, mixed.data.test) == (12 + 6, 4 + 2)
-    again = Science.model_validate(mixed.model_dump(mode="json"))
+    again = Settings.model_validate(mixed.model_dump(mode="json"))
     assert again == mixed
     assert again.digest == mixed.digest
 
@@ -79,7 +79,7 @@ def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experimen
 )
 def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
     with pytest.raises(ValueError, match=told):
-        science(**changes)
+        settings_with(**changes)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
 )
 def test_what_no_run_could_do_is_refused_before_any_work(changes, told):
     with pytest.raises(ValueError, match=re.escape(told)):
-        check(science(**changes))
+        check(settings_with(**changes))
 
 
 def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
@@ -158,12 +158,12 @@ def test_a_setting_of_a_task_that_is_not_there_is_refused_and_a_whole_task_is_ta
             "warm_start": {"demonstrations": "agentfly_core.datasets.demonstrations:calculator"},
         }
     )
-    tasks = loading.read("mixture", [f"tasks.more={more}"]).science.tasks
+    tasks = loading.read("mixture", [f"tasks.more={more}"]).settings.tasks
     assert [*tasks] == ["calculator", "office", "shop", "more"]
 
 
 def test_a_curriculum_is_read_from_a_file_as_it_is_written_there():
-    rollout = loading.read("mixture", ["rollout.curriculum={window: 3}"]).science.rollout
+    rollout = loading.read("mixture", ["rollout.curriculum={window: 3}"]).settings.rollout
     assert (rollout.curriculum, rollout.refills) == (Curriculum(window=3), 0)
 
 
@@ -191,12 +191,12 @@ def test_a_mistake_in_a_task_is_told_alone(tmp_path):
 
 
 def test_an_algorithm_has_its_refills_in_a_mixture_too():
-    assert loading.read("mixture", ["algorithm=dapo"]).science.rollout.refills == 2
+    assert loading.read("mixture", ["algorithm=dapo"]).settings.rollout.refills == 2
 
 
 def test_an_override_reaches_into_a_task():
     found = loading.read("mixture", ["tasks.shop.data.train=64", f"tasks.shop.rewards.{BOUGHT}=2"])
-    assert found.science.data.train == 4096 + 4096 + 64
-    assert found.science.tasks["shop"].rewards[BOUGHT].weight == 2.0
+    assert found.settings.data.train == 4096 + 4096 + 64
+    assert found.settings.tasks["shop"].rewards[BOUGHT].weight == 2.0
     assert found.origin["tasks.shop.data.train"] == "override"
     assert found.origin["data.train"] == "tasks"

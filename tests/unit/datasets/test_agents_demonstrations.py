@@ -14,7 +14,7 @@ from agentfly_core.agents.folding import Folding
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import inputs, playing
@@ -36,18 +36,18 @@ class Played:
 
     def __init__(self, name: str, folder: Path) -> None:
         small = ["data.train=100", "data.validation=0", "data.test=30"]
-        science = loading.read(str(ROOT / "conf" / f"{name}.yaml"), small).science
+        settings = loading.read(str(ROOT / "conf" / f"{name}.yaml"), small).settings
         store = Store.at(str(folder / "store"), folder / "cache")
-        context = ExperimentContext(name, resolve(science), {}, Site(), store)
-        data = inputs.dataset(context)
+        experiment = Experiment.of(name, settings, {}, Site(), store)
+        data = inputs.dataset(experiment)
         self.problems: Sequence[Problem] = split(store.open(data), "train")[:40]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(playing, "HEARD", 64)  # enough for the same form in an eighth of the time
-            self.tokenizer, _ = inputs.tokenizer(context)
-        self.spec = playing.rollout_spec(context.resolved, self.tokenizer)
-        assert science.warm_start is not None
-        self.shown = partial(policy_at, science.warm_start.demonstrations)
-        self.max_model_len = science.agent.max_model_len
+            self.tokenizer, _ = inputs.tokenizer(experiment)
+        self.spec = playing.rollout_spec(experiment, self.tokenizer)
+        assert settings.warm_start is not None
+        self.shown = partial(policy_at, settings.warm_start.demonstrations)
+        self.max_model_len = settings.agent.max_model_len
 
     async def episodes(
         self, spoilt: float, spec: RolloutSpec | None = None

@@ -5,14 +5,14 @@ import pytest
 from agentfly_core.records.dataset import prepare, sizes_by_task, split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.testing.datasets import problems_of
-from tests.support.mixtures import SUMS, science
+from tests.support.mixtures import SUMS, settings_with
 
 MIXTURE = "agentfly_core.datasets.mixture:mixture"
 ARITHMETIC = SUMS["data"]
 
 
 def test_the_problems_of_each_task_lie_behind_those_of_the_task_before(tmp_path):
-    made = science()
+    made = settings_with()
     prepare(made.data, made.data_seed, tmp_path, tmp_path / "quarantine.json")
     assert sizes_by_task(tmp_path, ["sums", "shop"]) == {"sums": 12, "shop": 6}
     ids = [problem.id for problem in split(tmp_path, "test")]

@@ -58,8 +58,8 @@ async def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
 
 def test_the_experiment_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    science = loading.read("word-problems").science
-    dataset.prepare(science.data, science.data_seed, tmp_path, tmp_path / "quarantine.json")
+    settings = loading.read("word-problems").settings
+    dataset.prepare(settings.data, settings.data_seed, tmp_path, tmp_path / "quarantine.json")
     assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == [
         "test",
         "train",

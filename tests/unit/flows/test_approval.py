@@ -16,7 +16,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Pointer
 from flows import approval
 from flows.approval import Decision, promote
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
 from tests.support.waiting import LIMIT
 
 NIGHT, THIS = "nightly-2026-11-21", uuid4()
@@ -29,15 +29,15 @@ YES = Decision(approve=True, reason="It reads well.")
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
     """A night of two steps, the first one's policy judged, which a person is asked about."""
-    context = context_in(tmp_path)
-    monkeypatch.setattr(approval, "context_of_flow", lambda *_: context)
+    experiment = experiment_in(tmp_path)
+    monkeypatch.setattr(approval, "experiment_of_flow", lambda *_: experiment)
     monkeypatch.setattr(approval, "flow_run", SimpleNamespace(id=str(THIS)))
     for report in ("report_aliases", "report_night"):
         monkeypatch.setattr(approval, report, lambda *_: None)
     monkeypatch.setattr(approval, "LOOK", 0)
-    with opened(context, NIGHT):
+    with opened(experiment, NIGHT):
         pass
-    ledger = NightLedger(context.store, context.experiment)
+    ledger = NightLedger(experiment.store, experiment.name)
     ledger.append("nightly-2026-11-20", "promoted", champion=REIGNING)
     compared = {"champion": REIGNING.to_json(), "challenger": JUDGED.to_json()}
     ledger.append(NIGHT, "awaits_approval", "Success rose.", details=compared)

@@ -9,7 +9,7 @@ import pytest
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models.pretrained import WrongFiles
 from agentfly_core.pipeline.stop_conditions import GateClosed
@@ -50,7 +50,7 @@ def test_a_command_that_only_reads_writes_nothing(project: Path, command: list[s
     assert {*project.rglob("*")} == before
 
 
-def test_config_shows_science_and_site_with_where_each_value_came_from(
+def test_config_shows_settings_and_site_with_where_each_value_came_from(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AGENTFLY_RANKS", "2")
@@ -76,13 +76,11 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
     read = loading.read("tiny")
-    context = ExperimentContext(
-        "tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)
-    )
+    experiment = Experiment.of("tiny", read.settings, read.origin, Site(), Store.at(".", project))
     places = Places(
         project / ".agentfly", "", StateDir("/home/user/.prefect", "PREFECT_HOME is set")
     )
-    show_places(places, context.site.mlflow_tracking_uri)
+    show_places(places, experiment.site.mlflow_tracking_uri)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"
         "MLflow: https://someone:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"
@@ -119,11 +117,9 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(
 def finished(project: Path) -> Store:
     """The run `base`, which has done all its steps and of which MLflow was told."""
     read, store = loading.read("tiny"), Store.at(".", project)
-    with opened(
-        ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store), "base"
-    ) as run:
+    with opened(Experiment.of("tiny", read.settings, read.origin, Site(), store), "base") as run:
         run.link("mlflow_reported_steps", "2")
-        with store.publish(StageKeys(run.science).prepare()) as folder:
+        with store.publish(StageKeys(run.settings).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
     return store
@@ -173,9 +169,7 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
 ) -> None:
     read = loading.read("tiny")
     with opened(
-        ExperimentContext(
-            "tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)
-        ),
+        Experiment.of("tiny", read.settings, read.origin, Site(), Store.at(".", project)),
         "mine",
     ):
         pass
@@ -230,11 +224,11 @@ def test_the_report_of_a_night_is_shown_and_written(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = loading.read("tiny", ["rollout.shard=64"])
-    resolved, store = resolve(read.science), Store.at(str(project), project)
-    context = ExperimentContext("tiny", resolved, read.origin, Site(), store)
+    store = Store.at(str(project), project)
+    experiment = Experiment.of("tiny", read.settings, read.origin, Site(), store)
     metrics = {"agent/rollout/reward": 0.5, "agent/rollout/avg_sampled_tokens": 4.0}
     night = "nightly-2026-11-21"
-    played_night(context, night, lambda i: ("7", 0.0), lambda i: ("8", 1.0), [metrics, metrics])
+    played_night(experiment, night, lambda i: ("7", 0.0), lambda i: ("8", 1.0), [metrics, metrics])
     assert main(["report", night]) == 0
     printed, page = capsys.readouterr().out, project / f"runs/{night}/report.md"
     assert f"{night} of tiny: its policy became the champion" in printed

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop import evaluation
 from agentfly_core.pipeline.loop.stages import Stages
@@ -23,20 +23,20 @@ from tests.support import experiments
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> ExperimentContext:
+def experiment(tmp_path: Path) -> Experiment:
     """An experiment whose run demo, and the run of its own name, have the policies of a start and
     of two steps.
     """
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
-    settings = {
+    values = {
         "model": "nano:calculator",
         "data": data,
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
         "steps": 2,
     }
-    science = Science.model_validate(settings)
-    made = ExperimentContext(
-        "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    settings = Settings.model_validate(values)
+    made = Experiment.of(
+        "tiny", settings, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
     )
     for name in ("demo", name_of(made, "", False)):
         made.store.write_json(
@@ -54,23 +54,23 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hard = {"use": "tests.support.problems:clean", "test": 2, "seed": 9}
-    here = experiments.context(tmp_path, evaluate={"datasets": {"hard": hard}})
+    here = experiments.experiment(tmp_path, evaluate={"datasets": {"hard": hard}})
     played: list[tuple[int, str, str]] = []
 
     def evaluated(
         _: Stages,
-        there: ExperimentContext,
+        there: Experiment,
         __: Any,
         policy: Artifact,
         data: Artifact,
         split: str,
         step: int,
     ) -> Evaluation:
-        played.append((there.science.data.test, data.digest, split))
+        played.append((there.settings.data.test, data.digest, split))
         return Evaluation(policy.digest, split, 0.5, (0.0, 1.0), {}, 1.0, step)
 
     monkeypatch.setattr(evaluation, "evaluated", evaluated)
-    there = here.on(here.science.on(here.science.evaluate.datasets["hard"]))
+    there = here.on(here.settings.on(here.settings.evaluate.datasets["hard"]))
     policy, own, other = (Pointer("", name) for name in ("9f2c", "da7a", "4a6d"))
     services: Any = None
     found = evaluation.evaluated_everywhere(
@@ -78,36 +78,37 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     )
     assert played == [(4, "da7a", "test"), (2, "4a6d", "test")]
     assert (found.split, found.datasets["hard"].split) == ("test", "hard")
-    assert there.science.data.seed == 9
+    assert there.settings.data.seed == 9
 
 
-def policy_named(context: ExperimentContext, reference: str) -> Pointer:
-    return inputs.policy_named(context, reference, inputs.base_model)
+def policy_named(experiment: Experiment, reference: str) -> Pointer:
+    return inputs.policy_named(experiment, reference, inputs.base_model)
 
 
 def test_a_chat_service_is_another_policy_with_another_model_and_the_same_with_another_budget(
-    context: ExperimentContext,
+    experiment: Experiment,
 ) -> None:
     def chosen(**settings: Any) -> Pointer:
         said = {"url": "http://127.0.0.1:9/v1", "model": "wise", **settings}
         site = Site.model_validate({"endpoints": {"sage": said}})
-        return policy_named(replace(context, site=site), "endpoint:sage")
+        return policy_named(replace(experiment, site=site), "endpoint:sage")
 
     assert chosen() == chosen(max_requests=3, timeout=1.0)
     assert chosen().digest != chosen(model="wiser").digest
-    files = {path.name for path in context.store.open(chosen()).iterdir()}
+    files = {path.name for path in experiment.store.open(chosen()).iterdir()}
     assert {"endpoint.json", "tokenizer.json"} <= files
     assert "model.safetensors" not in files
 
 
-def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> None:
-    assert policy_named(context, "run:demo").uri == "runs/demo/steps/000002/policy"
-    assert policy_named(context, "run:demo@1").uri == "runs/demo/steps/000001/policy"
-    assert policy_named(context, "demo") == policy_named(context, "run:demo")
-    assert policy_named(context, "demo@1") == policy_named(context, "run:demo@1")
-    assert policy_named(context, "run:demo@0") == Pointer("artifacts/warm_start", "9f2c")
+def test_a_policy_is_named_by_its_run_and_step(experiment: Experiment) -> None:
+    assert policy_named(experiment, "run:demo").uri == "runs/demo/steps/000002/policy"
+    assert policy_named(experiment, "run:demo@1").uri == "runs/demo/steps/000001/policy"
+    assert policy_named(experiment, "demo") == policy_named(experiment, "run:demo")
+    assert policy_named(experiment, "demo@1") == policy_named(experiment, "run:demo@1")
+    assert policy_named(experiment, "run:demo@0") == Pointer("artifacts/warm_start", "9f2c")
     assert (
-        policy_named(context, "").uri == f"runs/{name_of(context, '', False)}/steps/000002/policy"
+        policy_named(experiment, "").uri
+        == f"runs/{name_of(experiment, '', False)}/steps/000002/policy"
     )
 
 
@@ -115,20 +116,18 @@ def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> No
     "content", [b"", b"\xff\0", b"[]", b'{"uri": "runs/demo"}', b'{"uri": 1, "digest": "77b0"}']
 )
 def test_a_file_that_is_no_pointer_is_refused_by_its_name(
-    context: ExperimentContext, tmp_path: Path, content: bytes
+    experiment: Experiment, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "policy.json").write_bytes(content)
     with pytest.raises(Damaged, match=rf"^{tmp_path}/policy\.json "):
-        policy_named(context, str(tmp_path / "policy.json"))
+        policy_named(experiment, str(tmp_path / "policy.json"))
 
 
-def test_a_pointer_that_dvc_keeps_names_a_policy(
-    context: ExperimentContext, tmp_path: Path
-) -> None:
+def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(
         json.dumps({"uri": "runs/demo/steps/000001/policy", "digest": "77b0"})
     )
-    assert policy_named(context, f"{tmp_path}/policy.json") == Pointer(
+    assert policy_named(experiment, f"{tmp_path}/policy.json") == Pointer(
         "runs/demo/steps/000001/policy", "77b0"
     )
 
@@ -154,7 +153,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(
     ],
 )
 def test_a_policy_that_is_not_there_is_refused(
-    reference: str, message: str, context: ExperimentContext
+    reference: str, message: str, experiment: Experiment
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        policy_named(context, reference)
+        policy_named(experiment, reference)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import ArtifactKey
 from flows.__main__ import main
 from flows.cli import nights
-from flows.context import context_of
+from flows.experiments import load_experiment
 
 TINY = """
 model: nano:calculator
@@ -25,23 +25,23 @@ RUN = "nightly-2026-11-21"
 
 
 @pytest.fixture
-def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentContext:
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """A project folder with one experiment, and a run of it that has a policy of each step."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(nights, "report_aliases", lambda *_: None)
-    context = context_of("tiny", [], "local", "")
-    with opened(context, RUN) as run:
+    experiment = load_experiment("tiny", [], "local", "")
+    with opened(experiment, RUN) as run:
         for step in (1, 2):
-            _publish(context, _policy(run.layout.step(step).policy))
-    return context
+            _publish(experiment, _policy(run.layout.step(step).policy))
+    return experiment
 
 
 def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_back(
-    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger = NightLedger(context.store, "tiny")
+    ledger = NightLedger(experiment.store, "tiny")
     for where in (f"{RUN}@1", RUN, f"run:{RUN}@2"):
         assert main(["promote", where]) == 0
     assert f"It is the champion of tiny already: run:{RUN}@2." in capsys.readouterr().out
@@ -53,39 +53,39 @@ def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_ba
     )
 
 
-def test_promote_refuses_an_experiment_whose_file_is_gone(context: ExperimentContext) -> None:
+def test_promote_refuses_an_experiment_whose_file_is_gone(experiment: Experiment) -> None:
     Path("conf/tiny.yaml").unlink()
     assert main(["promote", RUN]) != 0
-    assert NightLedger(context.store, "tiny").entries() == []
+    assert NightLedger(experiment.store, "tiny").entries() == []
 
 
 def test_promote_refuses_a_step_without_the_learner_state_that_the_next_night_needs(
-    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("conf/tiny.yaml").write_text(f"{TINY}update: {{optimizer_state: parent}}\n")
-    last = context.store.artifact(f"runs/{RUN}/steps/000002/policy")
-    _publish(context, keys.learner(context.store.artifact(last.uri).key))
+    last = experiment.store.artifact(f"runs/{RUN}/steps/000002/policy")
+    _publish(experiment, keys.learner(experiment.store.artifact(last.uri).key))
     assert main(["promote", f"{RUN}@1"]) != 0
     assert f"run:{RUN}@1 has no learner state" in capsys.readouterr().err
     assert main(["promote", f"{RUN}@2"]) == 0
-    assert NightLedger(context.store, "tiny").champion() == Champion(f"run:{RUN}@2", last)
+    assert NightLedger(experiment.store, "tiny").champion() == Champion(f"run:{RUN}@2", last)
 
 
 def test_nights_restores_a_missing_entry_of_the_ledger(
-    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["promote", RUN]) == 0
-    context.store.remove("nights/tiny/000001.json")
+    experiment.store.remove("nights/tiny/000001.json")
     assert main(["nights", "tiny"]) == 0
     assert f"The champion is run:{RUN}@2." in capsys.readouterr().out
 
 
 def test_nights_fails_where_an_entry_of_the_ledger_is_lost(
-    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["promote", RUN]) == 0
     for lost in ("nights/tiny/000001.json", f"runs/{RUN}/night.json"):
-        context.store.remove(lost)
+        experiment.store.remove(lost)
     assert main(["nights", "tiny"]) != 0
     printed = capsys.readouterr()
     assert "nights/tiny/000001.json" in printed.err and "no champion" not in printed.out
@@ -95,6 +95,6 @@ def _policy(uri: str) -> ArtifactKey:
     return ArtifactKey(uri, "update", uri, {})
 
 
-def _publish(context: ExperimentContext, target: ArtifactKey) -> None:
-    with context.store.publish(target) as folder:
+def _publish(experiment: Experiment, target: ArtifactKey) -> None:
+    with experiment.store.publish(target) as folder:
         (folder / "config.json").write_text(f'{{"name": "{target.uri}"}}')

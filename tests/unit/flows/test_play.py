@@ -16,7 +16,7 @@ from agentfly_core.records.trajectory import Ending, Message, Trajectory
 from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Store
 from flows.__main__ import main
-from flows.context import context_of
+from flows.experiments import load_experiment
 from tests.support.capitals import EXPERIMENT
 from tests.support.loaded import loaded
 from tests.support.project import ROOT
@@ -55,7 +55,7 @@ def test_a_damaged_policy_of_the_run_is_not_passed_over_for_the_base_model(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = name_of(
-        context_of("atlas.yaml", [], "local", ""),
+        load_experiment("atlas.yaml", [], "local", ""),
         "",
         False,
     )

@@ -33,9 +33,9 @@ def test_the_project_is_written_and_its_experiment_is_valid(
     assert (folder / ".git").is_dir()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
-    science = loading.read("market").science
-    checks.check(science)
-    checks.check_beginning(science)
+    settings = loading.read("market").settings
+    checks.check(settings)
+    checks.check_beginning(settings)
 
 
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from agentfly_core.store.lock import local_lock
 from agentfly_core.store.store import Store
 from agentfly_core.tracking.mlflow_client import MlflowStore, _Sink
 from flows.__main__ import main
-from flows.context import context_of
+from flows.experiments import load_experiment
 from tests.support.experiments import TINY
 from tests.support.loaded import HEAVY, loaded
 from tests.support.mlflow_store import new_store
@@ -27,7 +27,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     for name, seed in (("one", 0), ("two", 1)):
-        with opened(context_of("tiny", [f"seed={seed}"], "local", ""), name):
+        with opened(load_experiment("tiny", [f"seed={seed}"], "local", ""), name):
             pass
     return Store.at(".", tmp_path)
 

@@ -5,7 +5,7 @@ from mlflow import MlflowClient
 
 from agentfly_core.runs.run import opened
 from flows.reporting import reporting
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.mlflow_store import new_store
 
 
@@ -25,7 +25,7 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(
         (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
         return run.info.status, run.data.tags.get("agentfly.last_failure")
 
-    with opened(context(tmp_path), "demo") as run:
+    with opened(experiment(tmp_path), "demo") as run:
         with pytest.raises(error), reporting(run):
             raise error("gates.failed allows 10%")
         assert told() == (status, f"{error.__name__}: gates.failed allows 10%")

@@ -10,11 +10,11 @@ from agentfly_core.runs.run import opened
 from agentfly_core.store.lock import Locked, local_lock
 from agentfly_core.store.store import ArtifactKey
 from flows.cli import sharing
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 
 def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_path: Path) -> None:
-    with opened(context(tmp_path), "demo") as run:
+    with opened(experiment(tmp_path), "demo") as run:
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
             (made / "model.safetensors").write_text("1")
     mine = tmp_path / "mine"

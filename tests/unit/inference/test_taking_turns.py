@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.inference.in_process import TransformersSampler
@@ -29,7 +29,7 @@ from agentfly_core.testing.episodes import saying
 from tests.support.experiments import TINY
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]
-SCIENCE = Science.model_validate(
+SCIENCE = Settings.model_validate(
     {
         "model": "nano:calculator",
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
@@ -174,26 +174,26 @@ def test_on_cpu_nothing_of_this_is_asked_for(policy: Path) -> None:
 def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     ahead = ["rollout.max_staleness=1", "update.old_logprobs=sampler"]
-    science = loading.read(str(tmp_path / "tiny.yaml"), ahead).science
+    settings = loading.read(str(tmp_path / "tiny.yaml"), ahead).settings
     with pytest.raises(
         ValueError, match=r"max_staleness is 1, and vLLM with the GPUs \[0\] shares one with"
     ):
-        checks.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
-    checks.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
-    checks.check_place(science, Site(sampler="vllm"))
+        checks.check_place(settings, Site(sampler="vllm", device="cuda", ranks=4))
+    checks.check_place(settings, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
+    checks.check_place(settings, Site(sampler="vllm"))
 
 
 def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    science = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).science
+    settings = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).settings
     with pytest.raises(
         ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"
     ):
-        checks.check_place(science, Site(sampler="vllm", device="cuda"))
-    checks.check_place(science, Site(sampler="vllm"))
-    checks.check_place(science, Site(sampler="transformers", device="cuda"))
+        checks.check_place(settings, Site(sampler="vllm", device="cuda"))
+    checks.check_place(settings, Site(sampler="vllm"))
+    checks.check_place(settings, Site(sampler="transformers", device="cuda"))
     checks.check_place(
-        science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda")
+        settings.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda")
     )

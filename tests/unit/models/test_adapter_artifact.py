@@ -11,7 +11,7 @@ from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.models.reference import materialise
 from agentfly_core.pipeline.retention import require_space
 from agentfly_core.store.store import ArtifactKey, Damaged
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.learning import IDLE
 
 SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
@@ -20,7 +20,7 @@ SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
 @pytest.fixture
 def store(tmp_path, nano):
     """A store with a model, and an adapter on it that a step made."""
-    store = context(tmp_path).store
+    store = experiment(tmp_path).store
     with store.publish(ArtifactKey("artifacts/model/nano", "model", "0", {})) as folder:
         shutil.copytree(nano, folder, dirs_exist_ok=True)
     with store.publish(ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
@@ -81,17 +81,17 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
         if weight.requires_grad
     )
     assert trained == numbers
-    place = context(tmp_path, adapter=SHAPE.model_dump())
+    place = experiment(tmp_path, adapter=SHAPE.model_dump())
     for start in (model, policy):
         monkeypatch.setattr(
             shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12))
         )
-        require_space(place.store, place.resolved, start, IDLE)
+        require_space(place.store, place, start, IDLE)
         monkeypatch.setattr(
             shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1)
         )
         with pytest.raises(OSError, match="Free some space"):
-            require_space(place.store, place.resolved, start, IDLE)
+            require_space(place.store, place, start, IDLE)
 
 
 def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_path):
@@ -102,9 +102,9 @@ def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_p
 def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(
     tmp_path, model
 ):
-    plain, adapting = context(tmp_path).science, context(tmp_path, adapter={}).science
+    plain, adapting = experiment(tmp_path).settings, experiment(tmp_path, adapter={}).settings
     found = [
-        StageKeys(science).policy("demo", model, model, 1).key for science in (plain, adapting)
+        StageKeys(settings).policy("demo", model, model, 1).key for settings in (plain, adapting)
     ]
     assert found[0] != found[1]
     older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})

@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 
 from agentfly_core.experiment import checks
 from agentfly_core.models.reference import materialise
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 Weights = dict[str, torch.Tensor]
 HEAD = "lm_head.weight"
@@ -163,6 +163,6 @@ def test_an_untied_output_layer_is_kept_and_recorded(nano: Path, tmp_path: Path)
 
 def made(folder: Path, tmp_path: Path) -> None:
     """What `config` and then the stage `model` do."""
-    checks.check_beginning(context(tmp_path, model=str(folder)).science)
+    checks.check_beginning(experiment(tmp_path, model=str(folder)).settings)
     (tmp_path / "made").mkdir()
     materialise(str(folder), tmp_path / "made", "float32")

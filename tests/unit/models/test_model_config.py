@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 from agentfly_core.experiment import checks
 from agentfly_core.models.model_config import positions, untrainable
 from agentfly_core.models.reference import materialise
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 SMALL: dict[str, Any] = {
     "vocab_size": 512,
@@ -50,9 +50,9 @@ def test_an_unsupported_architecture_is_refused_by_config_json(
 ) -> None:
     folder = Path(shutil.copytree(nano, tmp_path / "mine"))
     getattr(transformers, kind)(**settings).save_pretrained(folder)
-    science = context(tmp_path, model=str(folder), agent={"max_model_len": 64}).science
+    settings = experiment(tmp_path, model=str(folder), agent={"max_model_len": 64}).settings
     with pytest.raises(ValueError, match=f"model: .*{reason}"):
-        checks.check_beginning(science)
+        checks.check_beginning(settings)
 
 
 def test_a_mixture_of_experts_can_be_evaluated(nano: Path, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_mixture_of_experts_can_be_evaluated(nano: Path, tmp_path: Path) -> No
     settings = {**SMALL, **EXPERTS}
     config = transformers.Qwen3MoeConfig(**settings)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    checks.check_inputs(context(tmp_path, model=str(folder)).science)
+    checks.check_inputs(experiment(tmp_path, model=str(folder)).settings)
     (tmp_path / "made").mkdir()
     materialise(str(folder), tmp_path / "made", "float32")
     assert (tmp_path / "made/probe.json").exists()
@@ -84,7 +84,7 @@ def test_dense_models_with_full_attention_can_be_trained(config: Any) -> None:
 
 def test_more_tokens_than_positions_are_refused(nano: Path, tmp_path: Path) -> None:
     fits, long = (
-        context(tmp_path, model=str(nano), agent={"max_model_len": length}).science
+        experiment(tmp_path, model=str(nano), agent={"max_model_len": length}).settings
         for length in (2048, 2049)
     )
     checks.check_beginning(fits)

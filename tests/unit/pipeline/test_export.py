@@ -18,7 +18,7 @@ from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.pipeline.export import export
 from agentfly_core.store.store import ArtifactKey, Store
 from flows.__main__ import main
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
 POLICY = RunLayout("mine").step(3).policy
@@ -27,8 +27,8 @@ CALCULATOR = "agentfly_core.tools.calculator:calculator"
 
 def stored(tmp_path: Path, nano: Path, **settings: Any) -> Store:
     """A store with the policy of step 3 of the run `mine`, and its run.json."""
-    made = context(tmp_path, **settings)
-    made.store.write_json("runs/mine/run.json", {"science": made.science.model_dump(mode="json")})
+    made = experiment(tmp_path, **settings)
+    made.store.write_json("runs/mine/run.json", {"settings": made.settings.model_dump(mode="json")})
     with made.store.publish(ArtifactKey(POLICY, "update", "1", {})) as folder:
         for path in nano.iterdir():
             shutil.copy(path, folder)

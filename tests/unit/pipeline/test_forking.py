@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.config.experiment import Fork, Science
+from agentfly_core.config.experiment import Fork, Settings
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import ExperimentContext, policy_of, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
@@ -27,7 +28,7 @@ from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
-from tests.support.experiments import SUMMARY, context
+from tests.support.experiments import SUMMARY, experiment
 
 PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}
 
@@ -50,15 +51,15 @@ def scored(run: Run, step: int) -> Artifact:
 def step(run: Run, number: int) -> Artifact:
     """A step, done, with its learner state."""
     before = policy_of(run.store, run.name, number - 1)
-    target = StageKeys(run.science).policy(run.name, before, scored(run, number), number)
+    target = StageKeys(run.settings).policy(run.name, before, scored(run, number), number)
     publish(run.store, keys.learner(target))
     return publish(run.store, target)
 
 
 @pytest.fixture
-def origin(tmp_path: Path) -> ExperimentContext:
+def origin(tmp_path: Path) -> Experiment:
     """An experiment whose run `old` has done three of its four steps."""
-    place = context(tmp_path, steps=4)
+    place = experiment(tmp_path, steps=4)
     with opened(place, "old") as run:
         model = ArtifactKey("artifacts/model/tiny", "model", "0", {})
         run.remember_start(publish(run.store, model))
@@ -67,15 +68,15 @@ def origin(tmp_path: Path) -> ExperimentContext:
     return place
 
 
-def fork_of(place: ExperimentContext, run: str = "old", at: int = 2, **changed: Any) -> Any:
-    """The context of a fork, in the same store."""
+def fork_of(place: Experiment, run: str = "old", at: int = 2, **changed: Any) -> Any:
+    """The experiment of a fork, in the same store."""
     settings: dict[str, Any] = {"steps": 4, "fork": {"run": run, "step": at}} | changed
-    made = context(place.store.root.parent, **settings)
-    return ExperimentContext(made.experiment, made.resolved, {}, made.site, place.store)
+    made = experiment(place.store.root.parent, **settings)
+    return Experiment.of(made.name, made.settings, {}, made.site, place.store)
 
 
 @pytest.fixture
-def run(origin: ExperimentContext) -> Iterator[Run]:
+def run(origin: Experiment) -> Iterator[Run]:
     """The run `new`, a fork of old@2 that is about to begin its first step."""
     with opened(fork_of(origin), "new") as run:
         assert run.parent is not None
@@ -84,7 +85,7 @@ def run(origin: ExperimentContext) -> Iterator[Run]:
 
 
 def test_a_forks_step_numbers_go_on(run: Run) -> None:
-    assert (run.science.start_step, [*run.science.own_steps]) == (2, [3, 4])
+    assert (run.settings.start_step, [*run.settings.own_steps]) == (2, [3, 4])
     assert run.record["parent"] == {
         "run": "old",
         "uri": "runs/old/steps/000002/policy",
@@ -93,14 +94,14 @@ def test_a_forks_step_numbers_go_on(run: Run) -> None:
 
 
 def test_an_experiment_that_is_no_fork_starts_at_step_0(tmp_path: Path) -> None:
-    science = context(tmp_path).science
-    assert (science.start_step, [*science.own_steps]) == (0, [1, 2])
+    settings = experiment(tmp_path).settings
+    assert (settings.start_step, [*settings.own_steps]) == (0, [1, 2])
 
 
 def test_a_fork_has_to_do_a_step(tmp_path: Path) -> None:
     said = r"steps: got 3, expected more than fork\.step, 3, which is done already"
     with pytest.raises(ValueError, match=said):
-        context(tmp_path, steps=3, fork={"run": "old", "step": 3})
+        experiment(tmp_path, steps=3, fork={"run": "old", "step": 3})
 
 
 def test_with_no_other_setting_a_forks_step_is_bit_for_bit_that_of_the_run_it_was_forked_from(
@@ -127,7 +128,7 @@ def test_earlier_steps_of_a_fork_are_those_of_the_run_it_goes_on_from(run: Run) 
     ]
 
 
-def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: ExperimentContext) -> None:
+def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: Experiment) -> None:
     step(run, 3)
     with opened(fork_of(origin, "new", 3), "newest") as newest:
         assert [done_by(newest.store, "newest", number) for number in (0, 2, 3, 4)] == [
@@ -145,7 +146,7 @@ def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> N
 
 
 def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
-    origin: ExperimentContext,
+    origin: Experiment,
 ) -> None:
     theirs, changed = Pointer("artifacts/prepare/1", "9f2c"), Pointer("artifacts/prepare/2", "77")
     with opened(origin, "old") as old:
@@ -166,7 +167,7 @@ def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
     ],
 )
 def test_a_fork_with_another_order_of_problems_is_refused_with_the_way_out(
-    origin: ExperimentContext, changed: dict[str, Any], told: str
+    origin: Experiment, changed: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ValueError, match="these settings give another order:") as refusal:
         with opened(fork_of(origin, **changed), "new") as run:
@@ -178,9 +179,9 @@ def test_a_fork_with_another_order_of_problems_is_refused_with_the_way_out(
 
 def keeping_one(run: Run) -> Any:
     """The run, of which one learner state and the weights of one policy are kept."""
-    update = run.science.update.model_copy(update={"keep_learner": 1, "keep_policies": 1})
-    science = run.science.model_copy(update={"update": update})
-    return replace(run, context=replace(run.context, resolved=resolve(science)))
+    update = run.settings.update.model_copy(update={"keep_learner": 1, "keep_policies": 1})
+    settings = run.settings.model_copy(update={"update": update})
+    return replace(run, experiment=run.experiment.on(settings))
 
 
 def kept(store: Store, file: str) -> list[int]:
@@ -188,7 +189,7 @@ def kept(store: Store, file: str) -> list[int]:
     return sorted(int(path.parent.parent.name) for path in found)
 
 
-def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: ExperimentContext) -> None:
+def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: Experiment) -> None:
     with opened(origin, "old") as old:
         step(old, 4)
         with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as new:
@@ -202,13 +203,13 @@ def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: ExperimentContext
 
 
 def test_a_run_at_work_keeps_the_policies_that_a_run_at_work_has_frozen(
-    origin: ExperimentContext,
+    origin: Experiment,
 ) -> None:
     with opened(origin, "old") as old:
         step(old, 4)
         for name, frozen in (("at-work", "run:old@1"), ("finished", "run:old@2")):
-            made = context(origin.store.root.parent, agent={"frozen": {"critic": frozen}})
-            with opened(replace(origin, resolved=made.resolved), name):
+            made = experiment(origin.store.root.parent, agent={"frozen": {"critic": frozen}})
+            with opened(origin.on(made.settings), name):
                 pass
         summary: Any = {**SUMMARY, "run": "finished", "steps": 2}
         old.store.write_json("runs/finished/summary.json", summary)
@@ -218,14 +219,14 @@ def test_a_run_at_work_keeps_the_policies_that_a_run_at_work_has_frozen(
 
 def test_a_run_keeps_what_a_fork_of_its_fork_goes_on_with(run: Run) -> None:
     step(run, 3)
-    newest = fork_of(run.context, "new", 1)
+    newest = fork_of(run.experiment, "new", 1)
     with opened(newest, "newest"):
         assert kept_for_others(run.store, "old") == Kept({1, 2}, {1, 2})
         assert kept_for_others(run.store, "new") == Kept(set(), set())
 
 
 def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_before_it_plays(
-    origin: ExperimentContext,
+    origin: Experiment,
 ) -> None:
     origin.store.remove("runs/old/steps/000002/learner")
     with pytest.raises(ValueError, match=r"The learner state of old@2 is not kept"):
@@ -234,14 +235,14 @@ def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_befo
     assert origin.store.names("runs") == ["old"]
 
 
-def test_a_fork_of_a_run_without_its_record_is_refused(origin: ExperimentContext) -> None:
+def test_a_fork_of_a_run_without_its_record_is_refused(origin: Experiment) -> None:
     origin.store.remove("runs/old/run.json")
     with pytest.raises(ValueError, match=r"There is no run\.json of 'old' in /.* to continue from"):
-        require_origin(origin.store, fork_of(origin).science)
+        require_origin(origin.store, fork_of(origin).settings)
 
 
 def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
-    origin: ExperimentContext,
+    origin: Experiment,
 ) -> None:
     with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as run:
         run.remember_start(policy_of(run.store, "old", 2))
@@ -264,7 +265,7 @@ def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
 
 
 def test_a_fork_stays_near_the_policy_that_the_first_run_started_from(
-    origin: ExperimentContext,
+    origin: Experiment,
 ) -> None:
     near = {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": {"use": "loss", "weight": 0.1}}
     with opened(fork_of(origin, algorithm=near), "new") as run:
@@ -284,12 +285,12 @@ def test_a_fork_that_has_begun_is_listed_at_the_step_it_goes_on_from(run: Run) -
 def job_of(run: Run, number: int) -> Any:
     before = run.store.resolve(policy_of(run.store, run.name, number - 1))
     done = scored(run, number)
-    target = StageKeys(run.science).policy(run.name, before, done, number)
+    target = StageKeys(run.settings).policy(run.name, before, done, number)
     return step_job(run, before, done, target, number)
 
 
 def test_the_first_update_of_a_fork_goes_on_with_the_learner_state_of_the_step_before(
-    run: Run, origin: ExperimentContext
+    run: Run, origin: Experiment
 ) -> None:
     job = job_of(run, 3)
     assert job.start == run.store.artifact("runs/old/steps/000002/policy").key.key
@@ -298,7 +299,7 @@ def test_the_first_update_of_a_fork_goes_on_with_the_learner_state_of_the_step_b
         assert job_of(old, 3).seed == job.seed
 
 
-def test_a_fork_may_start_with_a_fresh_optimizer(origin: ExperimentContext) -> None:
+def test_a_fork_may_start_with_a_fresh_optimizer(origin: Experiment) -> None:
     fork = {"run": "old", "step": 2, "optimizer_state": "fresh"}
     with opened(fork_of(origin, fork=fork), "new") as run:
         run.remember_start(policy_of(run.store, "old", 2))
@@ -345,10 +346,10 @@ def test_a_killed_fork_runs_its_own_updates_again_and_none_of_the_other_run(run:
 def test_what_a_fork_does_not_keep_is_its_own(run: Run) -> None:
     for number in (3, 4):
         step(run, number)
-    science = run.science.model_copy(
-        update={"update": run.science.update.model_copy(update={"keep_learner": 1})}
+    settings = run.settings.model_copy(
+        update={"update": run.settings.update.model_copy(update={"keep_learner": 1})}
     )
-    here = SimpleNamespace(name="new", science=science, store=run.store, layout=run.layout)
+    here = SimpleNamespace(name="new", settings=settings, store=run.store, layout=run.layout)
     retain(here, 4)  # type: ignore[arg-type]
     kept = [run.store.holds(f"runs/{name}/learner") for name in ("old/steps/000001",)]
     assert kept == [True]
@@ -356,7 +357,7 @@ def test_what_a_fork_does_not_keep_is_its_own(run: Run) -> None:
 
 
 def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first(
-    origin: ExperimentContext,
+    origin: Experiment,
 ) -> None:
     found: list[tuple[int, int, str]] = []
 
@@ -364,8 +365,8 @@ def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first
         found.append((number, version, policy.uri))
         return [], policy
 
-    science = {"rollout": {"max_staleness": 1}}
-    with opened(fork_of(origin, **science), "new") as run, ahead(run, play) as played_by:
+    settings = {"rollout": {"max_staleness": 1}}
+    with opened(fork_of(origin, **settings), "new") as run, ahead(run, play) as played_by:
         for number in (3, 4):
             played_by(number, policy_of(run.store, "old", number - 1))
     assert found == [
@@ -375,20 +376,18 @@ def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first
 
 
 @pytest.mark.parametrize("override", ["model=nano:letters", "fork.step=1", "warm_start=null"])
-def test_what_a_fork_has_behind_it_cannot_be_changed(
-    origin: ExperimentContext, override: str
-) -> None:
+def test_what_a_fork_has_behind_it_cannot_be_changed(origin: Experiment, override: str) -> None:
     with pytest.raises(ValueError, match=rf"Got '{override}': a fork continues from the policy of"):
         forked(Fork(run="old", step=2), [override])
 
 
-def test_a_step_that_a_run_has_not_done_is_refused(origin: ExperimentContext) -> None:
+def test_a_step_that_a_run_has_not_done_is_refused(origin: Experiment) -> None:
     said = r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
     with pytest.raises(ValueError, match=said):
-        require_origin(origin.store, fork_of(origin, at=9, steps=10).science)
+        require_origin(origin.store, fork_of(origin, at=9, steps=10).settings)
 
 
 def test_a_fork_can_be_read_from_its_record_alone(run: Run) -> None:
-    science = Science.model_validate(run.record["science"])
-    assert science.fork == Fork(run="old", step=2)
+    settings = Settings.model_validate(run.record["settings"])
+    assert settings.fork == Fork(run="old", step=2)
     assert RunLayout("new").steps(run.store) == []

@@ -16,16 +16,16 @@ from transformers import AutoTokenizer
 
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, rollout_services, speakers_of
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
-from agentfly_core.runs.run import context_of, opened
+from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
@@ -34,15 +34,15 @@ GPT = {"url": "http://127.0.0.1:9/v1", "model": "wise"}
 DATA, POLICY = Pointer("artifacts/data", "da7a"), Pointer("artifacts/start", "9f2c")
 
 
-def context(folder: Path, frozen: dict[str, str], **endpoint: Any) -> ExperimentContext:
+def experiment(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experiment:
     """An experiment with these frozen speakers, on a site that has the endpoint `gpt`."""
-    made = experiments.context(folder, agent={"frozen": frozen})
+    made = experiments.experiment(folder, agent={"frozen": frozen})
     site = Site.model_validate({"endpoints": {"gpt": {**GPT, **endpoint}}})
     return replace(made, site=site)
 
 
-def chats(here: ExperimentContext) -> dict[str, Any]:
-    return dict(chat_services(here.store, here.site, here.science.agent.speakers))
+def chats(here: Experiment) -> dict[str, Any]:
+    return dict(chat_services(here.store, here.site, here.settings.agent.speakers))
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
@@ -55,14 +55,14 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
         (folder / "step").write_text(str(step))
 
 
-def episodes(here: ExperimentContext) -> list[str]:
+def episodes(here: Experiment) -> list[str]:
     """The keys of what is played with the frozen speakers."""
-    science, frozen = here.science, here.frozen
-    drawn = schedule_of(science).first_round(1, False).drawn(schedule_of(science))
+    settings, frozen = here.settings, here.frozen
+    drawn = ProblemSchedule.of(settings).first_round(1, False).drawn(ProblemSchedule.of(settings))
     return [
-        StageKeys(science).rollout("mine", POLICY, DATA, 1, 0, drawn, frozen).key,
-        StageKeys(science).evaluation(POLICY, DATA, "test", 0, frozen).key,
-        StageKeys(science).demonstrations(POLICY, DATA, frozen).key,
+        StageKeys(settings).rollout("mine", POLICY, DATA, 1, 0, drawn, frozen).key,
+        StageKeys(settings).evaluation(POLICY, DATA, "test", 0, frozen).key,
+        StageKeys(settings).demonstrations(POLICY, DATA, frozen).key,
     ]
 
 
@@ -73,7 +73,7 @@ def changed(before: list[str], after: list[str]) -> list[bool]:
 def test_episodes_with_another_frozen_policy_have_other_keys_and_with_the_same_one_the_same(
     tmp_path: Path, nano: Path
 ) -> None:
-    here = context(tmp_path, {"critic": "run:demo@1"})
+    here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1)
     first = episodes(here)
     publish(here.store, 1)
@@ -87,17 +87,17 @@ def test_episodes_with_another_chat_service_have_other_keys_whatever_its_budget_
     tmp_path: Path,
 ) -> None:
     frozen = {"critic": "endpoint:gpt"}
-    first = episodes(context(tmp_path, frozen))
-    assert changed(first, episodes(context(tmp_path, frozen, max_requests=7))) == [False] * 3
-    assert changed(first, episodes(context(tmp_path, frozen, model="wiser"))) == [True] * 3
-    assert changed(first, episodes(context(tmp_path, {"judge": "endpoint:gpt"}))) == [True] * 3
+    first = episodes(experiment(tmp_path, frozen))
+    assert changed(first, episodes(experiment(tmp_path, frozen, max_requests=7))) == [False] * 3
+    assert changed(first, episodes(experiment(tmp_path, frozen, model="wiser"))) == [True] * 3
+    assert changed(first, episodes(experiment(tmp_path, {"judge": "endpoint:gpt"}))) == [True] * 3
 
 
 def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
-    usual = experiments.context(tmp_path)
-    assert usual.science.digest == context(tmp_path, {}).science.digest
-    assert usual.science.digest != context(tmp_path, {"critic": "endpoint:gpt"}).science.digest
-    assert episodes(usual) == episodes(context(tmp_path, {}))
+    usual = experiments.experiment(tmp_path)
+    assert usual.settings.digest == experiment(tmp_path, {}).settings.digest
+    assert usual.settings.digest != experiment(tmp_path, {"critic": "endpoint:gpt"}).settings.digest
+    assert episodes(usual) == episodes(experiment(tmp_path, {}))
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,19 @@ def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
 )
 def test_what_names_nobody_is_refused(frozen: dict[str, str], told: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"agent\.frozen\n.*{told}"):
-        context(tmp_path, frozen)
+        experiment(tmp_path, frozen)
 
 
 def test_the_agent_itself_cannot_be_frozen(tmp_path: Path) -> None:
-    science = context(tmp_path, {"tool_loop": "endpoint:gpt"}).science
+    settings = experiment(tmp_path, {"tool_loop": "endpoint:gpt"}).settings
     with pytest.raises(ValueError, match=r"agent\.frozen\.tool_loop: .* --policy endpoint:gpt"):
-        checks.check(science)
+        checks.check(settings)
 
 
 def test_a_policy_that_was_kept_without_its_weights_is_refused_before_any_work(
     tmp_path: Path, nano: Path
 ) -> None:
-    here = context(tmp_path, {"critic": "run:demo@1"})
+    here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [nano / "model.safetensors"])
     here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
     with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"):
@@ -134,42 +134,42 @@ def test_a_run_goes_on_with_the_speakers_that_it_began_with(
     tmp_path: Path, nano: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     frozen = {"critic": "run:demo@1", "judge": "endpoint:gpt"}
-    here = context(tmp_path, frozen)
+    here = experiment(tmp_path, frozen)
     publish(here.store, 1, [*nano.iterdir()])
     with opened(here, "mine") as run:
         assert run.record["frozen"] == here.frozen
-        assert context_of(run.record, here.store).frozen == here.frozen
-    moved = context(tmp_path, frozen, url="http://127.0.0.1:8/v1")
+        assert experiment_of_run(run.record, here.store).frozen == here.frozen
+    moved = experiment(tmp_path, frozen, url="http://127.0.0.1:8/v1")
     assert moved.frozen["judge"] != here.frozen["judge"]
     with opened(moved, "mine") as run:
-        assert run.context.frozen == here.frozen
+        assert run.experiment.frozen == here.frozen
         tokenizer = AutoTokenizer.from_pretrained(nano)
-        speakers_of(run.context, tokenizer, chats(run.context))
+        speakers_of(run.experiment, tokenizer, chats(run.experiment))
         assert "another url, model or extra of endpoint:gpt" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
         with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
-            speakers_of(run.context, tokenizer, chats(run.context))
+            speakers_of(run.experiment, tokenizer, chats(run.experiment))
 
 
 def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
-    with opened(experiments.context(tmp_path), "mine") as run:
+    with opened(experiments.experiment(tmp_path), "mine") as run:
         assert "frozen" not in run.record
 
 
 def test_who_is_not_there_is_refused_before_any_work(tmp_path: Path) -> None:
-    here = context(tmp_path, {"critic": "run:demo@3"})
+    here = experiment(tmp_path, {"critic": "run:demo@3"})
     with pytest.raises(ValueError, match=r"agent\.frozen\.critic: The run 'demo' has published no"):
         checks.check_run(here, "mine")
     with pytest.raises(
         ValueError, match=r"agent\.frozen\.critic: The site 'local' has no endpoint"
     ):
-        checks.check_place(context(tmp_path, {"critic": "endpoint:gpd"}).science, Site())
+        checks.check_place(experiment(tmp_path, {"critic": "endpoint:gpd"}).settings, Site())
 
 
 def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
     tmp_path: Path, nano: Path
 ) -> None:
-    here = context(
+    here = experiment(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
@@ -184,7 +184,7 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
 def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budget(
     tmp_path: Path,
 ) -> None:
-    here = context(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
+    here = experiment(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
     plays = inputs.endpoint(here, "gpt")
     with rollout_services(here, plays, "owner", tmp_path) as found:
         critic, judge = found.frozen["critic"], found.frozen["judge"]
@@ -196,7 +196,7 @@ def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budge
 def test_frozen_policies_rest_with_the_sampler(
     tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = context(tmp_path, {"critic": "run:demo@1", "judge": "endpoint:gpt"})
+    here = experiment(tmp_path, {"critic": "run:demo@1", "judge": "endpoint:gpt"})
     publish(here.store, 1, [*nano.iterdir()])
     rested: list[TransformersSampler] = []
     monkeypatch.setattr(TransformersSampler, "rest", lambda sampler: rested.append(sampler))
@@ -210,7 +210,7 @@ def test_frozen_policies_rest_with_the_sampler(
 def test_a_policy_with_tokens_of_another_model_is_refused(
     same_vocabulary: bool, tmp_path: Path, nano: Path
 ) -> None:
-    here = context(tmp_path, {"critic": "run:demo@1"})
+    here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [*nano.iterdir()])
     tokenizer = AutoTokenizer.from_pretrained(nano)
     if same_vocabulary:

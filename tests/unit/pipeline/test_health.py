@@ -18,7 +18,7 @@ from agentfly_core.pipeline.stop_conditions import (
 from agentfly_core.runs.run import opened
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import ArtifactKey
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
 
@@ -76,7 +76,9 @@ def test_of_a_vetted_metric_that_an_algorithm_does_not_have_nothing_is_told():
 def logged(tmp_path, algorithm, updates, **settings):
     """The metrics of steps whose groups earned the same, and whose updates measured this."""
     rollout = {"problems": 2, "group_size": 1}
-    with opened(context(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo") as run:
+    with opened(
+        experiment(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo"
+    ) as run:
         for step, update in enumerate(updates, 1):
             scored = published(run.store, step, "scored", {"agent/rollout/zero_spread_groups": 1.0})
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
@@ -208,17 +210,17 @@ def test_a_sign_has_one_bound():
 
 
 def test_an_experiment_changes_one_value_of_a_sign_or_takes_it_away():
-    science = loading.read(
+    settings = loading.read(
         "quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]
-    ).science
-    assert science.health["entropy"] == SIGNS["entropy"].model_copy(update={"stop": True})
-    assert science.health["grad_norm"] is None
-    assert "health/grad_norm" not in lasting(science.health, {}, {})
+    ).settings
+    assert settings.health["entropy"] == SIGNS["entropy"].model_copy(update={"stop": True})
+    assert settings.health["grad_norm"] is None
+    assert "health/grad_norm" not in lasting(settings.health, {}, {})
 
 
 def test_bounds_may_change_when_a_run_is_continued():
     before, after = (
-        loading.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"])
+        loading.read("quickstart", given).settings for given in ([], ["health.entropy.below=0.1"])
     )
     changes = loading.differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
     assert [(change.key, change.resumable) for change in changes] == [

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.produce import Reused
@@ -26,16 +26,16 @@ DATA = yaml.safe_load(EXPERIMENT)["data"]
 SHOWN = yaml.safe_load(EXPERIMENT)["warm_start"]
 
 
-def experiment(folder: Path, **changes: object) -> ExperimentContext:
+def experiment_with(folder: Path, **changes: object) -> Experiment:
     """That of tests.support.stock with other settings, and a store in a folder of the test."""
-    science = Science.model_validate({**yaml.safe_load(EXPERIMENT), **changes})
+    settings = Settings.model_validate({**yaml.safe_load(EXPERIMENT), **changes})
     store = Store.at(str(folder / "store"), folder / "cache")
-    return ExperimentContext("stock", resolve(science), {}, Site(), store)
+    return Experiment.of("stock", settings, {}, Site(), store)
 
 
-def files_of_model(context: ExperimentContext) -> dict[str, str]:
+def files_of_model(experiment: Experiment) -> dict[str, str]:
     """The sha256 of each file of the model."""
-    artifact = inputs.base_model(context)
+    artifact = inputs.base_model(experiment)
     manifest = artifact.manifest
     assert manifest is not None
     return {
@@ -44,37 +44,40 @@ def files_of_model(context: ExperimentContext) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> ExperimentContext:
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     """The experiment, with its model made; its store is not to be written into."""
-    context = experiment(tmp_path_factory.mktemp("usual"))
-    inputs.base_model(context)
-    return context
+    experiment = experiment_with(tmp_path_factory.mktemp("usual"))
+    inputs.base_model(experiment)
+    return experiment
 
 
-def test_it_is_made_once_and_found_again(usual: ExperimentContext, tmp_path: Path) -> None:
-    model = inputs.base_model(experiment(tmp_path))
+def test_it_is_made_once_and_found_again(usual: Experiment, tmp_path: Path) -> None:
+    model = inputs.base_model(experiment_with(tmp_path))
     assert not isinstance(model, Reused)
-    again = inputs.base_model(experiment(tmp_path))
+    again = inputs.base_model(experiment_with(tmp_path))
     assert isinstance(again, Reused)
     assert again == model
-    assert files_of_model(experiment(tmp_path)) == files_of_model(usual)
+    assert files_of_model(experiment_with(tmp_path)) == files_of_model(usual)
 
 
 def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(
-    usual: ExperimentContext, tmp_path: Path
+    usual: Experiment, tmp_path: Path
 ) -> None:
     other = {**DATA, "held_out": "In the attic are zebras: how many {} are in the {}?"}
-    context = experiment(tmp_path / "other", data=other)
-    assert files_of_model(context) == files_of_model(usual)
-    assert b"zebras" in (context.store.open(inputs.dataset(context)) / "test.parquet").read_bytes()
-    fewer = experiment(tmp_path, data={**DATA, "train": 20})
+    experiment = experiment_with(tmp_path / "other", data=other)
+    assert files_of_model(experiment) == files_of_model(usual)
+    assert (
+        b"zebras"
+        in (experiment.store.open(inputs.dataset(experiment)) / "test.parquet").read_bytes()
+    )
+    fewer = experiment_with(tmp_path, data={**DATA, "train": 20})
     assert files_of_model(fewer)["tokenizer.json"] != files_of_model(usual)["tokenizer.json"]
 
 
 def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) -> None:
-    model = inputs.base_model(experiment(tmp_path, data={**DATA, "seed": 0}))
+    model = inputs.base_model(experiment_with(tmp_path, data={**DATA, "seed": 0}))
     trained = {**SHOWN, "rounds": 2, "learning_rate": 1e-4}
-    changed = experiment(tmp_path, data={**DATA, "seed": 0}, seed=3, warm_start=trained)
+    changed = experiment_with(tmp_path, data={**DATA, "seed": 0}, seed=3, warm_start=trained)
     again = inputs.base_model(changed)
     assert isinstance(again, Reused)
     assert again == model
@@ -91,15 +94,15 @@ def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) ->
     ids=["demonstrations", "tools", "atoms", "dtype"],
 )
 def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path: Path) -> None:
-    usual, other = experiment(tmp_path), experiment(tmp_path, **changes)
+    usual, other = experiment_with(tmp_path), experiment_with(tmp_path, **changes)
     inputs.dataset(usual)
-    assert StageKeys(usual.science).base_model(usual.store) != StageKeys(other.science).base_model(
-        other.store
-    )
-    assert StageKeys(usual.science).base_model(usual.store) is not None
+    assert StageKeys(usual.settings).base_model(usual.store) != StageKeys(
+        other.settings
+    ).base_model(other.store)
+    assert StageKeys(usual.settings).base_model(usual.store) is not None
 
 
-def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: ExperimentContext) -> None:
+def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: Experiment) -> None:
     folder = usual.store.open(inputs.base_model(usual))
     call = call_text("count", room="attic", thing="ropes")
     assert AutoTokenizer.from_pretrained(folder).tokenize(call)[-4:] == [
@@ -111,8 +114,8 @@ def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: ExperimentContext)
 
 
 def test_without_demonstrations_it_knows_the_prompts_and_the_calls(tmp_path: Path) -> None:
-    context = experiment(tmp_path, warm_start=None)
-    folder = context.store.open(inputs.base_model(context))
+    experiment = experiment_with(tmp_path, warm_start=None)
+    folder = experiment.store.open(inputs.base_model(experiment))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert {"attic", "ropes"} <= {*tokenizer.tokenize("user\nHow many ropes has the attic?")}
     call = '<tool_call>\n{"name": "count", "arguments": {"room": "'
@@ -122,25 +125,25 @@ def test_without_demonstrations_it_knows_the_prompts_and_the_calls(tmp_path: Pat
 def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
     shown = {"demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop"}
     tools = ["tests.unit.pipeline.test_playing:shop"]
-    context = experiment(tmp_path, warm_start=shown, tools=tools)
+    experiment = experiment_with(tmp_path, warm_start=shown, tools=tools)
     with pytest.raises(GateClosed, match=r"512 of 512 episodes failed .*the shop is closed"):
-        inputs.base_model(context)
-    assert context.store.names("artifacts/model") == []
+        inputs.base_model(experiment)
+    assert experiment.store.names("artifacts/model") == []
 
 
 def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> None:
-    context = experiment(tmp_path)
-    assert StageKeys(context.science).base_model(context.store) is None
-    inputs.dataset(context)
-    assert StageKeys(context.science).base_model(context.store) is not None
+    experiment = experiment_with(tmp_path)
+    assert StageKeys(experiment.settings).base_model(experiment.store) is None
+    inputs.dataset(experiment)
+    assert StageKeys(experiment.settings).base_model(experiment.store) is not None
 
 
 def test_a_run_that_starts_from_another_runs_policy_has_that_policys_tokenizer(
     tmp_path: Path, nano: Path
 ) -> None:
-    store = experiment(tmp_path).store
+    store = experiment_with(tmp_path).store
     with store.publish(ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
         shutil.copytree(nano, folder, dirs_exist_ok=True)
-    found, source = inputs.tokenizer(experiment(tmp_path, model="run:demo@1"))
+    found, source = inputs.tokenizer(experiment_with(tmp_path, model="run:demo@1"))
     assert found.encode("99") == AutoTokenizer.from_pretrained(nano).encode("99")
     assert source == store.artifact("runs/demo/steps/000001/policy").digest

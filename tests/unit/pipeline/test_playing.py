@@ -13,8 +13,7 @@ from transformers import AutoTokenizer
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import resolve
+from agentfly_core.config.experiment import Settings
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import (
@@ -35,6 +34,7 @@ from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import Frozen, FrozenPolicy
 from agentfly_core.testing.episodes import saying
+from tests.support.experiments import experiment_of
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
 CALL = '<tool_call>\n{"name": "shop", "arguments": {}}\n</tool_call>'
@@ -70,7 +70,7 @@ def asks_the_shop(problems: Any, seed: int) -> Any:
     return saying(CALL)
 
 
-def science(**changes: Any) -> Science:
+def settings_with(**changes: Any) -> Settings:
     settings = {
         "model": "nano:calculator",
         "data": {"use": "a:b", "train": 8, "test": 1},
@@ -83,7 +83,7 @@ def science(**changes: Any) -> Science:
         },
         "steps": 1,
     }
-    return Science.model_validate(settings | changes)
+    return Settings.model_validate(settings | changes)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def tokenizer(nano: Path) -> Any:
 
 
 def played(
-    rules: Science,
+    rules: Settings,
     tokenizer: Any,
     said: str,
     folder: Path,
@@ -104,10 +104,10 @@ def played(
     sampler = kind(encode, stop, saying(*[said] * rules.agent.max_turns))
     problems = PROBLEMS[: rules.rollout.problems]
     with environment_loop({Room: Limit(8)}) as here:
-        resolved = resolve(rules)
-        episodes = of_step(rules.rollout, rules.seeds_of(1), problems, 1, resolved.greedy)
+        experiment = experiment_of(rules)
+        episodes = of_step(rules.rollout, rules.seeds_of(1), problems, 1, experiment.greedy)
         play_shard(
-            rollout_spec(resolved, tokenizer, frozen),
+            rollout_spec(experiment, tokenizer, frozen),
             rules.gates,
             sampler,
             episodes,
@@ -127,7 +127,9 @@ def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeli
             asked[request.conversation.order[:2]] = request.params.temperature
             return await super().sample(request)
 
-    rules = science(algorithm="remax", rollout={"problems": 2, "group_size": 2, "temperature": 0.7})
+    rules = settings_with(
+        algorithm="remax", rollout={"problems": 2, "group_size": 2, "temperature": 0.7}
+    )
     played(rules, tokenizer, "2", tmp_path, Listening)
     found = [(t.problem.id, t.chain, t.role) for t in read_trajectories(tmp_path / EPISODES)]
     assert [(*who, asked[who[:2]]) for who in found] == [
@@ -142,15 +144,17 @@ def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeli
 
 def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_path: Path) -> None:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
-    rules = science(algorithm="remax", rewards=rewards, rollout={"problems": 2, "group_size": 2})
+    rules = settings_with(
+        algorithm="remax", rewards=rewards, rollout={"problems": 2, "group_size": 2}
+    )
     played(rules, tokenizer, "2", tmp_path)
-    score_episodes(resolve(rules), [tmp_path], [], 1, tmp_path)
+    score_episodes(experiment_of(rules), [tmp_path], [], 1, tmp_path)
     assert len(read_scores(tmp_path / SCORES)) == 6
     assert ledger.joined([tmp_path])["episodes"].tolist() == [2, 2]
 
 
 def test_no_two_training_episodes_have_the_same_seed() -> None:
-    rules = science(rollout={"problems": 8, "group_size": 2})
+    rules = settings_with(rollout={"problems": 8, "group_size": 2})
     assert (
         len(
             {
@@ -166,7 +170,7 @@ def test_no_two_training_episodes_have_the_same_seed() -> None:
 
 
 def test_an_evaluation_has_a_temperature_of_its_own() -> None:
-    rules = science(
+    rules = settings_with(
         rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2}
     )
     found = [
@@ -178,7 +182,7 @@ def test_an_evaluation_has_a_temperature_of_its_own() -> None:
 
 def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Path) -> None:
     with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
-        played(science(), tokenizer, CALL, tmp_path)
+        played(settings_with(), tokenizer, CALL, tmp_path)
 
 
 def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(
@@ -188,7 +192,7 @@ def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(
         GateClosed, match=r"8 of 8 episodes have no reward .*tidy: KeyError: 'broom'"
     ):
         played(
-            science(
+            settings_with(
                 rewards={"tests.unit.pipeline.test_playing:tidy": 1.0},
                 environments={"tests.unit.pipeline.test_playing:Room": 8},
             ),
@@ -203,33 +207,35 @@ def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_pat
         environment_loop({}) as here,
         pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
     ):
-        demonstrate(resolve(science()), tokenizer, PROBLEMS, tmp_path, here)
+        demonstrate(experiment_of(settings_with()), tokenizer, PROBLEMS, tmp_path, here)
 
 
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
-    played(science(), tokenizer, "2", tmp_path)
+    played(settings_with(), tokenizer, "2", tmp_path)
     with pytest.raises(
         GateClosed, match=r"8 of 8 episodes have no reward .*fussy: KeyError: 'colour'"
     ):
-        score_episodes(resolve(science()), [tmp_path], [], 1, tmp_path)
+        score_episodes(experiment_of(settings_with()), [tmp_path], [], 1, tmp_path)
 
 
 def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(
     tokenizer: Any, tmp_path: Path
 ) -> None:
-    rules = science(
+    rules = settings_with(
         algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0}
     )
     played(rules, tokenizer, "2", tmp_path)
     with pytest.raises(GateClosed, match=r"8 of 16 episodes have no reward .*KeyError: 'baseline'"):
-        score_episodes(resolve(rules), [tmp_path], [], 1, tmp_path)
+        score_episodes(experiment_of(rules), [tmp_path], [], 1, tmp_path)
 
 
 def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:
-    lenient = science(gates={"failed": 1.0, "unscored": 1.0})
+    lenient = settings_with(gates={"failed": 1.0, "unscored": 1.0})
     played(lenient, tokenizer, CALL, tmp_path)
     assert (
-        score_episodes(resolve(lenient), [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"]
+        score_episodes(experiment_of(lenient), [tmp_path], [], 1, tmp_path)[
+            "agent/rollout/ending/failed"
+        ]
         == 1.0
     )
 
@@ -239,7 +245,7 @@ def test_a_frozen_role_that_says_nothing_in_a_shard_is_told_since_its_name_may_b
 ) -> None:
     here = partial(tokenizer.encode, add_special_tokens=False)
     silent = FrozenPolicy("run:demo@1", Scripted(here, 2, saying("never")))
-    played(science(), tokenizer, "2", tmp_path, frozen={"critc": silent})
+    played(settings_with(), tokenizer, "2", tmp_path, frozen={"critc": silent})
     assert "agent.frozen names 'critc', who said nothing" in caplog.text
     assert "Those who spoke: tool_loop." in caplog.text
 
@@ -272,15 +278,15 @@ def test_eight_demonstrations_are_scored_before_the_warm_start(
     nano: Path, changes: Any, told: str
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    resolved = resolve(science(**changes))
+    experiment = experiment_of(settings_with(**changes))
     with environment_loop({}) as here, pytest.raises(GateClosed, match=told):
-        check_rewards(resolved, rehearsed(resolved, tokenizer, PROBLEMS, here))
+        check_rewards(experiment, rehearsed(experiment, tokenizer, PROBLEMS, here))
 
 
 def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
     exact = {"agentfly_core.rewards.exact:exact": 1.0}
-    resolved = resolve(science(tools=[], rewards=exact, agent={"max_turns": 1}))
+    experiment = experiment_of(settings_with(tools=[], rewards=exact, agent={"max_turns": 1}))
     with environment_loop({}) as here:
-        played = rehearsed(resolved, AutoTokenizer.from_pretrained(nano), PROBLEMS, here)
-        check_rewards(resolved, played)
+        played = rehearsed(experiment, AutoTokenizer.from_pretrained(nano), PROBLEMS, here)
+        check_rewards(experiment, played)
     assert len(played) == 8

@@ -12,7 +12,7 @@ from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.store.store import ArtifactKey
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?")
 
@@ -64,7 +64,7 @@ def test_what_is_cut_off_is_what_a_problem_has_more_of():
 @pytest.fixture
 def stored(tmp_path):
     """An experiment whose warm start imitates steps 1 and 2 of the run base, which has a third."""
-    found = context(
+    found = experiment(
         tmp_path,
         warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}},
     )
@@ -91,7 +91,7 @@ def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_pa
         "000002/rollout-000",
     ]
     played = rejection_sampling.stored(stored.store, found, {"sum"})
-    assert choose(stored.science.warm_start, played, tmp_path) == {"demonstrations": 1.0}
+    assert choose(stored.settings.warm_start, played, tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
@@ -113,21 +113,21 @@ def test_a_step_that_the_run_has_not_is_refused(stored):
 
 
 def test_a_run_without_successes_is_refused(stored, tmp_path):
-    demanding = stored.science.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
-    science = stored.science.model_copy(update={"warm_start": demanding})
+    demanding = stored.settings.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
+    settings = stored.settings.model_copy(update={"warm_start": demanding})
     played = rejection_sampling.stored(
         stored.store, rejection_sampling.artifacts(stored.store, "base", 2), {"sum"}
     )
     with pytest.raises(
         ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"
     ):
-        choose(science.warm_start, played, tmp_path)
+        choose(settings.warm_start, played, tmp_path)
 
 
 @pytest.mark.parametrize("where", ["run:base", "run:base@0", "run:base@last"])
 def test_a_source_without_a_step_is_refused(where, tmp_path):
     with pytest.raises(ValueError, match="expected run:NAME@STEP with a step of 1 or more"):
-        context(tmp_path, warm_start={"demonstrations": where})
+        experiment(tmp_path, warm_start={"demonstrations": where})
 
 
 def test_episodes_are_chosen_whole_without_who_is_not_trained_or_earned_too_little():

@@ -16,7 +16,7 @@ from agentfly_core.records.parquet import write_scores
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.store.store import ArtifactKey, Store
 from flows.__main__ import main
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.stored_run import SCORES, stored_run
 
 REWARDS = """
@@ -66,8 +66,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     found.remove("runs/demo/steps/000006/scored")
     with found.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "k", digests)) as to:
         write_scores(to / "scores.parquet", SCORES)
-    science = context(tmp_path).science.model_dump(mode="json")
-    found.write_json("runs/demo/run.json", {"science": science})
+    settings = experiment(tmp_path).settings.model_dump(mode="json")
+    found.write_json("runs/demo/run.json", {"settings": settings})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / f"rewards_{tmp_path.name}.py").write_text(REWARDS.replace("NAME", tmp_path.name))

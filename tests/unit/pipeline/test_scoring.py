@@ -6,7 +6,7 @@ from agentfly_core.pipeline.scoring import score_episodes, scored_shard
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 
 def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_afterwards(
@@ -22,13 +22,13 @@ def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_after
         shard.mkdir()
         write_trajectories(shard / EPISODES, episodes)
         write_timings(shard, [])
-    resolved = context(tmp_path, rewards={"tests.support.teams:writers_share": 1.0}).resolved
-    beside = {shard: scored_shard(resolved, shard) for shard in shards}
+    scored = experiment(tmp_path, rewards={"tests.support.teams:writers_share": 1.0})
+    beside = {shard: scored_shard(scored, shard) for shard in shards}
     known = [(one.trajectory_id, one.reward) for shard in beside.values() for one in shard.scores]
     assert known == [("t1", 5.0), ("t2", 0.5)]
     for name, before in {"beside": beside, "after": {}}.items():
         (tmp_path / name).mkdir()
-        score_episodes(resolved, shards, [], 1, tmp_path / name, before)
+        score_episodes(scored, shards, [], 1, tmp_path / name, before)
     assert (tmp_path / "beside" / SCORES).read_bytes() == (tmp_path / "after" / SCORES).read_bytes()
     assert [one.reward for one in read_scores(tmp_path / "beside" / SCORES)] == [5.0, 5.0, 0.5]
 
@@ -43,13 +43,13 @@ def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
         write_trajectories(tmp_path / name / EPISODES, episodes)
         write_timings(tmp_path / name, [])
-    resolved = context(tmp_path, rewards={"tests.support.crunchers:rank": 1.0}).resolved
-    assert scored_shard(resolved, tmp_path / "first").scores == []
+    comparing = experiment(tmp_path, rewards={"tests.support.crunchers:rank": 1.0})
+    assert scored_shard(comparing, tmp_path / "first").scores == []
     found = []
     for shards in (["whole"], ["first", "second"]):
         scored = tmp_path / f"scored by {len(shards)}"
         scored.mkdir()
-        score_episodes(resolved, [tmp_path / name for name in shards], [], 1, scored)
+        score_episodes(comparing, [tmp_path / name for name in shards], [], 1, scored)
         assert [one.reward for one in read_scores(scored / SCORES)] == [0.0, 2.0, 1.0]
         found.append((scored / SCORES).read_bytes())
     assert found[0] == found[1]

@@ -7,7 +7,7 @@ import pytest
 from agentfly_core.config.site import Site
 from agentfly_core.inference import in_process as sampling
 from agentfly_core.pipeline.services import in_process
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from tests.support.experiments import context
     ids=["in turn, all of them", "at the same time, half of them", "there is no half of one"],
 )
 def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
-    here = context(tmp_path, rollout={"max_staleness": staleness})
+    here = experiment(tmp_path, rollout={"max_staleness": staleness})
     assert replace(here, site=Site(threads=threads)).divided_site.threads == each
 
 

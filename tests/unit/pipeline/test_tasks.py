@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core.experiment.context import resolve
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
@@ -12,7 +11,8 @@ from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem, Score
 from agentfly_core.runs.summary import rates_by_task
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.mixtures import science
+from tests.support.experiments import experiment_of
+from tests.support.mixtures import settings_with
 
 SUM = Problem("sums/add-41-58", "What is 41+58?", {"answer": "99"})
 BUY = Problem("shop/buy-1", "Buy 2 red cups.", {"order": {}})
@@ -27,7 +27,7 @@ def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: 
     ]
     write_trajectories(tmp_path / EPISODES, played)
     write_timings(tmp_path, [])
-    metrics = score_episodes(resolve(science()), [tmp_path], [], 1, tmp_path)
+    metrics = score_episodes(experiment_of(settings_with()), [tmp_path], [], 1, tmp_path)
     found = {scored.trajectory_id: scored for scored in read_scores(tmp_path / SCORES)}
     assert found["right"].rewards == {
         **{"exact": 1.0, "goal": 1.0},
@@ -52,7 +52,9 @@ def test_success_is_told_by_task() -> None:
 
 
 def test_the_groups_of_a_step_are_of_one_task_each() -> None:
-    specs = of_step(science().rollout, science().seeds_of(1), [SUM, BUY], 1, greedy=True)
+    specs = of_step(
+        settings_with().rollout, settings_with().seeds_of(1), [SUM, BUY], 1, greedy=True
+    )
     assert [(one.problem.id, one.chain, one.role) for one in specs] == [
         ("shop/buy-1", 0, "train"),
         ("shop/buy-1", 1, "train"),

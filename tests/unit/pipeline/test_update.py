@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import resolve
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import (
@@ -31,7 +30,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.store import store as store_module
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import ArtifactKey
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.waiting import LIMIT
 
 
@@ -41,7 +40,7 @@ def run(tmp_path):
     evaluated.
     """
     settings = {"update": {"keep_learner": 1, "keep_policies": 1}, "evaluate": {"every": 2}}
-    with opened(context(tmp_path, **settings), "demo") as run:
+    with opened(experiment(tmp_path, **settings), "demo") as run:
         for step in (1, 2, 3, 4):
             for name, file in (("learner", "learner.safetensors"), ("policy", "model.safetensors")):
                 target = ArtifactKey(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
@@ -88,15 +87,15 @@ def test_weights_stay_while_updates_may_be_run_again_from_them(run):
 
 
 def test_weights_stay_while_later_steps_sample_from_them(run):
-    science = run.science.model_copy(
-        update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})}
+    settings = run.settings.model_copy(
+        update={"rollout": run.settings.rollout.model_copy(update={"max_staleness": 3})}
     )
-    retain(replace(run, context=replace(run.context, resolved=resolve(science))), 4)
+    retain(replace(run, experiment=run.experiment.on(settings)), 4)
     assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
-    older = science.model_copy(
-        update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})}
+    older = settings.model_copy(
+        update={"rollout": run.settings.rollout.model_copy(update={"max_staleness": 1})}
     )
-    retain(replace(run, context=replace(run.context, resolved=resolve(older))), 4)
+    retain(replace(run, experiment=run.experiment.on(older)), 4)
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
 
@@ -141,10 +140,10 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
             super().wait()
 
     waited = threading.Event()
-    with opened(context(tmp_path), "demo") as run:
+    with opened(experiment(tmp_path), "demo") as run:
         run.remember_start(published(run.store, "artifacts/model"))
         scored = published(run.store, "runs/demo/steps/000001/scored")
-        target = StageKeys(run.science).policy("demo", run.start, scored, 1)
+        target = StageKeys(run.settings).policy("demo", run.start, scored, 1)
         with run.store.publish(target):
             pass
         checkpointer = Monitor(Died())
@@ -186,7 +185,7 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
 
     if not forgets(tmp_path / "file"):
         pytest.skip("This file system keeps files in memory.")
-    store, seen = context(tmp_path).store, []
+    store, seen = experiment(tmp_path).store, []
     before, state = (
         published(store, "runs/before/policy", ["a", "b"]),
         published(store, "runs/before/learner", ["c"]),
@@ -224,7 +223,7 @@ def forgets(path):
 def test_an_update_that_the_disk_cannot_hold_is_not_begun(
     critic, busy, needed, tmp_path, monkeypatch
 ):
-    place = context(tmp_path, algorithm={"use": "ppo", "critic": critic})
+    place = experiment(tmp_path, algorithm={"use": "ppo", "critic": critic})
     with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
         (folder / "model.safetensors").write_bytes(bytes(1000))
     policy = place.store.artifact("artifacts/model/tiny")
@@ -233,12 +232,12 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000)
     )
     checkpointer = SimpleNamespace(busy=lambda: busy)
-    require_space(place.store, place.resolved, policy, checkpointer)
+    require_space(place.store, place, policy, checkpointer)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1)
     )
     with pytest.raises(OSError, match="Free some space"):
-        require_space(place.store, place.resolved, policy, checkpointer)
+        require_space(place.store, place, policy, checkpointer)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +254,7 @@ def test_a_night_that_the_disk_cannot_hold_is_not_begun(
     keep, done, policies, states, tmp_path, monkeypatch
 ):
     sizes = {"rollout": {"problems": 2, "group_size": 3}, "agent": {"max_model_len": 100}}
-    place = context(tmp_path, steps=10, update=keep, **sizes)
+    place = experiment(tmp_path, steps=10, update=keep, **sizes)
     for uri in (
         "artifacts/model/tiny",
         *(f"runs/n/steps/{step + 1:06d}/policy" for step in range(done)),
@@ -280,14 +279,14 @@ def test_a_night_that_the_disk_cannot_hold_is_not_begun(
 
 
 def test_before_the_model_and_the_store_were_made_only_episodes_need_space(tmp_path):
-    require_space_for_night(context(tmp_path), "n")
+    require_space_for_night(experiment(tmp_path), "n")
 
 
 def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
     warm_start = {"demonstrations": "my:script", "epochs_per_round": 3, "learning_rate": 0.5}
     found = set()
     for share in (True, False):
-        place = context(tmp_path, warm_start=warm_start, update={"share_prefixes": share})
+        place = experiment(tmp_path, warm_start=warm_start, update={"share_prefixes": share})
         with place.store.publish(ArtifactKey("artifacts/model/1f2e", "model", "0", {})) as folder:
             (folder / "model.safetensors").write_bytes(b"weights")
         model = place.store.artifact("artifacts/model/1f2e")
@@ -301,7 +300,7 @@ def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
 @pytest.fixture
 def parent(tmp_path):
     """A run `base` of one step, with its learner state and what its update measured."""
-    store = context(tmp_path).store
+    store = experiment(tmp_path).store
     policy = ArtifactKey("runs/base/steps/000001/policy", "update", "base, step 1", {})
     with store.publish(policy) as folder, measuring(folder) as metrics:
         metrics["train/skipped_in_a_row"] = 1.0
@@ -312,10 +311,10 @@ def parent(tmp_path):
 
 
 def first_job(tmp_path, **update):
-    with opened(context(tmp_path, model="run:base@1", update=update), "demo") as run:
+    with opened(experiment(tmp_path, model="run:base@1", update=update), "demo") as run:
         run.remember_start(run.parent.policy)
         scored = published(run.store, "runs/demo/steps/000001/scored")
-        target = StageKeys(run.science).policy("demo", run.start, scored, 1)
+        target = StageKeys(run.settings).policy("demo", run.start, scored, 1)
         return run, step_job(run, run.store.resolve(run.start), scored, target, 1)
 
 
@@ -336,13 +335,13 @@ def test_the_first_step_has_fresh_moments_where_the_settings_do_not_say_otherwis
 
 def test_each_step_has_the_learning_rate_of_its_schedule(tmp_path, parent):
     settings = {"learning_rate": 4e-4, "lr_scheduler_type": "linear"}
-    here = context(tmp_path, model="run:base@1", steps=4, update=settings)
+    here = experiment(tmp_path, model="run:base@1", steps=4, update=settings)
     with opened(here, "demo") as run:
         run.remember_start(policy := run.parent.policy)
         rates = []
         for step in (1, 2, 3, 4):
             scored = published(run.store, f"runs/demo/steps/{step:06d}/scored")
-            target = StageKeys(run.science).policy("demo", policy, scored, step)
+            target = StageKeys(run.settings).policy("demo", policy, scored, step)
             rates.append(step_job(run, policy, scored, target, step).update.learning_rate)
             with run.store.publish(target) as folder, measuring(folder):
                 pass
@@ -351,6 +350,6 @@ def test_each_step_has_the_learning_rate_of_its_schedule(tmp_path, parent):
 
 
 def test_moments_of_a_parent_that_did_not_keep_them_are_refused(tmp_path, parent):
-    context(tmp_path).store.remove(keys.learner(parent).uri)
+    experiment(tmp_path).store.remove(keys.learner(parent).uri)
     with pytest.raises(ValueError, match="got parent, and beside runs/base/steps/000001/policy"):
         first_job(tmp_path, optimizer_state="parent")

@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow, Leak, leaks
@@ -27,16 +27,16 @@ def repeated(seed, train, validation, test):
     return clean(seed, train, validation, test) | {"test": problems("a", test)}
 
 
-def science(builder, **settings):
+def settings_with(builder, **settings):
     data = {"use": f"{__name__}:{builder}", "train": 8, "validation": 2, "test": 4, **settings}
-    return Science(
+    return Settings(
         model="nano:calculator", data=data, rewards={"tests.support.problems:clean": 1.0}, steps=1
     )
 
 
 def prepare(tmp_path, builder, **settings):
     (tmp_path / "data").mkdir()
-    made = science(builder, **settings)
+    made = settings_with(builder, **settings)
     dataset.prepare(made.data, made.data_seed, tmp_path / "data", tmp_path / "quarantine.json")
     return tmp_path / "data"
 
@@ -92,7 +92,7 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     found = []
     for content in ("one", "two", "one"):
         source.write_text(content)
-        found.append(StageKeys(science("clean", train_file=str(source))).prepare().key)
+        found.append(StageKeys(settings_with("clean", train_file=str(source))).prepare().key)
     assert found[0] == found[2] != found[1]
 
 
@@ -101,7 +101,7 @@ def test_a_folder_counts_with_the_names_and_contents_of_its_files(tmp_path):
     (maps / "north").mkdir(parents=True)
     for name, content in (("a.txt", "one"), ("a.txt", "two"), ("b.txt", "two"), ("a.txt", "one")):
         (maps / "north" / name).write_text(content)
-        found.append(StageKeys(science("", use=use, maps=str(maps))).prepare().key)
+        found.append(StageKeys(settings_with("", use=use, maps=str(maps))).prepare().key)
         (maps / "north" / name).unlink()
     assert found[0] == found[3]
     assert len({*found}) == 3

@@ -6,25 +6,31 @@ from itertools import chain
 
 import pytest
 
-from agentfly_core.config.experiment import Night, Science
-from agentfly_core.experiment.schedule import schedule_of
-from agentfly_core.records.problem_schedule import SamplingRound, epoch_order, night_after
+from agentfly_core.config.experiment import Night, Settings
+from agentfly_core.records.problem_schedule import (
+    ProblemSchedule,
+    SamplingRound,
+    epoch_order,
+    night_after,
+)
 from agentfly_core.records.trajectory import Problem
 
 PROBLEMS = [Problem(f"p{i}", "?") for i in range(9)]
 
 
-def science(**rollout: int) -> Science:
+def settings_with(**rollout: int) -> Settings:
     data = {"use": "my:data", "train": 9, "test": 1}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     settings = {"problems": 2, "group_size": 4, "shard": 3, **rollout}
-    return Science(model="m", data=data, rewards=rewards, steps=1, rollout=settings)
+    return Settings(model="m", data=data, rewards=rewards, steps=1, rollout=settings)
 
 
 def problems_of(
-    rules: Science, sampling_round: SamplingRound, problems: list[Problem]
+    rules: Settings, sampling_round: SamplingRound, problems: list[Problem]
 ) -> list[Problem]:
-    return [problems[row] for row in schedule_of(rules).rows_of(sampling_round, len(problems))]
+    return [
+        problems[row] for row in ProblemSchedule.of(rules).rows_of(sampling_round, len(problems))
+    ]
 
 
 def ids(found: list[Problem]) -> list[str]:
@@ -33,7 +39,13 @@ def ids(found: list[Problem]) -> list[str]:
 
 def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() -> None:
     of_steps = [
-        ids(problems_of(science(), schedule_of(science()).first_round(step, False), PROBLEMS))
+        ids(
+            problems_of(
+                settings_with(),
+                ProblemSchedule.of(settings_with()).first_round(step, False),
+                PROBLEMS,
+            )
+        )
         for step in range(1, 9)
     ]
     first, second = [*chain(*of_steps[:4])], [*chain(*of_steps[4:])]
@@ -42,18 +54,18 @@ def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() ->
 
 
 def test_what_is_dealt_depends_on_the_seed_alone() -> None:
-    other = science().model_copy(update={"seed": 1})
+    other = settings_with().model_copy(update={"seed": 1})
     deals = [
-        problems_of(rules, schedule_of(rules).first_round(3, False), PROBLEMS)
-        for rules in (science(), science(), other)
+        problems_of(rules, ProblemSchedule.of(rules).first_round(3, False), PROBLEMS)
+        for rules in (settings_with(), settings_with(), other)
     ]
     assert deals[0] == deals[1] != deals[2]
 
 
 def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None:
-    rules = science(refills=1)
-    first = schedule_of(rules).first_round(1, False)
-    more = schedule_of(rules).next_round(first, {"": 1})
+    rules = settings_with(refills=1)
+    first = ProblemSchedule.of(rules).first_round(1, False)
+    more = ProblemSchedule.of(rules).next_round(first, {"": 1})
     assert (first.shards, more) == (
         range(0, 3),
         SamplingRound(1, 2, 1, False, range(3, 5)),
@@ -63,18 +75,18 @@ def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None
 
 
 def test_no_problem_of_a_refill_is_played_by_another_step_of_the_pass() -> None:
-    rules = science(refills=1)
-    deals = [schedule_of(rules).first_round(step, False) for step in (1, 2)]
+    rules = settings_with(refills=1)
+    deals = [ProblemSchedule.of(rules).first_round(step, False) for step in (1, 2)]
     everything = [
         ids(problems_of(rules, d, PROBLEMS))
-        + ids(problems_of(rules, schedule_of(rules).next_round(d, {"": 2}), PROBLEMS))
+        + ids(problems_of(rules, ProblemSchedule.of(rules).next_round(d, {"": 2}), PROBLEMS))
         for d in deals
     ]
     assert len(set(chain(*everything))) == 8
 
 
 def test_a_greedy_baseline_is_one_more_episode_of_each_problem() -> None:
-    assert schedule_of(science()).first_round(1, True).shards == range(
+    assert ProblemSchedule.of(settings_with()).first_round(1, True).shards == range(
         0, 4
     )  # 10 episodes, three a shard
 
@@ -82,19 +94,19 @@ def test_a_greedy_baseline_is_one_more_episode_of_each_problem() -> None:
 def test_more_problems_a_step_than_there_are_is_refused() -> None:
     with pytest.raises(ValueError, match="needs 10 problems, the training split has 9"):
         problems_of(
-            science(problems=5, refills=1), SamplingRound(1, 0, 5, False, range(1)), PROBLEMS
+            settings_with(problems=5, refills=1), SamplingRound(1, 0, 5, False, range(1)), PROBLEMS
         )
 
 
 def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order() -> None:
     night, played = Night(number=1), []
     for _ in range(9):  # nights of 2 steps of 2 problems: 36 problems, 4 epochs
-        rules = science().model_copy(update={"night": night})
+        rules = settings_with().model_copy(update={"night": night})
         for step in (1, 2):
             played += ids(
                 problems_of(
                     rules,
-                    schedule_of(rules).first_round(step, False, {"": (step - 1) * 2}),
+                    ProblemSchedule.of(rules).first_round(step, False, {"": (step - 1) * 2}),
                     PROBLEMS,
                 )
             )
@@ -113,15 +125,17 @@ def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
 
 
 def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
-    rules = science(refills=1).model_copy(update={"night": Night(number=3, epoch=1, problem=2)})
-    first = schedule_of(rules).first_round(2, False, before={"": 3})
-    refilled = schedule_of(rules).next_round(first, {"": 1})
+    rules = settings_with(refills=1).model_copy(
+        update={"night": Night(number=3, epoch=1, problem=2)}
+    )
+    first = ProblemSchedule.of(rules).first_round(2, False, before={"": 3})
+    refilled = ProblemSchedule.of(rules).next_round(first, {"": 1})
     order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9)]
     assert ids(problems_of(rules, first, PROBLEMS)) == order[5:7]
     assert ids(problems_of(rules, refilled, PROBLEMS)) == order[7:8]
 
 
 def test_a_night_whose_step_needs_more_than_half_of_the_problems_is_refused() -> None:
-    rules = science(problems=5).model_copy(update={"night": Night(number=1)})
+    rules = settings_with(problems=5).model_copy(update={"night": Night(number=1)})
     with pytest.raises(ValueError, match=r"step of a night needs 10 problems, .* has 9: raise"):
-        problems_of(rules, schedule_of(rules).first_round(1, False), PROBLEMS)
+        problems_of(rules, ProblemSchedule.of(rules).first_round(1, False), PROBLEMS)

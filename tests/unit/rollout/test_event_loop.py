@@ -16,9 +16,9 @@ import pytest
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.services import environments_service
@@ -260,13 +260,13 @@ def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard
         "rollout": {"problems": 2, "group_size": 2},
         "steps": 1,
     }
-    context = ExperimentContext(
+    experiment = Experiment.of(
         "rooms",
-        resolve(Science.model_validate(settings)),
+        Settings.model_validate(settings),
         {},
         Site(),
         Store.at(str(tmp_path / "store"), tmp_path),
     )
-    with environments_service(context.resolved) as here:
+    with environments_service(experiment) as here:
         assert len(here.run(visit(here.resources)).made) == 4
     assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

@@ -7,10 +7,9 @@ import pytest
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.environments.shop import Shop
 from agentfly_core.experiment.checks import check
-from agentfly_core.experiment.context import resolve
 from agentfly_core.pipeline.playing import require_room, rollout_spec
 from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
@@ -19,6 +18,7 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import PromptTooLong
 from agentfly_core.testing.letters import Letters
 from agentfly_core.tools.shop import checkout, search
+from tests.support.experiments import experiment_of
 
 TOKENIZER = SimpleNamespace(eos_token_id=2, init_kwargs={"end_tokens": [1, 2]})
 SHOP = "agentfly_core.environments.shop:Shop"
@@ -29,7 +29,7 @@ class Spelled(Letters):
         self.tokenizer, self.accent = tokenizer, accent
 
 
-def science(**changes: Any) -> Science:
+def settings_with(**changes: Any) -> Settings:
     settings = {
         "model": "nano:calculator",
         "template": {"use": "tests.unit.rollout.test_rules:Spelled", "accent": "soft"},
@@ -44,11 +44,11 @@ def science(**changes: Any) -> Science:
         "evaluate": {"goal": "agentfly_core.rewards.shop:bought"},
         "steps": 1,
     }
-    return Science.model_validate(settings | changes)
+    return Settings.model_validate(settings | changes)
 
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
-    spec = rollout_spec(resolve(science()), TOKENIZER)
+    spec = rollout_spec(experiment_of(settings_with()), TOKENIZER)
     assert (spec.tools, spec.agent, spec.limits) == (
         (search, checkout),
         tool_loop,
@@ -67,14 +67,14 @@ def test_a_playbook_is_read_from_the_experiment() -> None:
 
 
 def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
-    assert rollout_spec(resolve(science()), TOKENIZER).rewards == (bought,)
+    assert rollout_spec(experiment_of(settings_with()), TOKENIZER).rewards == (bought,)
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."
     ):
-        resolve(science(tools=["agentfly_core.tools.calculator:evaluate"]))
+        experiment_of(settings_with(tools=["agentfly_core.tools.calculator:evaluate"]))
 
 
 def test_a_reward_among_the_tools_is_sent_to_the_rewards() -> None:
@@ -82,12 +82,12 @@ def test_a_reward_among_the_tools_is_sent_to_the_rewards() -> None:
     with pytest.raises(
         ValueError, match=r"exact is a Reward, expected a Tool: name it in `rewards`\.$"
     ):
-        resolve(science(tools=[path]))
+        experiment_of(settings_with(tools=[path]))
 
 
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
     with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
-        resolve(science(environments={}))
+        experiment_of(settings_with(environments={}))
 
 
 @tool
@@ -100,7 +100,7 @@ def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None
         ValueError,
         match="'mute' says nothing of itself to the model: give its function a docstring",
     ):
-        check(science(tools=["tests.unit.rollout.test_rules:mute"]))
+        check(settings_with(tools=["tests.unit.rollout.test_rules:mute"]))
 
 
 def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() -> None:
@@ -109,12 +109,14 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
     with pytest.raises(
         PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."
     ):
-        require_room(resolve(science(agent=agent | {"max_model_len": 53})), TOKENIZER, problems)
+        require_room(
+            experiment_of(settings_with(agent=agent | {"max_model_len": 53})), TOKENIZER, problems
+        )
     with pytest.raises(
         PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"
     ):
-        require_room(resolve(science(agent=agent)), TOKENIZER, problems)
-    require_room(resolve(science(agent=agent)), TOKENIZER, problems[:2])
+        require_room(experiment_of(settings_with(agent=agent)), TOKENIZER, problems)
+    require_room(experiment_of(settings_with(agent=agent)), TOKENIZER, problems[:2])
 
 
 async def curt(episode: Episode) -> Ending:
@@ -124,4 +126,4 @@ async def curt(episode: Episode) -> Ending:
 
 def test_what_another_agent_asks_first_is_not_guessed() -> None:
     agent = {"use": "tests.unit.rollout.test_rules:curt", "max_model_len": 20}
-    require_room(resolve(science(agent=agent)), TOKENIZER, [Problem("long", "1" * 40)])
+    require_room(experiment_of(settings_with(agent=agent)), TOKENIZER, [Problem("long", "1" * 40)])

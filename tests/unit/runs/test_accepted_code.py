@@ -4,7 +4,6 @@ import pytest
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import accept_code
-from agentfly_core.experiment.user_code import code_of
 from agentfly_core.reports.show.sources import evaluations
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import ArtifactKey
@@ -20,13 +19,13 @@ def project(tmp_path, monkeypatch):
 def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(project):
     (project / "prices.csv").write_text("tea,3\n")
     with opened(here(project, code_files=["prices.csv"]), "demo") as run:
-        before = stage_keys(run.science)
+        before = stage_keys(run.settings)
         run.remember_start(POLICY)
     (project / "prices.csv").write_text("tea,4\n")
     now = here(project, code_files=["prices.csv"])
-    accept_code(now.store, "demo", now.science.code, code_of(now.resolved))
+    accept_code(now.store, "demo", now.settings.code, now.code)
     with opened(now, "demo") as run:
-        after = stage_keys(run.science)
+        after = stage_keys(run.settings)
     assert {stage for stage in before if before[stage] != after[stage]} == {
         "rollout",
         "evaluate",
@@ -36,22 +35,22 @@ def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(
 
 def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
     with opened(here(project), "demo") as run:
-        before = run.science
+        before = run.settings
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})):
             pass
         run.remember_start(POLICY)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
     now = here(project)
-    accept_code(now.store, "demo", now.science.code, code_of(now.resolved))
+    accept_code(now.store, "demo", now.settings.code, now.code)
     with opened(here(project), "demo") as run:
-        first, second = (stage_keys(run.at(step).science) for step in (1, 2))
+        first, second = (stage_keys(run.at(step).settings) for step in (1, 2))
         assert first == stage_keys(before)
         assert second["rollout"] != first["rollout"]
         assert second["prepare"] == first["prepare"]  # its problems are those that it began with
         (change,) = run.record["accepted_code"]
     assert (change["step"], change["files"]) == (1, ["own_data.py", "own_prices.py"])
-    assert (change["before"], change["after"]) == (before.code, run.science.code)
+    assert (change["before"], change["after"]) == (before.code, run.settings.code)
 
 
 def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer_one(project):
@@ -64,7 +63,7 @@ def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer
     before = evaluated(run, start)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     now = here(project)
-    accept_code(now.store, "demo", now.science.code, code_of(now.resolved))
+    accept_code(now.store, "demo", now.settings.code, now.code)
     with opened(now, "demo") as run:
         where = evaluations(run.store, run.record, "demo", "test")
         assert where(0) == before
@@ -73,10 +72,10 @@ def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer
 
 def evaluated(run, policy):
     """Where the scores of a policy's evaluation are, which is made up."""
-    target = StageKeys(run.science).evaluation(policy, DATA, "test", 0, {})
+    target = StageKeys(run.settings).evaluation(policy, DATA, "test", 0, {})
     with run.store.publish(target):
         pass
-    scored = StageKeys(run.science).scored([run.store.artifact(target.uri)])
+    scored = StageKeys(run.settings).scored([run.store.artifact(target.uri)])
     with run.store.publish(scored):
         pass
     return scored.uri
@@ -86,13 +85,13 @@ def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project,
     with opened(here(project), "old") as run:
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    _tell_of_edit(here(project).store, here(project).resolved, "new")
+    _tell_of_edit(here(project), "new")
     told = capsys.readouterr().out
     begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
     assert told.startswith(f"{begins}This continues old:\n  ")
     assert told.endswith(" --accept-code\n")
     run.store.write_json(run.layout.summary, {"steps": 2})
-    _tell_of_edit(here(project).store, here(project).resolved, "new")
+    _tell_of_edit(here(project), "new")
     assert capsys.readouterr().out == begins
 
 

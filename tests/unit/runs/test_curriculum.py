@@ -5,17 +5,17 @@ other.
 import pytest
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import ArtifactKey, Pointer
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 ROLLOUT = {"problems": 1, "group_size": 2, "curriculum": {"window": 2, "by": "kind"}}
 STALE = {"algorithm": {"use": "grpo", "correction": {"use": "token_tis"}}}
@@ -31,7 +31,7 @@ def scored(run, step, solved):
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_step_knows_those_up_to_its_policys_and_no_later_one(tmp_path, staleness):
     rollout = {**ROLLOUT, "max_staleness": staleness}
-    with opened(context(tmp_path, rollout=rollout, steps=4, **STALE), "demo") as run:
+    with opened(experiment(tmp_path, rollout=rollout, steps=4, **STALE), "demo") as run:
         assert run.pass_rates(1) == {}
         for step, solved in enumerate((1, 2, 3), 1):
             scored(run, step, solved)
@@ -43,12 +43,16 @@ def test_a_step_knows_those_up_to_its_policys_and_no_later_one(tmp_path, stalene
 
 
 def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
-    science = context(tmp_path, rollout=ROLLOUT).science
+    settings = experiment(tmp_path, rollout=ROLLOUT).settings
     policy = Pointer("artifacts/p", "p" * 8)
 
     def key(known):
-        drawn = schedule_of(science).first_round(3, False, {}, known).drawn(schedule_of(science))
-        return StageKeys(science).rollout("demo", policy, policy, 3, 0, drawn, {}).key
+        drawn = (
+            ProblemSchedule.of(settings)
+            .first_round(3, False, {}, known)
+            .drawn(ProblemSchedule.of(settings))
+        )
+        return StageKeys(settings).rollout("demo", policy, policy, 3, 0, drawn, {}).key
 
     assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})
 
@@ -61,5 +65,5 @@ def test_a_scored_step_counts_what_was_solved_of_each_kind(tmp_path):
     ]
     write_trajectories(tmp_path / EPISODES, played)
     write_timings(tmp_path, [])
-    score_episodes(context(tmp_path, rollout=ROLLOUT).resolved, [tmp_path], [], 1, tmp_path)
+    score_episodes(experiment(tmp_path, rollout=ROLLOUT), [tmp_path], [], 1, tmp_path)
     assert ledger.pass_rates(tmp_path) == {"hard": (1, 2)}

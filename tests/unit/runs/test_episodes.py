@@ -46,7 +46,7 @@ def test_a_step_or_run_that_is_not_there_is_told_with_what_is(store: Store) -> N
 
 
 def test_a_fork_shows_the_steps_that_it_goes_on_from(store: Store) -> None:
-    store.write_json("runs/new/run.json", {"science": {"fork": {"run": "demo", "step": 6}}})
+    store.write_json("runs/new/run.json", {"settings": {"fork": {"run": "demo", "step": 6}}})
     start = store.read_json("runs/demo/start.json")
     store.write_json("runs/new/start.json", start)
     assert len(read_step(store, "new", 6).pairs) == 4

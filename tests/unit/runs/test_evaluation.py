@@ -10,7 +10,7 @@ import pytest
 from mlflow.utils.validation import _validate_metric
 
 from agentfly_core.config import loading
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import require_tags
 from agentfly_core.records import dataset
@@ -28,7 +28,7 @@ from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.foreign_names import mlflow_key
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.tracking.mlflow_reporter import evaluation_metrics
-from tests.support.experiments import TINY, context
+from tests.support.experiments import TINY, experiment
 
 POLICY = Pointer("runs/demo/steps/000002/policy", "9f2c")
 KINDS = {"use": "tests.support.problems:kinds", "train": 8, "test": 3}
@@ -36,12 +36,12 @@ FOUR = {"episodes": 4, "pass_at": [1, 2, 4], "by": "kind"}
 Rewards = Mapping[str, Sequence[float | Unscored]]
 
 
-def played(there: ExperimentContext, rewards: Rewards) -> None:
+def played(there: Experiment, rewards: Rewards) -> None:
     """Publish a dataset, and as episodes of its test problems what each earned, by its id."""
     store = there.store
-    with store.publish(target := StageKeys(there.science).prepare()) as folder, measuring(folder):
+    with store.publish(target := StageKeys(there.settings).prepare()) as folder, measuring(folder):
         dataset.prepare(
-            there.science.data, there.science.data_seed, folder, folder / "quarantine.json"
+            there.settings.data, there.settings.data_seed, folder, folder / "quarantine.json"
         )
     data = store.artifact(target.uri)
     problems = {one.id: one for one in dataset.split(store.open(data), "test")}
@@ -53,16 +53,16 @@ def played(there: ExperimentContext, rewards: Rewards) -> None:
             episodes.append(trajectory(said, name=name, problem=problems[problem]))
             known = {} if isinstance(reward, Unscored) else {"exact": reward}
             scores.append(Scored(name, known, (), reward))
-    target = StageKeys(there.science).evaluation(POLICY, data, "test", 0, {})
+    target = StageKeys(there.settings).evaluation(POLICY, data, "test", 0, {})
     with store.publish(target) as folder, measuring(folder):
         write_trajectories(folder / EPISODES, episodes)
-    target = StageKeys(there.science).scored([store.artifact(target.uri)])
+    target = StageKeys(there.settings).scored([store.artifact(target.uri)])
     with store.publish(target) as folder, measuring(folder):
         write_scores(folder / SCORES, scores)
 
 
 def evaluated(folder: Path, rewards: Rewards, **evaluate: Any) -> Evaluation:
-    here = context(folder, data=KINDS, evaluate={**FOUR, **evaluate})
+    here = experiment(folder, data=KINDS, evaluate={**FOUR, **evaluate})
     played(here, rewards)
     return stored_evaluation(here, POLICY, "test")
 
@@ -127,9 +127,9 @@ def test_each_value_of_a_fact_has_a_metric_name_of_its_own_that_mlflow_takes() -
 def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> None:
     hard = {"use": "tests.support.problems:clean", "test": 2}
     later = {"use": "tests.support.problems:clean", "test": 1}
-    here = context(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
+    here = experiment(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
     played(here, {f"c-{i:03d}": [1] for i in range(4)})
-    played(here.on(here.science.on(here.science.evaluate.datasets["hard"])), {"c-001": [0]})
+    played(here.on(here.settings.on(here.settings.evaluate.datasets["hard"])), {"c-001": [0]})
     found = with_stored_datasets(here, POLICY, stored_evaluation(here, POLICY, "test"))
     assert {name: (one.split, one.success) for name, one in found.datasets.items()} == {
         "hard": ("hard", 0.0)
@@ -148,12 +148,12 @@ def test_an_evaluation_says_no_more_than_before_where_nothing_is_asked_for(tmp_p
 def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
 
-    def science(*overrides: str) -> Any:
+    def settings_with(*overrides: str) -> Any:
         file = str(tmp_path / "tiny.yaml")
-        return loading.read(file, ["evaluate.episodes=4", *overrides]).science
+        return loading.read(file, ["evaluate.episodes=4", *overrides]).settings
 
-    plain = science()
-    asked = science(
+    plain = settings_with()
+    asked = settings_with(
         "evaluate.pass_at=[1, 4]",
         "evaluate.by=kind",
         'evaluate.datasets={hard: {use: "tests.support.problems:clean", test: 4}}',
@@ -184,11 +184,11 @@ def test_what_cannot_be_evaluated_is_refused(tmp_path: Path, override: str, mess
 
 
 def test_a_fact_that_problems_lack_or_that_tells_all_apart_is_refused(tmp_path: Path) -> None:
-    here = context(tmp_path, evaluate={"by": "kind"})
+    here = experiment(tmp_path, evaluate={"by": "kind"})
     some = [Problem("a", "?", {"kind": "hard"}), Problem("b", "?", {"answer": "2"})]
     with pytest.raises(ValueError, match="the problem 'b' has no fact 'kind', it has answer"):
-        require_tags(here.science.evaluate.by, some)
+        require_tags(here.settings.evaluate.by, some)
     many = [Problem(f"{i}", "?", {"kind": i}) for i in range(51)]
     with pytest.raises(ValueError, match=r"kind, which has 51 values .* expected 50 at most"):
-        require_tags(here.science.evaluate.by, many)
-    require_tags(here.science.evaluate.by, many[:50])
+        require_tags(here.settings.evaluate.by, many)
+    require_tags(here.settings.evaluate.by, many[:50])

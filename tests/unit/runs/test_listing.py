@@ -10,7 +10,7 @@ from rich.console import Console
 
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.runs.listing import Listed, Unreadable, listed, view
 from agentfly_core.runs.run import opened
 from agentfly_core.store.lock import local_lock
@@ -38,9 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def start(store: Store, name: str, *overrides: str, file: str = "tiny", published: int = 0) -> None:
     """Start a run that ends after `published` steps."""
     read = loading.read(file, overrides)
-    with opened(
-        ExperimentContext(read.name, resolve(read.science), read.origin, Site(), store), name
-    ):
+    with opened(Experiment.of(read.name, read.settings, read.origin, Site(), store), name):
         for step in range(1, published + 1):
             with store.publish(
                 ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})
@@ -61,7 +59,7 @@ def test_an_interrupted_run_is_listed_with_the_command_that_continues_it(project
     assert run.command == "agentfly train tiny steps=9 update.learning_rate=1e-05 --run tiny-1"
 
 
-def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> None:
+def test_the_command_stands_for_the_very_settings_of_the_run(project: Store) -> None:
     overrides = [
         "rewards={agentfly_core.rewards.exact:exact: 2}",
         "agent.system='Be brief: yes'",
@@ -72,7 +70,7 @@ def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> N
     start(project, "tiny-1", *overrides)
     words = shlex.split(only(project).command)
     again = loading.read("tiny", [word for word in words[3:] if "=" in word])
-    assert again.science == loading.read("tiny", overrides).science
+    assert again.settings == loading.read("tiny", overrides).settings
 
 
 def test_the_command_leaves_out_what_the_run_left_out_of_the_file(project: Store) -> None:

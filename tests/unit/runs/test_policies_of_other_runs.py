@@ -2,11 +2,11 @@
 
 import pytest
 
-from agentfly_core.experiment.context import Parent, require_same_tokens
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_policies import Parent, require_same_tokens
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import ArtifactKey, Pointer
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 
 @pytest.fixture()
@@ -14,7 +14,7 @@ def base(tmp_path):
     """A store with the run `base` of two steps, the first of which was kept without its weights,
     and its start.
     """
-    store = context(tmp_path).store
+    store = experiment(tmp_path).store
     for uri in (
         "artifacts/model/1f2e",
         *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3)),
@@ -36,7 +36,7 @@ def base(tmp_path):
     ],
 )
 def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, base, model, uri):
-    with opened(context(tmp_path, model=model), "demo") as run:
+    with opened(experiment(tmp_path, model=model), "demo") as run:
         assert run.parent == Parent("base", base.artifact(uri))
         assert run.record["parent"]["digest"] == base.artifact(uri).digest
 
@@ -65,14 +65,17 @@ def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, 
 def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(
     tmp_path, base, model, message
 ):
-    with pytest.raises(ValueError, match=message), opened(context(tmp_path, model=model), "demo"):
+    with (
+        pytest.raises(ValueError, match=message),
+        opened(experiment(tmp_path, model=model), "demo"),
+    ):
         pass
     assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
 
 
 def near(tmp_path, reference):
     kl = {"use": "loss", "reference": reference}
-    return context(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
+    return experiment(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
 
 
 def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
@@ -108,7 +111,7 @@ def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
 
 
 def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     made = []
     for name, text in (
         ("one", '{"vocab": 1}'),
@@ -134,9 +137,9 @@ def test_another_policy_to_stay_near_is_another_update(tmp_path):
     scored, first, second = (
         Pointer(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
     )
-    science = near(tmp_path, "run:base@1").science
+    settings = near(tmp_path, "run:base@1").settings
     found = [
-        StageKeys(science).policy("demo", scored, scored, 1, named).key
+        StageKeys(settings).policy("demo", scored, scored, 1, named).key
         for named in (None, first, second)
     ]
     assert len({*found}) == 3

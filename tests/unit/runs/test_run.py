@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from agentfly_core.experiment.context import final_policy
 from agentfly_core.experiment.continuing import refuse_other_settings
+from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.run import name_of, opened, problems_played, science_of
+from agentfly_core.runs.run import name_of, opened, problems_played, recorded_settings
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.lock import Locked, local_lock
 from agentfly_core.store.store import ArtifactKey, Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import SANDBOX
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 HOLD = """
 import sys; from pathlib import Path; from agentfly_core.store.lock import local_lock
@@ -28,20 +28,20 @@ with local_lock(Path(sys.argv[1])):
 
 def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
     assert name_of(
-        context(tmp_path),
+        experiment(tmp_path),
         "",
         False,
     ) == name_of(
-        context(tmp_path),
+        experiment(tmp_path),
         "",
         False,
     )
     assert name_of(
-        context(tmp_path),
+        experiment(tmp_path),
         "",
         False,
     ) != name_of(
-        context(tmp_path, seed=1),
+        experiment(tmp_path, seed=1),
         "",
         False,
     )
@@ -51,21 +51,21 @@ def test_new_makes_a_repeat(tmp_path):
     for expected in ("demo", "demo-2", "demo-3"):
         assert (
             name_of(
-                context(tmp_path),
+                experiment(tmp_path),
                 "demo",
                 True,
             )
             == expected
         )
-        with opened(context(tmp_path), expected):
+        with opened(experiment(tmp_path), expected):
             pass
 
 
 def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
-    with opened(context(tmp_path), "demo") as first:
+    with opened(experiment(tmp_path), "demo") as first:
         first.link("prefect_flow_run_ids", "5f0e")
-    with opened(context(tmp_path, steps=9), "demo") as again:
-        assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (
+    with opened(experiment(tmp_path, steps=9), "demo") as again:
+        assert (again.uid, again.settings.steps, again.links("prefect_flow_run_ids")) == (
             first.uid,
             9,
             ["5f0e"],
@@ -73,7 +73,7 @@ def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
 
 
 def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     with opened(here, "demo") as run:
         run.remember_data(Pointer("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
     with opened(here, "demo") as run:
@@ -91,7 +91,7 @@ def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
 def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monkeypatch, parts):
     for backend in (chosen().backend.name, "unsafe"):
         monkeypatch.setenv(SANDBOX, backend)
-        with opened(context(tmp_path, **parts), "demo") as run:
+        with opened(experiment(tmp_path, **parts), "demo") as run:
             run.remember_sandbox()
             assert run.record["sandbox"] == backend
         chosen().close()  # one that is asked for by its name is another one
@@ -101,7 +101,7 @@ def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
     with opened(
-        context(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo"
+        experiment(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo"
     ) as run:
         run.remember_sandbox()
         assert "sandbox" not in run.record
@@ -115,7 +115,7 @@ def flip(path):
 
 
 def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     with opened(here, "demo"):
         pass
     path = here.store.root / "runs/demo/run.json"
@@ -133,7 +133,7 @@ def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
 
 
 def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(tmp_path, caplog):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     with opened(here, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         here.store.write_json("runs/demo/summary.json", {"steps": 2})
@@ -152,7 +152,7 @@ def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(t
 
 
 def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     for step in (1, 2):
         with here.store.publish(
             ArtifactKey(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})
@@ -164,18 +164,18 @@ def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
         final_policy(here.store, "base")
 
 
-def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
-    with opened(context(tmp_path), "demo"):
+def test_other_settings_under_the_same_name_is_refused_key_by_key(tmp_path):
+    with opened(experiment(tmp_path), "demo"):
         pass
     with (
         pytest.raises(ValueError, match=r"seed: 0 -> 1"),
-        opened(context(tmp_path, seed=1), "demo"),
+        opened(experiment(tmp_path, seed=1), "demo"),
     ):
         pass
 
 
 def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     with opened(here, "demo"):
         record = here.store.read_json("runs/demo/run.json")
         here.store.write_json("runs/demo/run.json", record | {"stages": {"rollout": 0}})
@@ -184,15 +184,15 @@ def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
 
 
 def test_settings_of_another_version_are_refused_with_file_and_key(tmp_path):
-    with opened(context(tmp_path), "demo") as run:
-        record = {**run.record, "science": {**run.record["science"], "ema": 0.9}}
+    with opened(experiment(tmp_path), "demo") as run:
+        record = {**run.record, "settings": {**run.record["settings"], "ema": 0.9}}
     told = r"runs/demo/run\.json: ema: Extra inputs are not permitted.* `git checkout "
     with pytest.raises(ValueError, match=told):
-        science_of(record)
+        recorded_settings(record)
 
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     folder = here.store.root / "runs/demo"
     other = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=-1, stdout=-1, cwd=os.getcwd()
@@ -211,7 +211,7 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
 
 
 def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     for step in (1, 2):
         with here.store.publish(
             ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})
@@ -223,7 +223,7 @@ def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_pa
 
 
 def test_a_run_is_not_wound_back(tmp_path):
-    with opened(context(tmp_path, steps=3), "demo") as run:
+    with opened(experiment(tmp_path, steps=3), "demo") as run:
         for step in (1, 2, 3):
             with run.store.publish(
                 ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})
@@ -231,16 +231,16 @@ def test_a_run_is_not_wound_back(tmp_path):
                 (folder / "model").write_text(str(step))
     with (
         pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"),
-        opened(context(tmp_path, steps=2), "demo"),
+        opened(experiment(tmp_path, steps=2), "demo"),
     ):
         pass
-    with opened(context(tmp_path, steps=4), "demo"):
+    with opened(experiment(tmp_path, steps=4), "demo"):
         pass
 
 
 def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
     def here(steps):
-        return context(tmp_path, steps=steps, update={"lr_scheduler_type": "linear"})
+        return experiment(tmp_path, steps=steps, update={"lr_scheduler_type": "linear"})
 
     with opened(here(3), "demo") as run:
         run.ending_at(2)
@@ -258,14 +258,14 @@ def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
 def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
         name_of(
-            context(tmp_path),
+            experiment(tmp_path),
             name,
             False,
         )
 
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
-    with opened(context(tmp_path), "demo") as run:
+    with opened(experiment(tmp_path), "demo") as run:
         run.remember_data(Pointer("artifacts/prepare/77b0", "ab" * 32), "none")
         run.remember_data(Pointer("artifacts/prepare/77b0", "ab" * 32), "none")
         with pytest.raises(
@@ -279,13 +279,13 @@ def test_a_run_is_refused_after_its_model_folder_changed(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
-    here = context(tmp_path, model=str(folder))
+    here = experiment(tmp_path, model=str(folder))
     for _ in range(2):
         with opened(here, "demo"):
             pass
     (folder / "model.safetensors").write_text("others")
     with pytest.raises(ValueError, match=r"model: .* other files in .*mine .* --run or --new"):
-        refuse_other_settings(here.store, "demo", here.science)
+        refuse_other_settings(here.store, "demo", here.settings)
     with pytest.raises(ValueError, match="was started with other files"), opened(here, "demo"):
         pass
 
@@ -294,15 +294,15 @@ def test_a_finished_run_outlives_its_model_folder(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
-    here = context(tmp_path, model=str(folder))
+    here = experiment(tmp_path, model=str(folder))
     with opened(here, "demo"):
         pass
     (folder / "model.safetensors").unlink()
-    refuse_other_settings(here.store, "demo", here.science)
+    refuse_other_settings(here.store, "demo", here.settings)
 
 
 def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     with pytest.raises(ValueError, match="no such model"), opened(here, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         raise ValueError("no such model")
@@ -311,7 +311,7 @@ def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, ValueError])
 def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, error):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     if error is ValueError:
         with opened(here, "demo"):
             pass
@@ -321,7 +321,7 @@ def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, err
 
 
 def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
-    here = context(tmp_path)
+    here = experiment(tmp_path)
     with pytest.raises(ValueError, match="later"), opened(here, "demo") as run:
         run.remember_start(Pointer("artifacts/model/1f2e", "77b0"))
         raise ValueError("later")
@@ -354,7 +354,7 @@ def scored(run, step, problems):
 def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_path, monkeypatch):
     read, problems = [], ledger.problems
     monkeypatch.setattr(ledger, "problems", lambda *of: read.append(of) or problems(*of))
-    with opened(context(tmp_path, steps=4), "demo") as run:
+    with opened(experiment(tmp_path, steps=4), "demo") as run:
         for step, count in enumerate((3, 1, 2), 1):
             assert run.problems_before(step)[""] == (0, 3, 4)[step - 1]
             scored(run, step, count)
@@ -365,7 +365,7 @@ def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_pa
 
 
 def test_steps_played_ahead_of_the_end_of_a_runs_time_do_not_count_as_played(tmp_path):
-    with opened(context(tmp_path, steps=4), "demo") as run:
+    with opened(experiment(tmp_path, steps=4), "demo") as run:
         for step in (1, 2, 3):
             scored(run, step, 2)
         assert problems_played(run.store, "demo") == {"": 6}

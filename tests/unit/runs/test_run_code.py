@@ -8,14 +8,14 @@ from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import before_edit, under
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.user_code import code_of, with_code
+from agentfly_core.experiment.user_code import digests_of
 from agentfly_core.runs.run import name_of, opened
 from agentfly_core.runs.versioning import _is_of_other_code
 from agentfly_core.store.store import Pointer
 from agentfly_core.system.revision import revision_of
-from flows import context as flows_context
 from flows.dvc_outputs import write_config
-from tests.support.experiments import context
+from flows.experiments import load_experiment
+from tests.support.experiments import experiment
 from tests.support.own_code import PROJECT, author_folder, edit, here, stage_keys
 
 SHOP = """
@@ -42,22 +42,22 @@ def project(tmp_path, monkeypatch):
     ],
 )
 def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name, stages):
-    before = stage_keys(here(project).science)
+    before = stage_keys(here(project).settings)
     edit("own_notes", "PAGES = 12\n")  # nobody imports it
-    assert stage_keys(here(project).science) == before
+    assert stage_keys(here(project).settings) == before
     edit(name, f"{PROJECT[name]}MORE = 1\n")
-    after = stage_keys(here(project).science)
+    after = stage_keys(here(project).settings)
     assert {stage for stage in before if before[stage] != after[stage]} == stages
 
 
 def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_gave(project):
     played = [Pointer("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
-    before = StageKeys(here(project).science).scored(played)
+    before = StageKeys(here(project).settings).scored(played)
     edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
-    after = StageKeys(here(project).science).scored(played)
+    after = StageKeys(here(project).settings).scored(played)
     assert before.uri != after.uri
     scorer = "agentfly_core.rewards.exact:exact"
-    usual = here(project, rewards={scorer: 1.0}).science
+    usual = here(project, rewards={scorer: 1.0}).settings
     assert StageKeys(usual).scored(played).uri == "artifacts/evaluate/9f2c/test/scored"
 
 
@@ -69,16 +69,16 @@ def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(
     )
     edit("own_rewards", asking)
     pools = {"agentfly_core.environments.shop:Shop": 2}
-    code = here(project, environments=pools).science.code
+    code = here(project, environments=pools).settings.code
     assert "own_rewards" in code["rollout"]
     assert "score" not in code
 
 
 def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refused(project):
     (project / "prices.csv").write_text("tea,3\n")
-    before = stage_keys(here(project, code_files=["prices.csv"]).science)
+    before = stage_keys(here(project, code_files=["prices.csv"]).settings)
     (project / "prices.csv").write_text("tea,4\n")
-    after = stage_keys(here(project, code_files=["prices.csv"]).science)
+    after = stage_keys(here(project, code_files=["prices.csv"]).settings)
     assert {stage for stage in before if before[stage] != after[stage]} == {
         "prepare",
         "demonstrate",
@@ -92,8 +92,8 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
 
 def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
-    made = context(tmp_path, data=data)
-    assert with_code(made.resolved, code_of(made.resolved)) == made.resolved
+    made = experiment(tmp_path, data=data)
+    assert digests_of(made.settings, made.tasks, made.code) == made.settings.code
 
 
 def test_digests_are_found_out_and_not_set(tmp_path):
@@ -115,15 +115,10 @@ def test_another_run_says_which_file_differs(project):
         pass
     edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
     now = here(project)
-    record, lines = before_edit(
-        now.store, now.science.model_dump(mode="json"), code_of(now.resolved)
-    )
+    record, lines = before_edit(now.store, now.settings.model_dump(mode="json"), now.code)
     assert (record["name"], lines) == ("old", ["own_tools.py"])
     other = here(project, seed=1)
-    assert (
-        before_edit(other.store, other.science.model_dump(mode="json"), code_of(other.resolved))
-        is None
-    )
+    assert before_edit(other.store, other.settings.model_dump(mode="json"), other.code) is None
 
 
 def test_an_edit_of_a_named_run_is_refused_with_what_differs(project):
@@ -139,7 +134,7 @@ def test_what_a_run_works_under_has_no_empty_digests(project):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     now = here(project, data=data)
     with opened(now, "demo") as run:
-        assert run.science == now.science
+        assert run.settings == now.settings
 
 
 def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
@@ -148,7 +143,7 @@ def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
     edit("own_prices", PROJECT["own_prices"])
     held_out = {"hard": {"use": "own_rewards:brief", "test": 4}}
     more = here(project, evaluate={"datasets": held_out})
-    assert "own_rewards" in under(more.science.code, record)["prepare"]
+    assert "own_rewards" in under(more.settings.code, record)["prepare"]
 
 
 def test_a_dataset_that_is_evaluated_later_is_recorded_and_an_edit_of_it_is_refused(project):
@@ -185,27 +180,27 @@ def test_run_json_names_the_commit_of_the_authors_repository_and_whether_it_was_
 
 def test_commands_find_the_code_of_an_experiment(project):
     (project / "shop.yaml").write_text(SHOP)
-    found = flows_context.context_of("shop.yaml", [], "local", str(project / "store"))
-    assert sorted(found.science.code) == ["demonstrate", "prepare", "rollout", "score"]
+    found = load_experiment("shop.yaml", [], "local", str(project / "store"))
+    assert sorted(found.settings.code) == ["demonstrate", "prepare", "rollout", "score"]
     assert found.origin["code.rollout.own_tools"] == "modules"
 
 
 def test_a_fork_plays_the_data_of_its_origin_after_an_edit_of_what_made_it(project):
     (project / "shop.yaml").write_text(SHOP)
     there = ("local", str(project / "store"))
-    old = flows_context.context_of("shop.yaml", [], *there)
+    old = load_experiment("shop.yaml", [], *there)
     with opened(old, "old"):
         pass
     edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
-    another = flows_context.context_of("shop.yaml", ["steps=3"], *there)
-    assert StageKeys(another.science).prepare() != StageKeys(old.science).prepare()
-    fork = flows_context.context_of("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
-    assert StageKeys(fork.science).prepare() == StageKeys(old.science).prepare()
+    another = load_experiment("shop.yaml", ["steps=3"], *there)
+    assert StageKeys(another.settings).prepare() != StageKeys(old.settings).prepare()
+    fork = load_experiment("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
+    assert StageKeys(fork.settings).prepare() == StageKeys(old.settings).prepare()
 
 
 def write_shop():
-    science = flows_context.context_of("shop", [], "local", "").science
-    write_config("shop", science.model_dump(mode="json"), science.code, [])
+    settings = load_experiment("shop", [], "local", "").settings
+    write_config("shop", settings.model_dump(mode="json"), settings.code, [])
 
 
 def test_dvc_resolves_settings_anew_where_code_was_edited(project):

@@ -18,7 +18,7 @@ def store(tmp_path: Path) -> Store:
         [("tiny-9f", "tiny"), ("tiny-1a", "tiny"), ("shop-5c", "shop")]
     ):
         record = {"name": name, "experiment": experiment, "created_ms": number}
-        store.write_json(f"runs/{name}/run.json", {**record, "science": {"steps": 5, "seed": 0}})
+        store.write_json(f"runs/{name}/run.json", {**record, "settings": {"steps": 5, "seed": 0}})
     return store
 
 

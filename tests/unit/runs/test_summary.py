@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
@@ -47,34 +47,32 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
 ) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     warm = {"demonstrations": "tests.support.policies:numbered", "rounds": 2}
-    settings = {
+    values = {
         "model": "nano:calculator",
         "data": data,
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
         "steps": 2,
         "warm_start": warm,
     }
-    science = Science.model_validate(settings)
-    context = ExperimentContext(
-        "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path), tmp_path)
-    )
+    settings = Settings.model_validate(values)
+    experiment = Experiment.of("tiny", settings, {}, Site(), Store.at(str(tmp_path), tmp_path))
     problems, model = (
-        published(context.store, StageKeys(science).prepare()),
-        published(context.store, StageKeys(science).model()),
+        published(experiment.store, StageKeys(settings).prepare()),
+        published(experiment.store, StageKeys(settings).model()),
     )
-    episodes = published(context.store, StageKeys(science).demonstrations(model, problems, {}))
+    episodes = published(experiment.store, StageKeys(settings).demonstrations(model, problems, {}))
     for number in (1, 2):
-        published(context.store, StageKeys(science).warm_start(model, episodes, number))
+        published(experiment.store, StageKeys(settings).warm_start(model, episodes, number))
     for step in (1, 2):
         metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
-        context.store.write_json(
+        experiment.store.write_json(
             RunLayout("demo").step(step).metrics, {"step": step, "metrics": metrics}
         )
-    with opened(context, "demo") as run:
+    with opened(experiment, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         found = summarise(
             run,
-            stored_stages(context, None),
+            stored_stages(experiment, None),
             evaluation(0.5, 3.0),
             evaluation(0.75, 4.0),
             None,
@@ -113,9 +111,9 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     settings = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 2}
-    context = ExperimentContext(
+    experiment = Experiment.of(
         "tiny",
-        resolve(Science.model_validate(settings)),
+        Settings.model_validate(settings),
         {},
         Site(),
         Store.at(str(tmp_path), tmp_path),
@@ -123,19 +121,19 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
     lost = replace(
         trajectory(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died."
     )
-    with context.store.publish(
+    with experiment.store.publish(
         target := ArtifactKey("artifacts/evaluate/9f2c/test-000", "evaluate", "key", {})
     ) as folder:
         write_trajectories(folder / EPISODES, [lost])
-    with context.store.publish(
+    with experiment.store.publish(
         scored := ArtifactKey("artifacts/evaluate/9f2c/scored", "score", "key", {})
     ) as folder:
         write_scores(
             folder / SCORES, [Scored(lost.id, {}, (), Unscored(f"episode failed: {lost.error}"))]
         )
-    rollout, score = context.store.artifact(target.uri), context.store.artifact(scored.uri)
+    rollout, score = experiment.store.artifact(target.uri), experiment.store.artifact(scored.uri)
     with pytest.raises(ValueError) as caught:
-        read_evaluation(context.store, context.resolved, rollout, "test", [rollout], score)
+        read_evaluation(experiment.store, experiment, rollout, "test", [rollout], score)
     assert str(caught.value) == (
         "None of the 1 episodes of the evaluation on test has a score, so that there is no "
         "success to tell. First causes: episode failed: ServiceFailure: shop died. Mend them, "

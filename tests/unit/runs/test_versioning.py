@@ -108,7 +108,7 @@ def test_data_that_dvc_cannot_build_stops_with_the_end_of_what_it_said(
     said = "".join(f"line {number}\n" for number in range(1, 40))
     monkeypatch.setattr(versioning, "_quietly", lambda words, project: (255, said))
     with pytest.raises(ValueError, match=r"the data of 'tiny':\nline 25\n(.*\n)*line 39$"):
-        dataset_version("tiny", loading.read("tiny").science, tiny)
+        dataset_version("tiny", loading.read("tiny").settings, tiny)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_dataset_of_other_files_or_in_doubt_is_built_anew(
     if known:
         (tiny / "results/tiny").mkdir(parents=True)
         (tiny / "results/tiny/dataset.json").write_text(known)
-    version = dataset_version("tiny", loading.read("tiny").science, tiny)
+    version = dataset_version("tiny", loading.read("tiny").settings, tiny)
     assert version == "none: another DVC command is working on it"
     assert said == ["repro", *forced, "dvc.yaml:prepare"]
 

@@ -66,7 +66,7 @@ def test_a_callback_runs_in_the_context_of_who_posted_it_or_in_the_one_given(
 
 def test_a_callback_that_raises_costs_none_of_the_others(loop: asyncio.AbstractEventLoop) -> None:
     told: list[object] = []
-    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    loop.set_exception_handler(lambda _, experiment: told.append(experiment["exception"]))
     over = threading.Event()
     error = ValueError("no")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
 from agentfly_core.system.hardware import WAITING, slots, visible
@@ -135,12 +135,12 @@ def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_
     tmp_path: Path,
 ) -> None:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
-    science = Science(
+    settings = Settings(
         model="m", data={"use": "my:data", "train": 1, "test": 1}, rewards=rewards, steps=1
     )
     learner = client.launch(str(tmp_path / "learner.sock"), Site())
     sampler = vllm_server.launch(
-        tmp_path / "vllm.sock", tmp_path, science.dtype, science.agent, Site(sampler="vllm")
+        tmp_path / "vllm.sock", tmp_path, settings.dtype, settings.agent, Site(sampler="vllm")
     )
     for _, environment in (learner, sampler):
         assert WAITING.items() <= environment.items()

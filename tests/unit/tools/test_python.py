@@ -78,8 +78,8 @@ def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(
 ) -> None:
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
-    science = loading.read(str(ROOT / "conf/python-tool.yaml")).science
+    settings = loading.read(str(ROOT / "conf/python-tool.yaml")).settings
     with pytest.raises(
         OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"
     ):
-        checks.check(science)
+        checks.check(settings)

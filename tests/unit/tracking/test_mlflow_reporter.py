@@ -14,7 +14,7 @@ from agentfly_core.runs.summary import steps_frame
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.tracking.mlflow_reporter import RunReporter
-from tests.support.tried_runs import BASE, experiment, finished, on_further, project
+from tests.support.tried_runs import BASE, experiment_with, finished, on_further, project
 
 HARD = "evaluate.datasets={hard: {use: 'tests.support.problems:kinds', test: 8}}"
 
@@ -64,7 +64,7 @@ def forked(store: Store, *settings: str) -> tuple[str, ...]:
 def heard(store: Store, settings: tuple[str, ...], tags: tuple[str, ...] = ()) -> Heard:
     """All that is told of `new`, which gets these tags once its report has begun."""
     tracker: Any = Heard()
-    with opened(experiment(store, *settings), "new") as run:
+    with opened(experiment_with(store, *settings), "new") as run:
         reporter = RunReporter(run, tracker)
         change_tags(store, "new", tags, [])
         reporter.everything()
@@ -89,7 +89,7 @@ def test_a_lost_metrics_file_of_a_step_is_named(store: Store) -> None:
     with pytest.raises(Damaged, match=re.escape(f"{lost} is missing.")):
         heard(store, settings)
     with pytest.raises(Damaged, match=re.escape(f"{lost} is missing.")):
-        steps_frame(store, "new", experiment(store, *settings).science.own_steps)
+        steps_frame(store, "new", experiment_with(store, *settings).settings.own_steps)
 
 
 def test_mlflow_hears_which_model_an_adapter_stands_on(store: Store) -> None:

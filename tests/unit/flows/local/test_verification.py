@@ -10,14 +10,14 @@ import pytest
 
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.context import of_run
+from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.json_value import as_json
 from flows.local.verification import copy_origins, differences, require_repeatable
-from tests.support.experiments import SUMMARY, context
+from tests.support.experiments import SUMMARY, experiment
 from tests.support.own_code import author_folder, edit, here
 
 
@@ -38,13 +38,13 @@ def publish(store: Store, uri: str, base: Artifact | None = None) -> Artifact:
 def test_adapters_of_other_runs_come_with_their_models_and_say_whose_they_are(
     tmp_path: Path,
 ) -> None:
-    store = context(tmp_path).store
+    store = experiment(tmp_path).store
     model = publish(store, "artifacts/model/1f2e")
     start = publish(store, "runs/base/steps/000002/policy", model)
     near = publish(store, "runs/near/steps/000001/policy", model)
     kl = {"use": "loss", "reference": "run:near@1"}
     grpo = {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl}
-    with opened(context(tmp_path, model="run:base@2", algorithm=grpo), "demo") as run:
+    with opened(experiment(tmp_path, model="run:base@2", algorithm=grpo), "demo") as run:
         rebuilt = Store.at(str(tmp_path / "again"), tmp_path / "cache")
         copy_origins(run.record, store, rebuilt)
     assert of_run(rebuilt, RunPolicy("base", 2), "model").policy == start
@@ -71,7 +71,7 @@ def test_a_run_of_edited_code_is_refused_by_file(project: Path) -> None:
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
     with (
-        opened(context(tmp_path), "demo") as run,
+        opened(experiment(tmp_path), "demo") as run,
         pytest.raises(ValueError, match="'demo' is not finished"),
     ):
         require_repeatable(run.store, run.record)
@@ -81,7 +81,7 @@ def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
 def test_a_run_without_one_code_or_policy_is_refused(
     tmp_path: Path, facts: dict[str, object]
 ) -> None:
-    with opened(context(tmp_path), "demo") as run:
+    with opened(experiment(tmp_path), "demo") as run:
         finish(run)
     record = cast(RunRecord, {**run.record, **facts})
     with pytest.raises(ValueError, match="'demo' continued with other code or has frozen"):
@@ -89,7 +89,7 @@ def test_a_run_without_one_code_or_policy_is_refused(
 
 
 def test_a_run_of_other_stages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(context(tmp_path), "demo") as run:
+    with opened(experiment(tmp_path), "demo") as run:
         finish(run)
     monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "prepare": 7})
     with pytest.raises(ValueError, match=r"was started with stages .* Use `git checkout "):

@@ -10,7 +10,7 @@ from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.nights.aliases import report_aliases
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +21,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_night_goes_on_where_the_policy_of_an_alias_is_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    context = context_in(tmp_path)
-    ledger = NightLedger(context.store, context.experiment)
-    with opened(context, "nightly-2026-11-21"):
+    experiment = experiment_in(tmp_path)
+    ledger = NightLedger(experiment.store, experiment.name)
+    with opened(experiment, "nightly-2026-11-21"):
         ledger.append("nightly-2026-11-21", "finished")
-    report_aliases(ledger, context.site)
+    report_aliases(ledger, experiment.site)
     assert "MLflow's aliases of tiny were not set" in caplog.text
     assert "nightly-2026-11-21" in caplog.text
 
@@ -37,6 +37,6 @@ def test_a_night_goes_on_where_no_place_of_mlflow_can_be_chosen(
         raise PermissionError("the state folder is not ours")
 
     monkeypatch.setattr(MlflowStore, "choose", refuse)
-    context = context_in(tmp_path)
-    report_aliases(NightLedger(context.store, context.experiment), context.site)
+    experiment = experiment_in(tmp_path)
+    report_aliases(NightLedger(experiment.store, experiment.name), experiment.site)
     assert "the state folder is not ours" in caplog.text

@@ -10,11 +10,11 @@ import prefect.client.orchestration
 import prefect.deployments
 import pytest
 
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from flows.nights import asking
 from flows.nights.asking import ask, ask_again
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
 
 FIRST, SECOND, THIRD = (f"nightly-2026-11-{day}" for day in (20, 21, 22))
 
@@ -42,13 +42,13 @@ class Forms:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> ExperimentContext:
-    return context_in(tmp_path)
+def experiment(tmp_path: Path) -> Experiment:
+    return experiment_in(tmp_path)
 
 
 @pytest.fixture
-def ledger(context: ExperimentContext) -> NightLedger:
-    return NightLedger(context.store, context.experiment)
+def ledger(experiment: Experiment) -> NightLedger:
+    return NightLedger(experiment.store, experiment.name)
 
 
 def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
@@ -61,43 +61,43 @@ def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
 
 
 def test_a_night_asks_again_about_each_open_question_that_has_no_form(
-    context: ExperimentContext, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = at(monkeypatch, Forms())
     for night in (FIRST, SECOND, THIRD):
         ledger.append(night, "awaits_approval")
     ledger.append(SECOND, "not_approved")
-    ask(ledger, context.site.name, THIRD)
-    ask_again(ledger, context.site.name)
-    ask_again(ledger, context.site.name)
+    ask(ledger, experiment.site.name, THIRD)
+    ask_again(ledger, experiment.site.name)
+    ask_again(ledger, experiment.site.name)
     assert [form["run"] for form in forms.waiting] == [THIRD, FIRST]
     assert forms.waiting[0] == {
         "experiment": "tiny",
         "run": THIRD,
-        "site": context.site.name,
-        "store": context.store.uri,
+        "site": experiment.site.name,
+        "store": experiment.store.uri,
     }
 
 
 def test_the_form_of_another_experiment_is_not_ours(
-    context: ExperimentContext, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = at(monkeypatch, Forms())
-    ask(ledger, context.site.name, FIRST)
+    ask(ledger, experiment.site.name, FIRST)
     forms.waiting[0]["experiment"] = "shop"
-    ask(ledger, context.site.name, FIRST)
+    ask(ledger, experiment.site.name, FIRST)
     assert [form["experiment"] for form in forms.waiting] == ["shop", "tiny"]
 
 
 def test_a_prefect_that_refuses_is_logged_with_what_to_do_and_does_not_fail_the_night(
-    context: ExperimentContext,
+    experiment: Experiment,
     ledger: NightLedger,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     at(monkeypatch, Forms(ConnectionError("no server")))
     ledger.append(FIRST, "awaits_approval")
-    ask_again(ledger, context.site.name)
+    ask_again(ledger, experiment.site.name)
     assert "Nobody is asked in the Prefect UI about the policy of nightly-2026-11-20" in caplog.text
     assert "no server" in caplog.text
     assert "agentfly promote nightly-2026-11-20" in caplog.text

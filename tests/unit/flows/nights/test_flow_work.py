@@ -13,18 +13,18 @@ from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from flows.nights import flow_work
 from flows.nights.flow_work import FlowWork
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
 
 NIGHT = "nightly-2026-11-21"
 
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlowWork:
-    context = context_in(tmp_path)
+    experiment = experiment_in(tmp_path)
     monkeypatch.setattr(flow_work, "get_run_logger", lambda: logging.getLogger("nights"))
     monkeypatch.setattr(flow_work, "tell", lambda *_: None)
-    ledger = NightLedger(context.store, context.experiment)
-    return FlowWork(context, ledger, [], Deadline.after(None))
+    ledger = NightLedger(experiment.store, experiment.name)
+    return FlowWork(experiment, ledger, [], Deadline.after(None))
 
 
 def test_a_person_is_asked_before_anything_that_is_only_reported(
@@ -46,7 +46,7 @@ def test_a_disk_that_cannot_hold_a_night_is_told(
 
     told = []
     monkeypatch.setattr(retention, "require_space_for_night", full)
-    monkeypatch.setattr(flow_work, "context_of_flow", lambda *_: work.context)
+    monkeypatch.setattr(flow_work, "experiment_of_flow", lambda *_: work.experiment)
     monkeypatch.setattr(flow_work, "tell", lambda *said: told.append(said))
     with pytest.raises(NoSpace):
         work.require_space(NIGHT, [])

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.config.experiment import Settings
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.nights.confirmation import fresh_science
+from agentfly_core.reports.nights.confirmation import fresh_settings
 from agentfly_core.store.store import Artifact, ArtifactKey
 from flows.nights import judging
 from flows.nights.judging import Match
 from tests.support import judged_night
-from tests.support.experiments import context as context_in
+from tests.support.experiments import experiment as experiment_in
+from tests.support.experiments import experiment_of
 from tests.support.mixtures import BUYING, SUMS
-from tests.support.mixtures import science as mixture
+from tests.support.mixtures import settings_with as mixture
 
 DATA = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 5000, "test": 1000}
 
 
-def published(context: ExperimentContext) -> Artifact:
-    """The dataset of a context."""
+def published(experiment: Experiment) -> Artifact:
+    """The dataset of an experiment."""
 
     def write(folder: Path) -> None:
-        science = context.science
-        prepare(science.data, science.data_seed, folder, folder / "quarantine.json")
+        settings = experiment.settings
+        prepare(settings.data, settings.data_seed, folder, folder / "quarantine.json")
 
-    target = StageKeys(context.science).prepare()
-    return context.store.find(target) or judged_night.published(context, target, write)
+    target = StageKeys(experiment.settings).prepare()
+    return experiment.store.find(target) or judged_night.published(experiment, target, write)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
 
     def evaluated(
         _: Stages,
-        context: ExperimentContext,
+        experiment: Experiment,
         __: Any,
         policy: Artifact,
         data: Artifact,
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
         ___: int,
     ) -> None:
         asked.append(policy)
-        play(context, policy, data)
+        play(experiment, policy, data)
 
     monkeypatch.setattr(judging, "TASKS", Stages(prepare=published))
     monkeypatch.setattr(judging, "rollout_services", lambda *_: nullcontext())
@@ -61,36 +61,36 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
     return asked
 
 
-def play(context: ExperimentContext, policy: Artifact, data: Artifact) -> None:
+def play(experiment: Experiment, policy: Artifact, data: Artifact) -> None:
     def answers(number: int) -> tuple[str, float | Unscored]:
         return "99", float(number % 2)
 
-    judged_night.evaluated(context, policy, data, "test", answers)
+    judged_night.evaluated(experiment, policy, data, "test", answers)
 
 
-def match(context: ExperimentContext, folder: Path) -> Match:
+def match(experiment: Experiment, folder: Path) -> Match:
     def policy(name: str) -> Artifact:
         target = ArtifactKey(f"artifacts/model/{name}", "model", name, {})
         return judged_night.published(
-            context, target, lambda folder: (folder / "weights").write_text(name) and None
+            experiment, target, lambda folder: (folder / "weights").write_text(name) and None
         )
 
-    return Match(context, policy("old"), policy("new"), "nightly-2026-11-21", folder / "logs")
+    return Match(experiment, policy("old"), policy("new"), "nightly-2026-11-21", folder / "logs")
 
 
 def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
     tmp_path: Path, asked: list[Artifact]
 ) -> None:
-    context = context_in(tmp_path, promotion={"confirmation": "none"})
-    here = match(context, tmp_path)
-    data = published(context)
-    play(context, here.champion, data)
+    experiment = experiment_in(tmp_path, promotion={"confirmation": "none"})
+    here = match(experiment, tmp_path)
+    data = published(experiment)
+    play(experiment, here.champion, data)
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger]
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger]
-    shard = StageKeys(context.science).evaluation(here.champion, data, "test", 0, {})
-    (context.store.root / shard.uri / "MANIFEST.json").write_text("{")
+    shard = StageKeys(experiment.settings).evaluation(here.champion, data, "test", 0, {})
+    (experiment.store.root / shard.uri / "MANIFEST.json").write_text("{")
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger, here.champion]
 
@@ -99,10 +99,10 @@ def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
     tmp_path: Path, asked: list[Artifact]
 ) -> None:
     sized = [{**task, "data": {**task["data"], "test": 40}} for task in (SUMS, BUYING)]
-    resolved = resolve(mixture(*sized, rollout={"problems": 3, "group_size": 2, "shard": 500}))
-    context = replace(context_in(tmp_path), resolved=resolved)
-    here = match(context, tmp_path)
-    for held in (context, context.on(fresh_science(context.science, 0))):
+    settings = mixture(*sized, rollout={"problems": 3, "group_size": 2, "shard": 500})
+    experiment = experiment_of(settings, experiment_in(tmp_path).store)
+    here = match(experiment, tmp_path)
+    for held in (experiment, experiment.on(fresh_settings(experiment.settings, 0))):
         data = published(held)
         judged_night.evaluated(held, here.champion, data, "test", lambda _: ("99", 0.0))
         judged_night.evaluated(held, here.challenger, data, "test", lambda _: ("99", 1.0))
@@ -120,13 +120,13 @@ def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
 def test_a_confirmation_counts_no_problem_of_the_experiment_and_of_the_confirmation_before(
     tmp_path: Path, asked: list[Artifact]
 ) -> None:
-    tiny = context_in(tmp_path, rollout={"shard": 4000})
-    context = tiny.on(Science.model_validate({**tiny.science.model_dump(), "data": DATA}))
-    before = context.on(fresh_science(context.science, 0))
-    used = {problem.id for problem in split(context.store.open(published(before)), "test")}
-    data = context.store.open(published(context))
+    tiny = experiment_in(tmp_path, rollout={"shard": 4000})
+    experiment = tiny.on(Settings.model_validate({**tiny.settings.model_dump(), "data": DATA}))
+    before = experiment.on(fresh_settings(experiment.settings, 0))
+    used = {problem.id for problem in split(experiment.store.open(published(before)), "test")}
+    data = experiment.store.open(published(experiment))
     own = {problem.id for name in ("train", "test") for problem in split(data, name)}
-    champion, challenger = match(context, tmp_path)._fresh(1)
+    champion, challenger = match(experiment, tmp_path)._fresh(1)
     counted = {*champion.by_problem}
     assert counted == {*challenger.by_problem}
     assert counted.isdisjoint(own) and counted.isdisjoint(used)

@@ -17,7 +17,7 @@ POLICIES = [Pointer(f"policy {k}", str(k)) for k in range(5)]
 def run(staleness: int) -> Any:
     rollout = SimpleNamespace(max_staleness=staleness)
     return SimpleNamespace(
-        science=SimpleNamespace(start_step=0, own_steps=range(1, 5), rollout=rollout)
+        settings=SimpleNamespace(start_step=0, own_steps=range(1, 5), rollout=rollout)
     )
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.experiment.schedule import schedule_of
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import episodes
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 POLICY, DATA = Pointer("p", "9f2c"), Pointer("d", "77b0")
 SETTINGS = {
@@ -37,7 +37,7 @@ def played(store: Store, uri: str, name: str) -> Artifact:
 
 
 def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path) -> None:
-    here = context(tmp_path, **SETTINGS)
+    here = experiment(tmp_path, **SETTINGS)
     with scoring_shards(here) as scoring:
         for name in ("t0", "t1", "t2"):
             scoring.begin(played(here.store, f"runs/demo/{name}", name))
@@ -46,7 +46,7 @@ def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path
 
 
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
-    here = context(tmp_path, **SETTINGS)
+    here = experiment(tmp_path, **SETTINGS)
     shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
     with pytest.raises(KeyboardInterrupt), scoring_shards(here) as scoring:
         for shard in shards:
@@ -72,8 +72,8 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
         return DATA
 
     stages = Stages(rollout=rollout, score=score)
-    with opened(context(tmp_path, **SETTINGS), "demo") as run:
-        rollout(RoundEpisodes(run, DATA, schedule_of(run.science).first_round(1, False)), 0)
+    with opened(experiment(tmp_path, **SETTINGS), "demo") as run:
+        rollout(RoundEpisodes(run, DATA, ProblemSchedule.of(run.settings).first_round(1, False)), 0)
         services: Any = None
         shards, _ = episodes(stages, run, services, DATA, POLICY, 0, 1)
     assert [shard.uri[-3:] for shard in shards] == ["000", "001"]

@@ -21,7 +21,7 @@ from agentfly_core.pipeline.retention import made
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Artifact, ArtifactKey
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 NOW = Deadline.after(-1)
 
@@ -54,7 +54,7 @@ def publish(run: Run, target: ArtifactKey) -> Artifact:
 
 
 def step_target(run: Run, policy: Artifact, scored: Artifact, step: int) -> ArtifactKey:
-    return StageKeys(run.science).policy(run.name, policy, scored, step)
+    return StageKeys(run.settings).policy(run.name, policy, scored, step)
 
 
 @pytest.fixture
@@ -109,25 +109,25 @@ def settings(steps: int) -> dict[str, Any]:
 def test_the_step_during_which_time_is_over_is_the_last_one_and_the_record_says_so(
     tmp_path: Path, learner: Scripted
 ) -> None:
-    with opened(context(tmp_path, **settings(3)), "demo") as run:
+    with opened(experiment(tmp_path, **settings(3)), "demo") as run:
         policy, ended, reporter = sitting(run, learner, NOW)
         assert policy.uri == run.layout.step(1).policy
-        assert ended.science.steps == reporter.run.science.steps == 1
+        assert ended.settings.steps == reporter.run.settings.steps == 1
         record = run.record
-        assert (record["science"]["steps"], record["planned_steps"]) == (1, 3)
+        assert (record["settings"]["steps"], record["planned_steps"]) == (1, 3)
 
 
 def test_the_last_step_of_a_run_that_time_cut_has_its_learner_state_and_is_not_made_again(
     tmp_path: Path, learner: Scripted
 ) -> None:
-    with opened(context(tmp_path, **settings(3)), "demo") as run:
+    with opened(experiment(tmp_path, **settings(3)), "demo") as run:
         policy, ended, _ = sitting(run, learner, NOW)
         scored = run.store.artifact(run.layout.step(1).scored)
         target = step_target(run, run.start, scored, 1)
         assert run.store.find(keys.learner(target))
         assert made(ended, target, 1) == policy
     learner.state = "another run's"
-    with opened(context(tmp_path, **settings(1)), "demo") as run:
+    with opened(experiment(tmp_path, **settings(1)), "demo") as run:
         assert sitting(run, learner, Deadline.after(None))[0] == policy
     assert learner.state == "another run's"
 
@@ -142,13 +142,13 @@ def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_ti
         return asked
 
     monkeypatch.setattr(policy_updates, "step_job", step_job)
-    with opened(context(tmp_path, **settings(3)), "demo") as run:
+    with opened(experiment(tmp_path, **settings(3)), "demo") as run:
         sitting(run, learner, Deadline.after(None))
     for step in (3, 2):
         run.store.remove(run.layout.step(step).policy)
         run.store.remove(run.layout.step(step).learner)
     learner.state = ""
-    with opened(context(tmp_path, **settings(3)), "demo") as run:
+    with opened(experiment(tmp_path, **settings(3)), "demo") as run:
         policy, *_ = sitting(run, learner, NOW)
         key = run.store.artifact(policy.uri).key
         assert learner.updates == [key.key]
@@ -158,7 +158,7 @@ def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_ti
 def test_a_run_that_time_did_not_cut_keeps_the_steps_it_was_asked_for(
     tmp_path: Path, learner: Scripted
 ) -> None:
-    with opened(context(tmp_path, **settings(2)), "demo") as run:
+    with opened(experiment(tmp_path, **settings(2)), "demo") as run:
         policy, ended, _ = sitting(run, learner, Deadline.after(None))
         assert (policy.uri, ended) == (run.layout.step(2).policy, run)
         assert "planned_steps" not in run.record

@@ -11,14 +11,14 @@ import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import reward
-from agentfly_core.experiment.context import ExperimentContext
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.records.trajectory import Examples, Problem, Trajectory
 from agentfly_core.store.store import Artifact
 from tests.support.capitals import Atlas
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 
 HERE = __name__
 ASKED: list[str] = []
@@ -90,13 +90,13 @@ def atlas(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> Script
     return policy
 
 
-def made(folder: Path, **settings: Any) -> tuple[ExperimentContext, Artifact]:
-    here = context(folder, **settings)
+def made(folder: Path, **settings: Any) -> tuple[Experiment, Artifact]:
+    here = experiment(folder, **settings)
     return here, inputs.dataset(here)
 
 
-def check_problems(here: ExperimentContext, data: Artifact) -> list[str]:
-    return solvable.check(here.store, here.experiment, here.resolved, data)
+def check_problems(here: Experiment, data: Artifact) -> list[str]:
+    return solvable.check(here, data)
 
 
 def of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]:

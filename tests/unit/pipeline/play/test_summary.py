@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from agentfly_core.experiment.context import Resolved, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.intervals import Mean, Rate, wilson
@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.testing.trajectories import trajectory, turn
 from flows.cli.play import lines
 from tests.support import mixtures
-from tests.support.experiments import context
+from tests.support.experiments import experiment, experiment_of
 
 
 def episode(name: str, group: str, ending: Ending) -> Trajectory:
@@ -59,9 +59,10 @@ PLAYED = Played(
 )
 
 
-def rules(tmp_path: Path) -> Resolved:
+def rules(tmp_path: Path) -> Experiment:
     """Those of an experiment that the reward `right` solves in replies of at most 3 tokens."""
-    return replace(context(tmp_path, agent={"max_tokens": 3}).resolved, goal="right")
+    made = experiment(tmp_path, agent={"max_tokens": 3})
+    return replace(made, whole=replace(made.whole, goal="right"))
 
 
 def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_rewards(
@@ -119,7 +120,7 @@ def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task
 ):
     """Three tokens are all that a reply to sums may have, and 200 in the shop."""
     brief = {**mixtures.SUMS, "agent": {"max_tokens": 3}}
-    resolved = resolve(mixtures.science(sums=brief))
+    experiment = experiment_of(mixtures.settings_with(sums=brief))
     cut = replace(turn([1], {2: 0.0, 3: 0.0, 4: 0.0}).sampled[0], finish="length")
     reply = replace(turn([1], {}), sampled=(cut,))
     episodes = tuple(
@@ -127,10 +128,10 @@ def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task
         for problem in ("sums/add-1", "sums/add-2", "shop/red-cup")
     )
     scores = tuple(
-        Scored(one.id, {resolved.goal: won}, (), won)
+        Scored(one.id, {experiment.whole.goal: won}, (), won)
         for one, won in zip(episodes, (1.0, 0.0, 1.0), strict=True)
     )
-    found = figures(Played("demo-5", episodes, scores, 1.0), resolved)
+    found = figures(Played("demo-5", episodes, scores, 1.0), experiment)
     assert found.success_by_task == {
         "sums": Rate(0.5, wilson(1, 2), 2),
         "shop": Rate(1.0, wilson(1, 1), 1),

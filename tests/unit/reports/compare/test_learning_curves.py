@@ -9,7 +9,7 @@ import pytest
 from agentfly_core.reports.compare.learning_curves import AXES, Curve, curve, plotted
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from tests.support.tried_runs import experiment, finished, project
+from tests.support.tried_runs import experiment_with, finished, project
 
 
 def of(success: list[float], *ends: float) -> Curve:
@@ -54,7 +54,7 @@ def test_the_curve_of_a_fork_begins_with_the_steps_of_the_run_that_it_goes_on_fr
     monkeypatch.chdir(tmp_path)
     store: Store = project(tmp_path)
     finished(store, "old", "11110000")
-    with opened(experiment(store, "steps=3", "fork={run: old, step: 2}"), "new"):
+    with opened(experiment_with(store, "steps=3", "fork={run: old, step: 2}"), "new"):
         pass
     found = curve(store, "new", 2)
     assert found.success == pytest.approx((0.5, 0.6))

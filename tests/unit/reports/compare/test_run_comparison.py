@@ -11,7 +11,13 @@ from agentfly_core.reports.compare.run_comparison import RunComparison, compared
 from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from tests.support.tried_runs import experiment, finished, on_further, project, scored_by_another
+from tests.support.tried_runs import (
+    experiment_with,
+    finished,
+    on_further,
+    project,
+    scored_by_another,
+)
 
 
 @pytest.fixture
@@ -121,7 +127,7 @@ def test_the_same_setting_and_seed_twice_is_refused(store: Store) -> None:
 def test_a_run_that_is_not_finished_is_refused_with_the_command_that_finishes_it(
     store: Store,
 ) -> None:
-    with opened(experiment(store, "seed=3"), "begun"):
+    with opened(experiment_with(store, "seed=3"), "begun"):
         pass
     said = r"'begun' is not finished.*This finishes it: agentfly train tiny seed=3 --run begun$"
     with pytest.raises(ValueError, match=said):

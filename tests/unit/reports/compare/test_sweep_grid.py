@@ -76,8 +76,8 @@ def test_runs_of_several_seeds_have_the_problems_of_the_first() -> None:
 def test_the_runs_of_the_first_seed_are_those_of_train() -> None:
     (alone,) = grid("tiny", ["data.seed=null"], None)
     more = grid("tiny", ["data.seed=null"], 3)
-    digests = [loading.read("tiny", settings).science.digest for settings in (alone, *more)]
-    assert digests[0] == digests[1] == loading.read("tiny", ["data.seed=null"]).science.digest
+    digests = [loading.read("tiny", settings).settings.digest for settings in (alone, *more)]
+    assert digests[0] == digests[1] == loading.read("tiny", ["data.seed=null"]).settings.digest
     assert len({*digests}) == 3
 
 

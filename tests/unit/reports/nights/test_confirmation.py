@@ -6,54 +6,54 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.records.dataset import build
 from agentfly_core.reports.nights.confirmation import (
     Way,
     confirm,
-    fresh_science,
+    fresh_settings,
     looks,
     unseen,
     way,
 )
 from agentfly_core.reports.nights.held_out import HeldOut
 from tests.support.mixtures import SUMS
-from tests.support.mixtures import science as mixture
+from tests.support.mixtures import settings_with as mixture
 
 GENERATED = "agentfly_core.datasets.arithmetic:arithmetic"
 FILES = "agentfly_core.datasets.files:files"
 
 
-def science(use: str = GENERATED, **settings: Any) -> Science:
+def settings_with(use: str = GENERATED, **settings: Any) -> Settings:
     data = {"use": use, "train": 100, "validation": 10, "test": 200}
     data |= {"train_file": "math.jsonl"} if use == FILES else {}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     said = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 1}
-    return Science.model_validate({**said, "promotion": settings})
+    return Settings.model_validate({**said, "promotion": settings})
 
 
 def held(count: int) -> HeldOut:
     return HeldOut("77b0", {f"p{number}": {"goal": float(number % 2)} for number in range(count)})
 
 
-def ids(science: Science) -> set[str]:
-    built = build(science.data, science.data.seed or 0)
+def ids(settings: Settings) -> set[str]:
+    built = build(settings.data, settings.data.seed or 0)
     return {getattr(problem, "id", "") for problem in built["test"]}
 
 
-def way_of(science: Science) -> Way:
-    datasets = [one.data.use for one in science.each.values()]
-    return way(science.promotion.confirmation, datasets)
+def way_of(settings: Settings) -> Way:
+    datasets = [one.data.use for one in settings.each.values()]
+    return way(settings.promotion.confirmation, datasets)
 
 
 def test_a_generated_dataset_has_fresh_problems_and_a_file_has_a_split() -> None:
-    assert (way_of(science()), way_of(science(FILES))) == ("fresh", "split")
-    assert way_of(science("tests.support.problems:clean")) == "split"
+    assert (way_of(settings_with()), way_of(settings_with(FILES))) == ("fresh", "split")
+    assert way_of(settings_with("tests.support.problems:clean")) == "split"
 
 
 def test_an_experiment_may_say_how_it_is_confirmed() -> None:
-    assert way_of(science(FILES, confirmation="none")) == "none"
-    assert way_of(science(confirmation={"use": "split", "share": 0.5})) == "split"
+    assert way_of(settings_with(FILES, confirmation="none")) == "none"
+    assert way_of(settings_with(confirmation={"use": "split", "share": 0.5})) == "split"
 
 
 def test_a_split_shares_no_problem_with_the_first_look_and_stays_as_it_is() -> None:
@@ -71,32 +71,32 @@ def test_where_problems_are_fresh_the_first_look_has_all_test_problems() -> None
 
 
 def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -> None:
-    one, other = fresh_science(science(), 0), fresh_science(science(), 1)
-    assert ids(one) == ids(fresh_science(science(), 0)) != ids(other)
+    one, other = fresh_settings(settings_with(), 0), fresh_settings(settings_with(), 1)
+    assert ids(one) == ids(fresh_settings(settings_with(), 0)) != ids(other)
     assert (len(ids(one)), one.data.test) == (400, 400)
     assert one.data.seed != other.data.seed
-    assert one.model_copy(update={"data": science().data}) == science()
+    assert one.model_copy(update={"data": settings_with().data}) == settings_with()
 
 
 def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
-    fresh = fresh_science(mixture(), 0)
+    fresh = fresh_settings(mixture(), 0)
     assert way_of(mixture()) == "fresh"
     assert [one.data.test for one in fresh.each.values()] == [8, 4]
     assert (fresh.data.test, len(ids(fresh))) == (12, 12)
     assert ids(fresh).isdisjoint(ids(mixture()))
-    assert ids(fresh) != ids(fresh_science(mixture(), 1))
+    assert ids(fresh) != ids(fresh_settings(mixture(), 1))
     files = {"use": FILES, "train": 12, "test": 4, "train_file": "math.jsonl"}
     assert way_of(mixture({**SUMS, "data": files})) == "split"
 
 
 def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> None:
-    def with_seeds(seed: int, of_data: int | None) -> Science:
-        data = science().data.model_copy(update={"seed": of_data})
-        return science().model_copy(update={"seed": seed, "data": data})
+    def with_seeds(seed: int, of_data: int | None) -> Settings:
+        data = settings_with().data.model_copy(update={"seed": of_data})
+        return settings_with().model_copy(update={"seed": seed, "data": data})
 
-    fresh = fresh_science(with_seeds(3, None), 0).data.seed
-    assert fresh == fresh_science(with_seeds(8, 3), 0).data.seed
-    assert fresh != fresh_science(with_seeds(3, 8), 0).data.seed
+    fresh = fresh_settings(with_seeds(3, None), 0).data.seed
+    assert fresh == fresh_settings(with_seeds(8, 3), 0).data.seed
+    assert fresh != fresh_settings(with_seeds(3, 8), 0).data.seed
 
 
 def test_fresh_problems_that_the_experiment_has_do_not_count() -> None:
@@ -137,8 +137,8 @@ def test_a_split_asks_for_less_certainty_than_fresh_problems() -> None:
 
 def test_a_dataset_of_ones_own_is_played_like_the_experiments() -> None:
     hard = {"use": FILES, "train_file": "hard.jsonl", "test": 500, "margin": 0.1}
-    guarded = science(datasets={"hard": hard})
+    guarded = settings_with(datasets={"hard": hard})
     found = guarded.on(guarded.promotion.datasets["hard"])
     assert found.data.settings == {"train_file": "hard.jsonl"}
     assert (found.data.train, found.data.validation, found.data.test) == (1, 0, 500)
-    assert found.model_copy(update={"data": science().data}) == guarded
+    assert found.model_copy(update={"data": settings_with().data}) == guarded

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.dataset import prepare
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
@@ -110,7 +110,7 @@ def test_policies_are_compared_on_problems_however_many_speak_in_their_episodes(
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> ExperimentContext:
+def experiment(tmp_path: Path) -> Experiment:
     settings = {
         "model": "nano:calculator",
         "data": {"use": "tests.support.problems:clean", "train": 2, "validation": 0, "test": 3},
@@ -118,42 +118,43 @@ def context(tmp_path: Path) -> ExperimentContext:
         "rollout": {"shard": 2},
         "steps": 1,
     }
-    resolved = resolve(Science.model_validate(settings))
-    return ExperimentContext("tiny", resolved, {}, Site(), Store.at(str(tmp_path), tmp_path))
+    return Experiment.of(
+        "tiny", Settings.model_validate(settings), {}, Site(), Store.at(str(tmp_path), tmp_path)
+    )
 
 
-def published(context: ExperimentContext, target: ArtifactKey, **content: object) -> Artifact:
+def published(experiment: Experiment, target: ArtifactKey, **content: object) -> Artifact:
     """An artifact with these episodes or scores."""
-    with context.store.publish(target) as folder:
+    with experiment.store.publish(target) as folder:
         if "episodes" in content:
             write_trajectories(folder / EPISODES, content["episodes"])  # type: ignore[arg-type]
         elif "scores" in content:
             write_scores(folder / SCORES, content["scores"])  # type: ignore[arg-type]
         else:
-            science = context.science
-            prepare(science.data, science.data_seed, folder, folder / "quarantine.json")
-    return context.store.artifact(target.uri)
+            settings = experiment.settings
+            prepare(settings.data, settings.data_seed, folder, folder / "quarantine.json")
+    return experiment.store.artifact(target.uri)
 
 
-def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -> None:
-    science, policy = context.science, Pointer("artifacts/model/9f2c", "9f2c" * 16)
-    data = published(context, StageKeys(science).prepare())
-    keys, expected = StageKeys(science), context.evaluation_keys(policy, data, "test")
-    assert not is_evaluated(context.store, keys, expected)
+def test_an_evaluation_is_read_from_all_its_shards(experiment: Experiment) -> None:
+    settings, policy = experiment.settings, Pointer("artifacts/model/9f2c", "9f2c" * 16)
+    data = published(experiment, StageKeys(settings).prepare())
+    keys, expected = StageKeys(settings), experiment.evaluation_keys(policy, data, "test")
+    assert not is_evaluated(experiment.store, keys, expected)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(
-            context,
-            StageKeys(science).evaluation(policy, data, "test", shard, {}),
+            experiment,
+            StageKeys(settings).evaluation(policy, data, "test", shard, {}),
             episodes=episodes,
         )
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
-    assert not is_evaluated(context.store, keys, expected)
-    scored = published(context, StageKeys(science).scored(shards), scores=scores)
-    assert is_evaluated(context.store, keys, expected)
-    found = held_out(context, policy, data)
+    assert not is_evaluated(experiment.store, keys, expected)
+    scored = published(experiment, StageKeys(settings).scored(shards), scores=scores)
+    assert is_evaluated(experiment.store, keys, expected)
+    found = held_out(experiment, policy, data)
     assert found.dataset == data.digest
     assert {name: each["goal"] for name, each in found.by_problem.items()} == {
         "c-000": 1.0,
@@ -162,11 +163,11 @@ def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -
     }
     other = replace(policy, digest="0" * 64)
     with pytest.raises(FileNotFoundError):
-        held_out(context, other, data)
-    others = context.evaluation_keys(other, data, "test")
-    assert not is_evaluated(context.store, keys, others)
-    (context.store.root / scored.uri / "MANIFEST.json").write_text("{")
-    assert not is_evaluated(context.store, keys, expected)
+        held_out(experiment, other, data)
+    others = experiment.evaluation_keys(other, data, "test")
+    assert not is_evaluated(experiment.store, keys, others)
+    (experiment.store.root / scored.uri / "MANIFEST.json").write_text("{")
+    assert not is_evaluated(experiment.store, keys, expected)
 
 
 def test_a_part_of_the_problems_is_of_the_same_dataset() -> None:

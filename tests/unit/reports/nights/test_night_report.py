@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.trajectory import Unscored
@@ -47,7 +47,7 @@ def steps(count: int) -> list[dict[str, float]]:
     ]
 
 
-def experiment(folder: Path, validation: int) -> ExperimentContext:
+def experiment_with(folder: Path, validation: int) -> Experiment:
     """An experiment of three steps, with its store in a folder."""
     settings = {
         "model": "nano:calculator",
@@ -62,24 +62,25 @@ def experiment(folder: Path, validation: int) -> ExperimentContext:
         "promotion": {"unscored": None},
         "steps": 3,
     }
-    resolved = resolve(Science.model_validate(settings))
-    return ExperimentContext("tiny", resolved, {}, Site(), Store.at(str(folder), folder))
+    return Experiment.of(
+        "tiny", Settings.model_validate(settings), {}, Site(), Store.at(str(folder), folder)
+    )
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> ExperimentContext:
-    return experiment(tmp_path, validation=4)
+def experiment(tmp_path: Path) -> Experiment:
+    return experiment_with(tmp_path, validation=4)
 
 
 @pytest.fixture
-def ledger(context: ExperimentContext) -> NightLedger:
-    return played_night(context, NIGHT, before, after, steps(3))
+def ledger(experiment: Experiment) -> NightLedger:
+    return played_night(experiment, NIGHT, before, after, steps(3))
 
 
 def test_success_rises_by_the_paired_difference_of_the_problems_that_both_scored(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    report = night_report(context.store, NIGHT)
+    report = night_report(experiment.store, NIGHT)
     first, last = report.held_out.values()
     assert (first.success, len(first.solved)) == (11 / 40, 40)
     assert (last.success, len(last.solved)) == (29 / 39, 39)
@@ -91,17 +92,17 @@ def test_success_rises_by_the_paired_difference_of_the_problems_that_both_scored
 
 
 def test_a_report_is_the_same_whenever_it_is_read(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    assert page_of(night_report(context.store, NIGHT)) == page_of(
-        night_report(Store.at(context.store.uri, Path("unused")), NIGHT)
+    assert page_of(night_report(experiment.store, NIGHT)) == page_of(
+        night_report(Store.at(experiment.store.uri, Path("unused")), NIGHT)
     )
 
 
 def test_ten_episodes_are_shown_those_that_changed_first(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    chosen = night_report(context.store, NIGHT).episodes
+    chosen = night_report(experiment.store, NIGHT).episodes
     assert [kind for kind, _ in chosen] == [
         *["better"] * 3,
         "worse",
@@ -116,9 +117,9 @@ def test_ten_episodes_are_shown_those_that_changed_first(
 
 
 def test_a_night_took_its_attempts_hours_tokens_and_price(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    store, record = context.store, context.store.read_json(RunLayout(NIGHT).record)
+    store, record = experiment.store, experiment.store.read_json(RunLayout(NIGHT).record)
     priced = {**record, "site": {**record["site"], "price_per_hour": 30.0}}
     store.write_json(RunLayout(NIGHT).record, priced)
     effort = night_report(store, NIGHT).effort
@@ -130,26 +131,29 @@ def test_a_night_took_its_attempts_hours_tokens_and_price(
 
 
 def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it_left(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    began = context.store.read_json(f"{ledger.uri}/000001.json")
+    began = experiment.store.read_json(f"{ledger.uri}/000001.json")
     earlier = {**began, "time_ms": began["time_ms"] - 3_600_000}
     for number, entry in enumerate([earlier, *ledger.chain.read()[1:]], 1):
         entry = {**entry, "before": digest(earlier) if number > 1 else ""}
-        context.store.write_json(f"{ledger.uri}/{number:06d}.json", entry)
+        experiment.store.write_json(f"{ledger.uri}/{number:06d}.json", entry)
         earlier = entry
     ledger.append(NIGHT, "began")  # the steps ended up to 3 minutes after this
-    effort = night_report(context.store, NIGHT).effort
+    effort = night_report(experiment.store, NIGHT).effort
     assert effort.attempts == 2
     assert effort.hours == pytest.approx(1 + 3 / 60, abs=1e-2)
 
 
 def test_a_champion_that_the_night_did_not_start_from_is_compared_and_shown(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    store, data = context.store, context.store.artifact(StageKeys(context.science).prepare().uri)
+    store, data = (
+        experiment.store,
+        experiment.store.artifact(StageKeys(experiment.settings).prepare().uri),
+    )
     other = Champion("run:nightly-2026-11-19@2", store.artifact(RunLayout(NIGHT).step(2).policy))
-    evaluated(context, other.policy, data, "test", lambda number: ("other", 1.0))
+    evaluated(experiment, other.policy, data, "test", lambda number: ("other", 1.0))
     judged = store.read_json(f"{ledger.uri}/000003.json")
     judged["details"]["champion"] = other.to_json()
     store.write_json(f"{ledger.uri}/000003.json", judged)
@@ -159,44 +163,42 @@ def test_a_champion_that_the_night_did_not_start_from_is_compared_and_shown(
     assert "The champion was run:nightly-2026-11-19@2." in page_of(report)
 
 
-def test_a_night_without_a_price_has_no_cost(
-    context: ExperimentContext, ledger: NightLedger
-) -> None:
-    report = night_report(context.store, NIGHT)
+def test_a_night_without_a_price_has_no_cost(experiment: Experiment, ledger: NightLedger) -> None:
+    report = night_report(experiment.store, NIGHT)
     assert report.effort.cost is None and "cost" not in page_of(report)
 
 
 def test_a_night_whose_hours_were_over_says_how_many_steps_were_planned(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    with opened(context, NIGHT) as run:
+    with opened(experiment, NIGHT) as run:
         run.ending_at(2)
-    report = night_report(context.store, NIGHT)
+    report = night_report(experiment.store, NIGHT)
     assert (report.effort.steps, report.effort.planned) == (2, 3)
     assert "| steps | 2 of 3 (its hours were over) |" in page_of(report)
 
 
-def test_signs_are_told_with_the_steps_at_which_they_were_seen(context: ExperimentContext) -> None:
+def test_signs_are_told_with_the_steps_at_which_they_were_seen(experiment: Experiment) -> None:
     quiet, odd = {"train/skipped_steps": 0.0}, {"train/skipped_steps": 2.0}
     played = [{**each, **more} for each, more in zip(steps(3), (odd, quiet, odd), strict=True)]
-    played_night(context, NIGHT, before, after, played)
-    (sign,) = night_report(context.store, NIGHT).signs
+    played_night(experiment, NIGHT, before, after, played)
+    (sign,) = night_report(experiment.store, NIGHT).signs
     assert (sign.name, sign.steps) == ("skipped_steps", [1, 3])
     assert sign.text == "train/skipped_steps is 2, above 0"
 
 
 def test_the_curve_of_validation_is_there_where_steps_were_validated(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    assert [*night_report(context.store, NIGHT).curves] == [
+    assert [*night_report(experiment.store, NIGHT).curves] == [
         "reward in training",
         "success in training",
     ]
-    data = context.store.artifact(StageKeys(context.science).prepare().uri)
+    data = experiment.store.artifact(StageKeys(experiment.settings).prepare().uri)
     for number, solved in ((1, 1), (3, 3)):
-        policy = context.store.artifact(RunLayout(NIGHT).step(number).policy)
-        evaluated(context, policy, data, "validation", lambda i, n=solved: ("", float(i < n)))
-    curves = night_report(context.store, NIGHT).curves
+        policy = experiment.store.artifact(RunLayout(NIGHT).step(number).policy)
+        evaluated(experiment, policy, data, "validation", lambda i, n=solved: ("", float(i < n)))
+    curves = night_report(experiment.store, NIGHT).curves
     assert curves["success on validation"] == [(1, 0.25), (3, 0.75)]
     assert curves["reward in training"] == [(1, 0.1), (2, 0.2), (3, 0.3)]
 
@@ -204,7 +206,7 @@ def test_the_curve_of_validation_is_there_where_steps_were_validated(
 def test_a_night_without_validation_problems_has_the_curves_that_were_measured(
     tmp_path: Path,
 ) -> None:
-    bare = experiment(tmp_path, validation=0)
+    bare = experiment_with(tmp_path, validation=0)
     silent = {"agent/rollout/avg_sampled_tokens": 1.0}  # of a step without a reward
     played_night(bare, NIGHT, before, after, [steps(1)[0], silent, silent])
     curves = night_report(bare.store, NIGHT).curves
@@ -212,29 +214,29 @@ def test_a_night_without_validation_problems_has_the_curves_that_were_measured(
 
 
 def test_the_first_line_says_what_became_of_the_night(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
     def first() -> str:
-        return page_of(night_report(context.store, NIGHT)).partition("\n")[0]
+        return page_of(night_report(experiment.store, NIGHT)).partition("\n")[0]
 
     assert first() == f"# {NIGHT} of tiny: its policy became the champion"
     ledger.append(NIGHT, "demoted", "A person demoted it.")
     assert first() == f"# {NIGHT} of tiny: its policy was the champion and was demoted"
 
 
-def test_there_is_no_report_of_a_run_that_was_not_judged(context: ExperimentContext) -> None:
+def test_there_is_no_report_of_a_run_that_was_not_judged(experiment: Experiment) -> None:
     for name in ("nightly-2026-01-01", "demo"):
         with pytest.raises(ValueError, match=f"'{name}' .* is no night that was finished and judg"):
-            night_report(context.store, name)
-        with opened(context, name):
+            night_report(experiment.store, name)
+        with opened(experiment, name):
             pass
         with pytest.raises(ValueError, match="agentfly nights EXPERIMENT"):
-            night_report(context.store, name)
+            night_report(experiment.store, name)
 
 
 def test_without_its_dataset_the_report_that_was_written_before_is_named(
-    context: ExperimentContext, ledger: NightLedger
+    experiment: Experiment, ledger: NightLedger
 ) -> None:
-    context.store.remove(StageKeys(context.science).prepare().uri)
+    experiment.store.remove(StageKeys(experiment.settings).prepare().uri)
     with pytest.raises(ValueError, match=rf"The dataset .* before is runs/{NIGHT}/report\.md"):
-        night_report(context.store, NIGHT)
+        night_report(experiment.store, NIGHT)

@@ -11,7 +11,7 @@ import pytest
 
 from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.config.promotion import Promotion
-from agentfly_core.experiment.context import ExperimentContext, resolve
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.ledger import FILE
@@ -26,15 +26,16 @@ from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.runs.run import opened
 from agentfly_core.store.lock import Locked
 from agentfly_core.store.store import Artifact, ArtifactKey
-from tests.support.experiments import context as context_in
-from tests.support.mixtures import science
+from tests.support.experiments import experiment as experiment_in
+from tests.support.experiments import experiment_of
+from tests.support.mixtures import settings_with
 from tests.support.nights import published, scripted_run
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> ExperimentContext:
+def experiment(tmp_path: Path) -> Experiment:
     """One of 8 training problems; a step plays 2."""
-    return context_in(tmp_path, steps=2, rollout={"problems": 2})
+    return experiment_in(tmp_path, steps=2, rollout={"problems": 2})
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Scripted:
     better.
     """
 
-    context: ExperimentContext
+    experiment: Experiment
     data: Artifact
     fate: Callable[[str], None] = lambda night: None
     wins: bool = True
@@ -61,7 +62,7 @@ class Scripted:
             raise NoSpace("The disk has 0.1 GiB free.")
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        return scripted_run(self.context, night, changes, lambda: self.fate(night))
+        return scripted_run(self.experiment, night, changes, lambda: self.fate(night))
 
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
@@ -76,13 +77,13 @@ class Scripted:
 
 
 def nights(work: Scripted, approval: bool = False) -> Nights:
-    ledger = NightLedger(work.context.store, work.context.experiment)
-    return Nights(work.context, ledger, work, 2, approval)
+    ledger = NightLedger(work.experiment.store, work.experiment.name)
+    return Nights(work.experiment, ledger, work, 2, approval)
 
 
 @pytest.fixture
-def work(context: ExperimentContext) -> Scripted:
-    return Scripted(context, published(context, "artifacts/data", "train", 8))
+def work(experiment: Experiment) -> Scripted:
+    return Scripted(experiment, published(experiment, "artifacts/data", "train", 8))
 
 
 def broken() -> None:
@@ -104,12 +105,12 @@ def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> N
     }
 
 
-def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(context: ExperimentContext) -> None:
-    uri, mixture = "artifacts/data", replace(context, resolved=resolve(science()))
+def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Experiment) -> None:
+    uri, mixture = "artifacts/data", experiment_of(settings_with(), experiment.store)
     ids = [*(f"sums/{n}" for n in range(6)), *(f"shop/{n}" for n in range(3))]
-    with context.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
+    with experiment.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
         write_problems(folder / "train.parquet", [Problem(name, "?") for name in ids])
-    work = Scripted(mixture, context.store.artifact(uri))
+    work = Scripted(mixture, experiment.store.artifact(uri))
     for day in (20, 21):  # of 2 steps of 2 sums and 1 wish
         nights(work).run(f"nightly-2026-11-{day}")
     began, finished = (
@@ -120,15 +121,15 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(context: Experim
         "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
     ]
     assert finished[0].details["played"] == {"sums": 4, "shop": 2}
-    history, tasks = nights(work).ledger.read(), mixture.science.tasks
-    begins = beginning(mixture.store, history, work.data, tasks, mixture.science.seed)
+    history, tasks = nights(work).ledger.read(), mixture.settings.tasks
+    begins = beginning(mixture.store, history, work.data, tasks, mixture.settings.seed)
     places = {"sums": OrderPosition(epoch=1, problem=2), "shop": OrderPosition(epoch=1, problem=1)}
     assert begins.night == Night(number=3, tasks=places)
 
 
 def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
-    work.data = published(work.context, "artifacts/other", "train", 6)
+    work.data = published(work.experiment, "artifacts/other", "train", 6)
     nights(work).run("nightly-2026-11-21")
     assert positions(work)["21"] == Night(number=2, epoch=1, problem=0)
 
@@ -144,18 +145,18 @@ def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> No
         ("run:nightly-2026-11-20@2", "run:nightly-2026-11-22@2", 0),
     ]
     for night in (21, 22):
-        record = work.context.store.read_json(f"runs/nightly-2026-11-{night}/run.json")
-        start = record["science"]["model"], record["science"]["warm_start"]
+        record = work.experiment.store.read_json(f"runs/nightly-2026-11-{night}/run.json")
+        start = record["settings"]["model"], record["settings"]["warm_start"]
         assert start == ("run:nightly-2026-11-20@2", None)
 
 
 def test_a_night_starts_from_the_last_one_where_the_experiment_says_so(tmp_path: Path) -> None:
-    context = context_in(tmp_path, rollout={"problems": 2}, promotion=Promotion(start="last"))
-    work = Scripted(context, published(context, "artifacts/data", "train", 8), wins=False)
+    experiment = experiment_in(tmp_path, rollout={"problems": 2}, promotion=Promotion(start="last"))
+    work = Scripted(experiment, published(experiment, "artifacts/data", "train", 8), wins=False)
     for day in (20, 21):
         nights(work).run(f"nightly-2026-11-{day}")
-    record = context.store.read_json("runs/nightly-2026-11-21/run.json")
-    assert record["science"]["model"] == "run:nightly-2026-11-20"
+    record = experiment.store.read_json("runs/nightly-2026-11-21/run.json")
+    assert record["settings"]["model"] == "run:nightly-2026-11-20"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_a_full_disk_is_no_attempt(work: Scripted) -> None:
 
 def test_a_night_whose_record_is_damaged_is_given_up(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
-    record = work.context.store.root / RunLayout("nightly-2026-11-20").record
+    record = work.experiment.store.root / RunLayout("nightly-2026-11-20").record
     record.write_text(record.read_text().replace("tiny", "tony"))
     nights(work).run("nightly-2026-11-21")
     (given_up,) = (entry for entry in work.told if entry.event == "given_up")
@@ -262,7 +263,7 @@ def test_an_unfinished_night_whose_code_was_edited_is_given_up_and_told(
     )
     (tmp_path / "night_problems.py").write_text(text)
     data = {"use": "night_problems:own", "train": 8, "test": 4}
-    here = context_in(tmp_path, steps=2, rollout={"problems": 2}, data=data)
+    here = experiment_in(tmp_path, steps=2, rollout={"problems": 2}, data=data)
     work = Scripted(here, published(here, "artifacts/data", "train", 8), lambda _: broken())
     with pytest.raises(ValueError, match="no sampler came up"):
         nights(work).run("nightly-2026-11-20")
@@ -308,7 +309,7 @@ def test_a_policy_is_judged_again_where_another_became_the_champion_meanwhile(
 
 
 def test_a_night_whose_name_another_experiment_took_is_refused(work: Scripted) -> None:
-    other = replace(work.context, experiment="shop")
+    other = replace(work.experiment, name="shop")
     with opened(other, "nightly-2026-11-20"):
         pass
     with pytest.raises(ValueError, match="is of the experiment 'shop', expected one of 'tiny'"):
@@ -318,20 +319,20 @@ def test_a_night_whose_name_another_experiment_took_is_refused(work: Scripted) -
 
 def test_a_night_that_another_process_writes_is_no_attempt(work: Scripted) -> None:
     nights(work).ledger.append("nightly-2026-11-20", "began")
-    with opened(work.context, "nightly-2026-11-20"), pytest.raises(Locked):
+    with opened(work.experiment, "nightly-2026-11-20"), pytest.raises(Locked):
         nights(work).run("nightly-2026-11-21")
     assert work.told == []
 
 
 def test_the_first_night_has_no_optimizers_state_to_start_with(tmp_path: Path) -> None:
     update = {"optimizer_state": "parent"}
-    context = context_in(tmp_path, rollout={"problems": 2}, update=update)
-    work = Scripted(context, published(context, "artifacts/data", "train", 8))
+    experiment = experiment_in(tmp_path, rollout={"problems": 2}, update=update)
+    work = Scripted(experiment, published(experiment, "artifacts/data", "train", 8))
     states = []
     for day in (20, 21):
         nights(work).run(f"nightly-2026-11-{day}")
-        record = context.store.read_json(f"runs/nightly-2026-11-{day}/run.json")
-        states.append(record["science"]["update"].get("optimizer_state", "fresh"))
+        record = experiment.store.read_json(f"runs/nightly-2026-11-{day}/run.json")
+        states.append(record["settings"]["update"].get("optimizer_state", "fresh"))
     assert states == ["fresh", "parent"]
 
 
@@ -348,7 +349,7 @@ def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
     work: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights(work).run("nightly-2026-11-20")
-    folder = work.context.store.root / RunLayout("nightly-2026-11-20").step(1).scored
+    folder = work.experiment.store.root / RunLayout("nightly-2026-11-20").step(1).scored
     (folder / FILE).write_bytes(b"")
     monkeypatch.setattr("agentfly_core.store.store._opened", {})  # as in another process
     nights(work).run("nightly-2026-11-21")

@@ -260,7 +260,7 @@ def test_a_verdict_is_the_same_after_it_was_stored() -> None:
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    return Gate(read("quickstart").science, seed=1, fresh=1531)
+    return Gate(read("quickstart").settings, seed=1, fresh=1531)
 
 
 def test_of_forty_nights_of_equal_policies_two_at_most_are_promoted(gate: Gate) -> None:
@@ -269,8 +269,8 @@ def test_of_forty_nights_of_equal_policies_two_at_most_are_promoted(gate: Gate) 
 
 def test_unscored_failures_do_not_promote_an_equal_policy(gate: Gate) -> None:
     """With 30 % of the failures unscored, and no guard of the unscored share."""
-    science = read("quickstart", ["promotion.unscored=null"]).science
-    unguarded = Gate(science, gate.seed, gate.fresh)
+    settings = read("quickstart", ["promotion.unscored=null"]).settings
+    unguarded = Gate(settings, gate.seed, gate.fresh)
     assert gains(unguarded, 0.85, gain=0.0, nights=30, silent=0.3) <= 1
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.reports.show.dataset import made_anew, preview
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.problems import clean
 
 
 def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "validation": 1, "test": 4}
-    here = context(tmp_path, data=data)
+    here = experiment(tmp_path, data=data)
     made = inputs.dataset(here)
     found = preview(here.store, made, 2)
     assert found.sizes == {"train": 8, "validation": 1, "test": 4}
@@ -48,7 +48,7 @@ def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_aske
     (tmp_path / "train.jsonl").write_text(text)
     files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
     data = {**files, "train": 4, "validation": 0, "test": 2, "tolerate_bad_rows": 2}
-    here = context(tmp_path, data=data)
+    here = experiment(tmp_path, data=data)
     for _ in range(2):
         made = inputs.dataset(here)
         found = preview(here.store, made, 1)
@@ -64,7 +64,7 @@ def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
     rows = [{"question": f"{number}?", "answer": number} for number in (*range(6), 0, 1, 1)]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
-    here = context(tmp_path, data={**files, "train": 4, "validation": 0, "test": 2})
+    here = experiment(tmp_path, data={**files, "train": 4, "validation": 0, "test": 2})
     made = inputs.dataset(here)
     found = preview(here.store, made, 1)
     assert (found.quarantined, found.repeated, found.sizes["train"]) == (0, 3, 4)
@@ -84,7 +84,7 @@ def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = {"use": f"{__name__}:leaking", "train": 8, "validation": 0, "test": 4}
-    here = context(tmp_path, data=data)
+    here = experiment(tmp_path, data=data)
     told = (
         "1 problem of test is in train, too, with the same prompt and facts, such as again and "
         "a-000"
@@ -98,13 +98,13 @@ def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is
     ]
 
 
-def science_on(data: dict[str, str | int]) -> Science:
+def settings_on(data: dict[str, str | int]) -> Settings:
     settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 1}
-    return Science.model_validate(settings)
+    return Settings.model_validate(settings)
 
 
-def told_anew(science: Science) -> str:
-    keys = StageKeys(science)
+def told_anew(settings: Settings) -> str:
+    keys = StageKeys(settings)
     return made_anew(keys.data_code(), keys.data_files())
 
 
@@ -114,11 +114,11 @@ def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_coun
     atlas = tmp_path / "atlas.csv"
     atlas.write_text("country,capital")
     data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
-    assert told_anew(science_on(data)) == (
+    assert told_anew(settings_on(data)) == (
         "It was there already, and is made anew when its settings or its seed changes. Other files "
         "that it reads are not looked at."
     )
-    of_code = science_on({**data, "maps": str(atlas)}).model_copy(
+    of_code = settings_on({**data, "maps": str(atlas)}).model_copy(
         update={"code": {"prepare": {"tests.support.problems": "9f2c", "harder": "77b0"}}}
     )
     assert (

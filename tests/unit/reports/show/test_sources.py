@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.experiment.context import ExperimentContext, policy_of
+from agentfly_core.config.experiment import Settings
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout
+from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.reports.show.reference import reference
@@ -20,7 +21,7 @@ from agentfly_core.runs.episodes import Episodes
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from tests.support.experiments import context
+from tests.support.experiments import experiment
 from tests.support.stored_run import GOOD, TOKENIZER, WRONG
 
 MODEL = Pointer("artifacts/model/ab", "77b0")
@@ -45,26 +46,26 @@ def score(store: Store, target: ArtifactKey, *played: Trajectory) -> None:
 
 def evaluate(
     store: Store,
-    science: Science,
+    settings: Settings,
     policy: Artifact,
     data: Artifact,
     split: str,
     *played: Trajectory,
 ) -> None:
-    shard = publish(store, StageKeys(science).evaluation(policy, data, split, 0, {}), *played)
-    score(store, StageKeys(science).scored([shard]), *played)
+    shard = publish(store, StageKeys(settings).evaluation(policy, data, split, 0, {}), *played)
+    score(store, StageKeys(settings).scored([shard]), *played)
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> ExperimentContext:
+def here(tmp_path: Path) -> Experiment:
     """The run `demo`, its start from demonstrations evaluated on test, as is its step 2; step 1 and
     2 are evaluated on validation.
     """
-    found = context(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
+    found = experiment(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
     store = found.store
     data = Pointer("", "da7a")
-    shown = publish(store, StageKeys(found.science).demonstrations(MODEL, data, {}), GOOD)
-    start = publish(store, StageKeys(found.science).warm_start(MODEL, shown, 1))
+    shown = publish(store, StageKeys(found.settings).demonstrations(MODEL, data, {}), GOOD)
+    start = publish(store, StageKeys(found.settings).warm_start(MODEL, shown, 1))
     with opened(found, "demo") as run:
         run.remember_data(data, "none")
         run.remember_start(start)
@@ -72,9 +73,9 @@ def here(tmp_path: Path) -> ExperimentContext:
     for step in (1, 2):
         where = f"runs/demo/steps/{step:06d}/policy"
         policies.append(publish(store, ArtifactKey(where, "update", "key", {})))
-        evaluate(store, found.science, policies[step], data, "validation", GOOD)
-    evaluate(store, found.science, start, data, "test", WRONG)
-    evaluate(store, found.science, policies[2], data, "test", WRONG, GOOD)
+        evaluate(store, found.settings, policies[step], data, "validation", GOOD)
+    evaluate(store, found.settings, start, data, "test", WRONG)
+    evaluate(store, found.settings, policies[2], data, "test", WRONG, GOOD)
     return found
 
 
@@ -82,7 +83,7 @@ def seen(stored: Episodes) -> tuple[str, str, Sequence[str]]:
     return stored.reference, stored.title, [trajectory.id for trajectory, _ in stored.pairs]
 
 
-def test_the_evaluation_of_a_step_is_that_of_its_policy(here: ExperimentContext) -> None:
+def test_the_evaluation_of_a_step_is_that_of_its_policy(here: Experiment) -> None:
     step, start = (
         read(here.store, reference(text), "test", False) for text in ("demo@2", "demo@0")
     )
@@ -96,12 +97,12 @@ def test_the_evaluation_of_a_step_is_that_of_its_policy(here: ExperimentContext)
     assert step.pieces(WRONG)[-1].text.startswith("It is 9")
 
 
-def test_without_a_step_it_is_the_last_that_was_evaluated(here: ExperimentContext) -> None:
+def test_without_a_step_it_is_the_last_that_was_evaluated(here: Experiment) -> None:
     assert read(here.store, reference("demo"), "test", False).reference == "run:demo@2"
 
 
 def test_a_damaged_policy_is_not_passed_over_for_one_that_was_evaluated_before(
-    here: ExperimentContext,
+    here: Experiment,
 ) -> None:
     damaged = here.store.root / "runs/demo/steps/000002/policy/MANIFEST.json"
     damaged.write_bytes(bytes(300))
@@ -110,11 +111,11 @@ def test_a_damaged_policy_is_not_passed_over_for_one_that_was_evaluated_before(
 
 
 def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from(
-    here: ExperimentContext,
+    here: Experiment,
 ) -> None:
     place = here.store.root.parent
     fork = {"run": "demo", "step": 2, "optimizer_state": "fresh"}
-    made = context(place, steps=3, fork=fork, warm_start=DEMONSTRATED, evaluate={"every": 1})
+    made = experiment(place, steps=3, fork=fork, warm_start=DEMONSTRATED, evaluate={"every": 1})
     with opened(replace(made, store=here.store), "new") as run:
         run.remember_data(Pointer("", "da7a"), "none")
         run.remember_start(policy_of(here.store, "demo", 2))
@@ -126,8 +127,8 @@ def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from
 
 def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Path) -> None:
     hard = {"use": "tests.support.problems:clean", "test": 1}
-    found = context(tmp_path, evaluate={"datasets": {"hard": hard}})
-    there = found.science.on(found.science.evaluate.datasets["hard"])
+    found = experiment(tmp_path, evaluate={"datasets": {"hard": hard}})
+    there = found.settings.on(found.settings.evaluate.datasets["hard"])
     start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
     data = publish(found.store, StageKeys(there).prepare())
     evaluate(found.store, there, start, data, "test", WRONG)
@@ -139,7 +140,7 @@ def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Pat
 
 
 def test_a_step_that_was_not_evaluated_is_told_with_those_that_were(
-    here: ExperimentContext,
+    here: Experiment,
 ) -> None:
     with pytest.raises(
         ValueError, match=r"no evaluation of step 1 on 'test'.* those of steps 0, 2"
@@ -149,13 +150,13 @@ def test_a_step_that_was_not_evaluated_is_told_with_those_that_were(
         read(here.store, reference("demo@0"), "validation", False)
 
 
-def test_demonstrations_are_those_of_the_start(here: ExperimentContext) -> None:
+def test_demonstrations_are_those_of_the_start(here: Experiment) -> None:
     stored = read(here.store, reference("demo"), "", True)
     assert seen(stored)[1:] == ("demo, demonstrations of the warm start", ["chain-0"])
     assert stored.pairs[0][1] is None
 
 
-def test_a_run_without_what_is_asked_for_says_why(here: ExperimentContext) -> None:
+def test_a_run_without_what_is_asked_for_says_why(here: Experiment) -> None:
     store = here.store
     with pytest.raises(ValueError, match=r"no run 'dmo'.*Did you mean 'demo'"):
         read(store, reference("dmo"), "test", False)
@@ -169,7 +170,7 @@ def test_a_run_without_what_is_asked_for_says_why(here: ExperimentContext) -> No
         read(store, reference("other"), "test", False)
 
 
-def test_played_episodes_are_opened_by_their_name(here: ExperimentContext) -> None:
+def test_played_episodes_are_opened_by_their_name(here: Experiment) -> None:
     layout = PlayLayout("tiny-1")
     publish(here.store, ArtifactKey(layout.rollout(0), "play", "key", {}), GOOD)
     publish(here.store, ArtifactKey(layout.tokenizer, "play", "key", {}))
@@ -185,7 +186,7 @@ def test_played_episodes_are_opened_by_their_name(here: ExperimentContext) -> No
 
 
 def test_a_play_with_a_damaged_shard_is_refused_whole_with_the_way_out(
-    here: ExperimentContext,
+    here: Experiment,
 ) -> None:
     layout, store = PlayLayout("tiny-1"), here.store
     for shard, episode in enumerate((GOOD, WRONG)):
@@ -205,7 +206,7 @@ def test_a_play_with_a_damaged_shard_is_refused_whole_with_the_way_out(
 
 
 def test_a_play_that_was_cut_off_is_not_named_as_the_one_that_was_meant(
-    here: ExperimentContext,
+    here: Experiment,
 ) -> None:
     here.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
     told = r"no played episodes 'tiny-1' in .*\. There are none\.$"

@@ -1,0 +1,92 @@
+"""The policies of runs in a store, found by the run's name and a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core.config.import_path import at
+from agentfly_core.config.reference import LastPolicy, RunPolicy, SpeakerReference
+from agentfly_core.config.site import Site
+from agentfly_core.experiment import keys
+from agentfly_core.experiment.run_layout import RunLayout, done_by
+from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.system.formats.text import nearest
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The policy of another run that this run starts from:
+    `Parent("nightly-2026-11-20", Pointer(...))`.
+    """
+
+    run: str
+    policy: Pointer
+
+
+def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference) -> str:
+    """The digest of the policy or the chat service that is to speak for a role; raises ValueError
+    for one that is not there.
+    """
+    key = f"agent.frozen.{role}"
+    if isinstance(who, RunPolicy):
+        return of_run(store, who, key).policy.digest
+    with at(key):
+        return keys.chat_service(site.endpoint(who.name))
+
+
+def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
+    """The policy of a run, and the run's name; `key` is the setting that names it.
+
+    Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
+    """
+    with at(key):
+        policy = (
+            policy_of(store, where.run, where.step)
+            if isinstance(where, RunPolicy)
+            else final_policy(store, where.run)
+        )
+        stored = store.get(policy.uri)
+        if stored and stored.manifest.get("stripped"):
+            raise ValueError(
+                f"{where} was kept without its weights. Name a step that was evaluated, or the "
+                "run's last, or keep all with update.keep_policies=0."
+            )
+    return Parent(where.run, policy)
+
+
+def final_policy(store: Store, name: str) -> Artifact:
+    """The last policy of a run; raises ValueError when it has none."""
+    layout = RunLayout(name)
+    for step in reversed(layout.steps(store)):
+        if policy := store.get(layout.step(step).policy):
+            return policy
+    runs = ", ".join(store.names("runs")) or "none"
+    hint = nearest(name, store.names("runs"))
+    raise ValueError(
+        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {runs}."
+    )
+
+
+def policy_of(store: Store, name: str, step: int) -> Pointer:
+    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
+    there is none. Steps that a fork continues from are its own, too.
+    """
+    layout = RunLayout(done_by(store, name, step))
+    if step == 0 and (start := store.read_json(layout.start)):
+        return Pointer.of(start, layout.start)
+    if policy := store.get(layout.step(step).policy):
+        return policy
+    last = final_policy(store, name)
+    raise ValueError(
+        f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}."
+    )
+
+
+def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer) -> None:
+    """Raise ValueError when two policies read and write tokens of different tokenizers."""
+    one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
+    if one is None or one != other:
+        raise ValueError(
+            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers "
+            "differ, or one is missing. Name a run of this model, or one that comes from it."
+        )

@@ -1,0 +1,143 @@
+"""A task of an experiment: its settings with the objects that they name, imported and checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.config.experiment import Settings
+from agentfly_core.config.import_path import at, construct, load
+from agentfly_core.config.parts import AgentPart, RewardPart
+from agentfly_core.config.tasks import GOAL
+from agentfly_core.experiment.parts import limits_of, refuse_misfits, reward_of, tool_of
+from agentfly_core.rollout.episode import Agent
+from agentfly_core.rollout.pool import Limit
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task with its tools, rewards and environments: `Task(settings, agent, (calculator,),
+    {exact: 1.0}, "exact", {})`.
+
+    `settings` are those of an experiment of this task alone. `rewards` have their weights, `goal`
+    is the name of the reward that says solved, `limits` are those of each kind of environment.
+    """
+
+    settings: Settings
+    agent: Agent
+    tools: tuple[Tool, ...]
+    rewards: Mapping[Reward, float]
+    goal: str
+    limits: Mapping[type[Environment], Limit]
+
+    @property
+    def parts(self) -> tuple[Tool | Reward, ...]:
+        """Its tools, and then its rewards."""
+        return (*self.tools, *self.rewards)
+
+
+def import_tasks(settings: Settings) -> dict[str, Task]:
+    """The tasks of an experiment by name, with what they name; without a mixture one without a
+    name.
+
+    Raises ValueError, with the key, for what does not fit.
+    """
+    tasks = {}
+    for name, own in settings.each.items():
+        if name:
+            with at(f"tasks.{name}"):
+                tasks[name] = _import_task(own)
+        else:
+            tasks[name] = _import_task(own)
+    for part in settings.own_settings():
+        part.completed()
+    return tasks
+
+
+def _import_task(settings: Settings) -> Task:
+    agent = agent_of(settings.agent)
+    tools = tuple(map(tool_of, settings.tools))
+    rewards = {key: reward_of(key, part) for key, part in settings.rewards.items()}
+    limits = limits_of(settings.environments)
+    refuse_misfits(tools, list(rewards.values()), limits)
+    weights = {rewards[key]: part.weight for key, part in settings.rewards.items()}
+    return Task(settings, agent, tools, weights, rewards[settings.goal].name, limits)
+
+
+def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
+    """All tasks as one, with the tools, rewards and environments of each.
+
+    Raises ValueError where two tasks give a reward or a kind of environment other settings.
+    """
+    if not settings.tasks:
+        return tasks[""]
+    return Task(
+        settings=settings,
+        agent=agent_of(settings.agent),
+        tools=tuple(tool for task in tasks.values() for tool in task.tools),
+        rewards=_shared_rewards(tasks),
+        goal=settings.goal,
+        limits=_shared_limits(tasks),
+    )
+
+
+def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
+    limits: dict[type[Environment], tuple[str, Limit]] = {}
+    for name, task in tasks.items():
+        for kind, limit in task.limits.items():
+            first, same = limits.setdefault(kind, (name, limit))
+            if limit != same:
+                raise ValueError(
+                    f"tasks.{name}.environments: {kind.__name__} has another limit or other "
+                    f"settings in the task {first}, and both are lent the same ones: give "
+                    "them once, beside `tasks`."
+                )
+    return {kind: limit for kind, (_, limit) in limits.items()}
+
+
+def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
+    """The rewards of all tasks by name; raises ValueError for one that is not the same in two."""
+    by_name: dict[str, tuple[str, RewardPart, Reward]] = {}
+    for name, task in tasks.items():
+        for reward, part in zip(task.rewards, task.settings.rewards.values(), strict=True):
+            first, same, _ = by_name.setdefault(reward.name, (name, part, reward))
+            if part != same:
+                raise ValueError(
+                    f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
+                    f"the task {first}, and a name means the same in all tasks: give it another, "
+                    "`{my_name: {use: its import path, weight: ...}}`."
+                )
+    if GOAL in by_name:
+        raise ValueError(
+            f"tasks.{by_name[GOAL][0]}.rewards: {GOAL} is what solved is called in the scores of a "
+            "mixture; give the reward another name."
+        )
+    return {reward: part.weight for _, part, reward in by_name.values()}
+
+
+def goal_of(settings: Settings) -> str:
+    """The name that the scores of an experiment give the reward that says solved."""
+    if settings.tasks:
+        return GOAL
+    return reward_of(settings.goal, settings.rewards[settings.goal]).name
+
+
+def agent_of(part: AgentPart) -> Agent:
+    """The agent, of a class one object that plays all episodes; raises ValueError for what is
+    none.
+    """
+    with at("agent.use"):
+        named = load(part.use)
+        if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
+            raise ValueError(
+                f"{part.use} is no agent, expected an `async def` of one Episode that returns its "
+                "Ending, or a class with such a __call__."
+            )
+        agent: Agent = named
+        if isinstance(named, type):
+            agent = construct(named, part.model_extra or {})
+    return agent
