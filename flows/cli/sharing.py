@@ -8,15 +8,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Column, Table
 
-from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.experiment.run_policies import final_policy
-from agentfly_core.models import adapter_artifact
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs import versioning
 from agentfly_core.runs.run import known_run
 from agentfly_core.runs.run_names import run_named
-from agentfly_core.store import transfer
+from agentfly_core.runs.sharing import share
 from agentfly_core.store.lease import only_writer
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import WHERE, RunArgument, StoreArgument
 from flows.local import verification
@@ -79,34 +77,9 @@ def _remote(uri: str) -> Store:
 
 
 def _transfer(run: str, source: Store, target: Store) -> None:
-    """Copy the last policy, the base model of an adapter, and the run's record and summary."""
-    policy = final_policy(source, run)
-    base = adapter_artifact.base_of(source, policy)
-    artifacts = [*filter(None, [base]), policy]
-    for name in dict.fromkeys([run, *map(_run_of, artifacts)]):
-        _require_same(name, source, target)
-    copied = transfer.copy(artifacts, source, target)
-    for uri in (RunLayout(run).record, RunLayout(run).summary):
-        transfer.copy_json(uri, source, target)
-    news = f"{counted(len(copied), 'artifact')} copied" if copied else "it was there already"
+    policy, copied = share(run, source, target)
+    news = f"{counted(copied, 'artifact')} copied" if copied else "it was there already"
     print(f"{policy.uri} of {source.uri} is in {target.uri}: {news}.")
-
-
-def _run_of(artifact: Pointer) -> str:
-    """The run that made an artifact; empty for a shared artifact."""
-    folder, name, *_ = artifact.uri.split("/")
-    return name if folder == "runs" else ""
-
-
-def _require_same(run: str, source: Store, target: Store) -> None:
-    """Raise ValueError where the target has another run of this name."""
-    there = record_of(target, run) if run else None
-    record = record_of(source, run) if there else None
-    if there and (record is None or there["uid"] != record["uid"]):
-        raise ValueError(
-            f"{target.uri} has another run {run!r} of its own, "
-            "which would be lost: use another --store or --remote."
-        )
 
 
 def verify(run: RunArgument, /, *, into: Path | None = None, store_uri: StoreArgument = "") -> int:

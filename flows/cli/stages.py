@@ -23,10 +23,10 @@ from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import made_anew, preview
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
-from flows.cli.arguments import OUTPUT, AsJson, NamedExperiment
-from flows.cli.orchestration import orchestrated
+from flows.cli.arguments import OUTPUT, AsJson, NamedExperiment, typed
 from flows.experiments import load_experiment
 from flows.local.display import rates_table
+from flows.local.orchestration import orchestrated
 from flows.local.terminal import VisibleConsole, print_json
 
 
@@ -46,7 +46,7 @@ def evaluate(
             (default: the last policy of the run that `agentfly train` with the same settings makes)
     """
     target.load_checked()
-    with _only_json(as_json), orchestrated("evaluate"):
+    with _only_json(as_json), orchestrated("evaluate", typed.get):
         from flows.evaluate import evaluate as flow
 
         rates = flow(**target.arguments, policy=policy)
@@ -77,7 +77,7 @@ def prepare(
     """
     experiment = target.load_checked()
     reused = experiment.store.find(StageKeys(experiment.settings).prepare()) is not None
-    with _only_json(as_json), orchestrated("prepare"):
+    with _only_json(as_json), orchestrated("prepare", typed.get):
         from flows.prepare import prepare as flow
 
         data = flow(**target.arguments)
@@ -107,7 +107,7 @@ def warm_start(target: NamedExperiment) -> None:
     """
     settings = target.load_checked().settings
     checks.check_trainable(settings.model, settings.update.share_prefixes)
-    with orchestrated("warm-start"):
+    with orchestrated("warm-start", typed.get):
         from flows.warm_start import warm_start_only as flow
 
         policy = flow(**target.arguments)

@@ -39,8 +39,8 @@ from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows import dvc_outputs
 from flows.cli import completion
 from flows.cli.arguments import WHERE, NamedExperiment, Override, StoreArgument, typed
-from flows.cli.orchestration import orchestrated
 from flows.local.display import summary_table
+from flows.local.orchestration import orchestrated
 from flows.local.state_dirs import Places
 from flows.local.terminal import VisibleConsole
 from flows.reporting import report_again

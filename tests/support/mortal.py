@@ -38,10 +38,10 @@ import agentfly_core.models.untrained
 import agentfly_core.rl.policy_gradient
 import agentfly_core.store.object_storage  # noqa: F401
 import flows.cli.episodes
-import flows.cli.orchestration
 import flows.cli.runs
 import flows.cli.stages
 import flows.cli.training
+import flows.local.orchestration
 import flows.train  # noqa: F401
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent

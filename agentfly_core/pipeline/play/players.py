@@ -49,6 +49,13 @@ class Script:
 Player = ModelPlayer | Script
 
 
+def described(player: Player, model: str) -> str:
+    """Describe a player: `base (nano:calculator)`, `oracle (my_shop:buys)`."""
+    if isinstance(player, ModelPlayer):
+        return f"{player.reference} ({model})" if player.reference == "base" else player.reference
+    return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
+
+
 def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> Player:
     """The player that a reference names; by default the last policy of the run that the same
     settings make, else the base model.

@@ -9,10 +9,11 @@ from statistics import fmean
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.play.episodes import Played
-from agentfly_core.records.intervals import Mean, Rate, mean
+from agentfly_core.records.intervals import Interval, Mean, Rate, mean
 from agentfly_core.records.speakers import by_episode, episode_reward
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored, task_of
 from agentfly_core.runs.metrics import solved_by_problem
+from agentfly_core.system.formats.text import counted
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,37 @@ class Figures:
     cut_replies: int
     cut_at_max_tokens: int
     episodes_per_second: float
+
+    def lines(self) -> list[str]:
+        """Lines for people: `["8 episodes of 8 problems: 8 terminal", "solved 100.0%", ...]`."""
+        endings = ", ".join(f"{count} {name}" for name, count in self.endings.items())
+        unscored = f", {self.unscored} unscored" if self.unscored else ""
+        played = f"{counted(self.episodes, 'episode')} of {counted(self.problems, 'problem')}"
+        text = [f"{played}: {endings}{unscored}"]
+        text += [f"  {count} failed: {why}" for why, count in list(self.failures.items())[:3]]
+        text += [f"  {count} unscored: {why}" for why, count in list(self.unscored_for.items())[:3]]
+        if self.reward:
+            interval = self.reward.interval
+            shown = _between(interval, ".3f") if interval else f", {self.reward.without_interval}"
+            text.append(f"mean reward {self.reward.value:.3f}{shown}")
+        if self.success:
+            text.append(f"solved {self.success.share:.1%}{_between(self.success.interval, '.1%')}")
+        for task, rate in self.success_by_task.items():
+            text.append(
+                f"  {task}: {rate.share:.1%} of {counted(rate.problems, 'problem')}"
+                f"{_between(rate.interval, '.1%')}"
+            )
+        text.append(
+            f"{counted(self.tool_calls, 'tool call')}, {self.tool_errors} answered with an error"
+        )
+        of = f"of {counted(self.replies, 'reply')} cut"
+        if self.cut_at_max_tokens:
+            text.append(f"{self.cut_at_max_tokens} {of} at agent.max_tokens: set it higher")
+        if others := self.cut_replies - self.cut_at_max_tokens:
+            limits = "agent.max_model_len, agent.max_sampled_tokens, or the agent's own"
+            text.append(f"{others} {of} by another limit: {limits}")
+        text.append(f"{self.episodes_per_second:.3g} episodes/s, stored and scored")
+        return text
 
 
 def figures(played: Played, experiment: Experiment) -> Figures:
@@ -106,3 +138,8 @@ def _cut(trajectory: Trajectory) -> Iterator[int]:
     for turn in trajectory.turns:
         if turn.sampled and turn.sampled[-1].finish == "length":
             yield sum(len(span.tokens) for span in turn.sampled)
+
+
+def _between(interval: Interval, pattern: str) -> str:
+    low, high = (format(end, pattern) for end in interval)
+    return f", 95 % interval {low} to {high} by problem"

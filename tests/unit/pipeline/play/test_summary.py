@@ -21,7 +21,6 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 from agentfly_core.testing.trajectories import trajectory, turn
-from flows.cli.play import lines
 from tests.support import mixtures
 from tests.support.experiments import experiment, experiment_of
 
@@ -87,7 +86,7 @@ def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
     played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
     found = figures(played, rules(tmp_path))
     assert found.failures == {"ServiceFailure: gone": 2}
-    assert "  2 failed: ServiceFailure: gone" in lines(found)
+    assert "  2 failed: ServiceFailure: gone" in found.lines()
 
 
 def test_why_episodes_that_did_not_fail_have_no_score_is_counted(tmp_path: Path) -> None:
@@ -95,7 +94,7 @@ def test_why_episodes_that_did_not_fail_have_no_score_is_counted(tmp_path: Path)
     scores = [replace(score, reward=reason) for score in PLAYED.scores]
     found = figures(replace(PLAYED, scores=scores), rules(tmp_path))
     assert (found.unscored, found.unscored_for) == (4, {reason.reason: 3})  # and one that failed
-    assert f"  3 unscored: {reason.reason}" in lines(found)
+    assert f"  3 unscored: {reason.reason}" in found.lines()
 
 
 def test_none_scored_have_no_mean(tmp_path: Path) -> None:

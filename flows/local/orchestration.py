@@ -13,7 +13,6 @@ from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault, words_of
 from agentfly_core.system.service import ServiceLost
-from flows.cli.arguments import typed
 from flows.local.display import logging_to
 from flows.local.prefect_server import prefect_api
 from flows.local.state_dirs import Places, settle
@@ -56,7 +55,7 @@ def message(error: BaseException) -> str:
 
 
 @contextmanager
-def orchestrated(what: str, again: Callable[[], str] = typed.get) -> Iterator[Places]:
+def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     """Prefect for this process: its server starts while the rest is imported, and ends with the
     block.
 

@@ -1,0 +1,43 @@
+"""Copies of a run's last policy in other stores."""
+
+from __future__ import annotations
+
+from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.run_policies import final_policy
+from agentfly_core.models import adapter_artifact
+from agentfly_core.store import transfer
+from agentfly_core.store.store import Pointer, Store
+
+
+def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
+    """Copy the last policy, the base model of an adapter, and the run's record and summary.
+
+    Returns the policy and the number of artifacts that were copied; raises ValueError for another
+    run of this name.
+    """
+    policy = final_policy(source, run)
+    base = adapter_artifact.base_of(source, policy)
+    artifacts = [*filter(None, [base]), policy]
+    for name in dict.fromkeys([run, *map(_run_of, artifacts)]):
+        _require_same(name, source, target)
+    copied = transfer.copy(artifacts, source, target)
+    for uri in (RunLayout(run).record, RunLayout(run).summary):
+        transfer.copy_json(uri, source, target)
+    return policy, len(copied)
+
+
+def _run_of(artifact: Pointer) -> str:
+    """The run that made an artifact; empty for a shared artifact."""
+    folder, name, *_ = artifact.uri.split("/")
+    return name if folder == "runs" else ""
+
+
+def _require_same(run: str, source: Store, target: Store) -> None:
+    """Raise ValueError where the target has another run of this name."""
+    there = record_of(target, run) if run else None
+    record = record_of(source, run) if there else None
+    if there and (record is None or there["uid"] != record["uid"]):
+        raise ValueError(
+            f"{target.uri} has another run {run!r} of its own, "
+            "which would be lost: use another --store or --remote."
+        )
