@@ -42,9 +42,9 @@ def shape_of(store: Store, policy: Pointer) -> Adapter | None:
 
 def _stored(store: Store, policy: Pointer) -> Any:
     match adapter := store.part(policy, FILE):
-        case None | {"base": dict()}:
+        case None | {"base": dict(), "shape": dict()}:
             return adapter
-    raise Damaged(f'{policy.uri}/{FILE} holds {adapter!r:.200}, expected the key "base".')
+    raise Damaged(f"{policy.uri}/{FILE} is {adapter!r:.200}, expected the keys base and shape.")
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:

@@ -19,13 +19,18 @@ MAX_DEPTH = 64
 
 
 class _Composer(Composer):
-    """Refuses a key that a mapping has already, a value that contains itself, and more than 64
-    levels.
-    """
+    """Refuses repeated keys, values that contain themselves, more than 64 levels and YAML 1.1."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader)
         self._around: list[str | None] = []
+
+    def compose_document(self) -> Any:
+        start: Any = self.parser.peek_event()
+        if start.version not in (None, (1, 2)):  # ruamel would read `no` as false
+            version = ".".join(map(str, start.version))
+            raise MarkedYAMLError(None, None, f"%YAML {version} is not read, remove the line")
+        return super().compose_document()
 
     def compose_node(self, parent: Node | None, index: Any) -> Any:
         event: Any = self.parser.peek_event()

@@ -1,5 +1,6 @@
 """What a policy that is an adapter says of the model it stands on, and what follows from it."""
 
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -46,6 +47,17 @@ def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store
     assert adapter_artifact.folders(store, policy) == (store.open(policy), store.open(model))
     assert adapter_artifact.base_of(store, model) is None
     assert adapter_artifact.folders(store, model) == (store.open(model), None)
+
+
+@pytest.mark.parametrize("written", [{"base": {}}, {"shape": {}}, {"base": 1, "shape": {}}, [1]])
+def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
+    store = context(tmp_path).store
+    with store.publish(ArtifactKey("runs/demo/policy", "update", "1", {})) as folder:
+        (folder / adapter_artifact.FILE).write_text(json.dumps(written))
+    policy = store.artifact("runs/demo/policy")
+    for read in (adapter_artifact.base_of, adapter_artifact.shape_of):
+        with pytest.raises(Damaged, match="expected the keys base and shape"):
+            read(store, policy)
 
 
 def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, policy, tmp_path):

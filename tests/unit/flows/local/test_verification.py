@@ -8,13 +8,14 @@ from typing import cast
 
 import pytest
 
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_policies import of_run
+from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
-from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.json_value import as_json
 from flows.local.verification import copy_origins, differences, require_repeatable
 from tests.support.experiments import SUMMARY, experiment
@@ -31,7 +32,7 @@ def publish(store: Store, uri: str, base: Artifact | None = None) -> Artifact:
     with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
         (folder / "model.safetensors").write_text(uri)
         if base:
-            write_json(folder / "adapter.json", {"base": {"uri": base.uri, "digest": base.digest}})
+            adapter_artifact.remember(folder, base, Adapter(rank=2, alpha=4))
     return store.artifact(uri)
 
 

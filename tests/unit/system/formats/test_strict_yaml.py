@@ -33,6 +33,12 @@ def test_values_are_read_by_yaml_1_2(text: str, value: object) -> None:
     assert loading.override(f"seed={text}") == ("seed", value)
 
 
+def test_another_version_of_yaml_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"here is no valid YAML: %YAML 1\.1 is"):
+        strict_yaml.parse("%YAML 1.1\n---\nseed: no\n", "here")
+    assert strict_yaml.parse("%YAML 1.2\n---\nseed: no\n", "here") == {"seed": "no"}
+
+
 def test_a_time_for_a_number_is_refused_by_its_key() -> None:
     with pytest.raises(ValueError, match=r"seed: Input should be a valid integer.*'1:30'"):
         loading.read(str(ROOT / "tests/conf/tiny.yaml"), ["seed=1:30"])
