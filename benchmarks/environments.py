@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
-from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.inference.sampler import Request, Sampler
+from agentfly_core.pipeline.play.mode import Mode, WrappedSampler, WrappedSession
 from agentfly_core.pipeline.play.session import PlayRequest, play, prepare
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.episodes import Decode
@@ -56,31 +55,13 @@ class Timed(Mode):
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """The sampler, listened to."""
-        return _Heard(sampler, self)
+        return WrappedSampler(sampler, partial(_Session, mode=self))
 
 
 @dataclass
-class _Heard:
-    """A sampler, and its session, whose replies and requests are timed."""
+class _Session(WrappedSession):
+    """Times replies and requests."""
 
-    inner: Sampler
-    mode: Timed
-
-    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        self.inner.load(policy, version, base)
-
-    def rest(self) -> None:
-        self.inner.rest()
-
-    @asynccontextmanager
-    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        async with self.inner.shard(episodes) as session:
-            yield _Session(session, self.mode)
-
-
-@dataclass
-class _Session:
-    inner: SamplerSession
     mode: Timed
 
     async def sample(self, request: Request) -> Sampled:
@@ -90,15 +71,6 @@ class _Session:
         reply = await self.inner.sample(request)
         self.mode.replied[episode] = time.perf_counter()
         return reply
-
-    def open(self) -> None:
-        self.inner.open()
-
-    def close(self) -> None:
-        self.inner.close()
-
-    def waits_for_all(self, speaker: str) -> bool:
-        return self.inner.waits_for_all(speaker)
 
 
 def main() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
-from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
-from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.inference.sampler import Request, Sampler
+from agentfly_core.pipeline.play.mode import Mode, WrappedSampler, WrappedSession
 from agentfly_core.records.play_record import ModeName
 from agentfly_core.records.trajectory import Sampled, Trajectory
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
@@ -27,7 +26,7 @@ class Live(Mode):
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """The sampler, whose requests and replies are shown."""
-        return _Shown(sampler, decode, self._show)
+        return WrappedSampler(sampler, partial(_Session, decode=decode, show=self._show))
 
     def ended(self, trajectory: Trajectory) -> None:
         """Show what was answered last and how it ended."""
@@ -37,29 +36,10 @@ class Live(Mode):
         self._show(f"ended {trajectory.ending.value}{why}\n")
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A sampler whose sessions show what they do."""
-
-    inner: Sampler
-    decode: Decode
-    show: Show
-
-    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        self.inner.load(policy, version, base)
-
-    def rest(self) -> None:
-        self.inner.rest()
-
-    @asynccontextmanager
-    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        async with self.inner.shard(episodes) as session:
-            yield _Session(session, self.decode, self.show)
-
-
 @dataclass
-class _Session:
-    inner: SamplerSession
+class _Session(WrappedSession):
+    """Shows requests and replies."""
+
     decode: Decode
     show: Show
     shown: tuple[int, ...] = field(default=(), init=False)
@@ -77,12 +57,3 @@ class _Session:
         self.show(sampled_piece(sampled, self.decode))
         self.shown = (*prompt, *sampled.tokens)
         return sampled
-
-    def open(self) -> None:
-        self.inner.open()
-
-    def close(self) -> None:
-        self.inner.close()
-
-    def waits_for_all(self, speaker: str) -> bool:
-        return self.inner.waits_for_all(speaker)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from agentfly_core.inference.sampler import Sampler
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.play_record import ModeName
-from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.records.trajectory import Sampled, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.episodes import Decode
 
@@ -27,3 +32,48 @@ class Mode:
 
     def ended(self, trajectory: Trajectory) -> None:
         """Hear of an episode that ended."""
+
+
+@dataclass
+class WrappedSession:
+    """Forwards to another session. Subclasses override `sample`."""
+
+    inner: SamplerSession
+
+    async def sample(self, request: Request) -> Sampled:
+        """Sample a reply."""
+        return await self.inner.sample(request)
+
+    def open(self) -> None:
+        """Open it for a further branch."""
+        self.inner.open()
+
+    def close(self) -> None:
+        """Close it for one branch."""
+        self.inner.close()
+
+    def waits_for_all(self, speaker: str) -> bool:
+        """Whether a speaker's replies wait for all branches."""
+        return self.inner.waits_for_all(speaker)
+
+
+@dataclass(frozen=True)
+class WrappedSampler:
+    """A sampler whose sessions are wrapped: `WrappedSampler(sampler, partial(Timing, log=[]))`."""
+
+    inner: Sampler
+    wrap: Callable[[SamplerSession], SamplerSession]
+
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
+        """Load a policy."""
+        self.inner.load(policy, version, base)
+
+    def rest(self) -> None:
+        """Release the memory of GPUs."""
+        self.inner.rest()
+
+    @asynccontextmanager
+    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
+        """Lend a wrapped session to a shard."""
+        async with self.inner.shard(episodes) as session:
+            yield self.wrap(session)
