@@ -247,8 +247,8 @@ FAULTS = (
     Fault(
         "run:NAME@STEP is taken for a name",
         "config/reference.py",
-        "LastPolicy(run) if step is None else RunPolicy(run, step)",
-        "LastPolicy(run)",
+        "RunPolicy(parts[1], int(parts[2])) if parts[2] else LastPolicy(parts[1])",
+        "LastPolicy(parts[1])",
         "unit/config",
     ),
     Fault(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import ClassVar
 
 from agentfly_core.system.formats.text import did_you_mean, nearest
 
@@ -39,9 +41,10 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LastPolicy:
-    """The last policy of a run: `LastPolicy("mine")` is `run:mine`."""
+    """The last policy of a run: `LastPolicy("mine")` is `run:mine`. Its `step` is None."""
 
     run: str
+    step: ClassVar[None] = None
 
     def __str__(self) -> str:
         return f"run:{self.run}"
@@ -76,9 +79,6 @@ class PackagedModel:
 
     name: str
 
-    def __str__(self) -> str:
-        return f"package:{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
 class NanoModel:
@@ -86,16 +86,10 @@ class NanoModel:
 
     recipe: str
 
-    def __str__(self) -> str:
-        return f"nano:{self.recipe}"
-
 
 @dataclass(frozen=True, slots=True)
 class OwnNano:
     """The model `nano`, made for an experiment of its training problems and demonstrations."""
-
-    def __str__(self) -> str:
-        return OWN_MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +116,14 @@ class ScriptPolicy:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class BasePolicy:
+class WordPolicy(Enum):
+    """A policy named by a word."""
+
+    BASE = "base"
     """The model that the experiment starts from."""
-
-
-@dataclass(frozen=True, slots=True)
-class OraclePolicy:
+    ORACLE = "oracle"
     """The function that the warm start imitates."""
-
-
-@dataclass(frozen=True, slots=True)
-class RandomPolicy:
+    RANDOM = "random"
     """Calls of random tools with random arguments."""
 
 
@@ -141,20 +131,7 @@ Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
 """What has weights of its own, and not those of a run."""
 ModelReference = Model | RunPolicy | LastPolicy
 SpeakerReference = RunPolicy | EndpointPolicy
-Reference = (
-    ModelReference
-    | EndpointPolicy
-    | PolicyFile
-    | ScriptPolicy
-    | BasePolicy
-    | OraclePolicy
-    | RandomPolicy
-)
-WORDS: dict[str, Reference] = {
-    "oracle": OraclePolicy(),
-    "random": RandomPolicy(),
-    "base": BasePolicy(),
-}
+Reference = ModelReference | EndpointPolicy | PolicyFile | ScriptPolicy | WordPolicy
 
 
 def reference(text: str, runs: Sequence[str]) -> Reference:
@@ -162,10 +139,11 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 
     Raises ValueError for an unknown policy, without a request to the hub.
     """
-    if text in WORDS:
-        return WORDS[text]
-    run, _ = run_and_step(text) or ("", None)
-    if text.startswith("run:") or run in runs:
+    words = [word.value for word in WordPolicy]
+    if text in words:
+        return WordPolicy(text)
+    of_run = policy_of_run(text)
+    if text.startswith("run:") or (of_run and of_run.run in runs):
         return run_policy(text)
     if text.startswith("endpoint:"):
         return EndpointPolicy(text.removeprefix("endpoint:"))
@@ -174,7 +152,7 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
     if IMPORT_PATH.fullmatch(text) and not text.startswith(("nano:", "package:")):
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):
-        hint = nearest(text.partition("@")[0], [*WORDS, *runs])
+        hint = nearest(text.partition("@")[0], [*words, *runs])
         raise ValueError(f"There is no policy {text!r}.{hint} {TAKEN}.")
     return model_reference(text)
 
@@ -188,7 +166,7 @@ def model_reference(text: str) -> ModelReference:
     if text == OWN_MODEL:
         return OwnNano()
     if kind == "run" and colon:
-        if policy := _run_policy(text):
+        if policy := policy_of_run(text):
             return policy
         raise ValueError(f"got {text!r}, {EXPECTED}")
     if kind == "nano" and colon:
@@ -215,14 +193,21 @@ def model_reference(text: str) -> ModelReference:
 
 def run_policy(text: str) -> RunPolicy | LastPolicy:
     """Parse NAME or NAME@STEP, with or without `run:`; raises ValueError for anything else."""
-    if policy := _run_policy(text):
+    if policy := policy_of_run(text):
         return policy
     raise ValueError(f"policy: got {text!r}, {EXPECTED}")
 
 
+def policy_of_run(text: str) -> RunPolicy | LastPolicy | None:
+    """Parse NAME or NAME@STEP, with or without `run:`; None for anything else."""
+    if not (parts := OF_RUN.fullmatch(text)):
+        return None
+    return RunPolicy(parts[1], int(parts[2])) if parts[2] else LastPolicy(parts[1])
+
+
 def run_step(text: str) -> RunPolicy | None:
     """Parse run:NAME@STEP; None for anything else: a function, a service, a run's last policy."""
-    policy = _run_policy(text) if text.startswith("run:") else None
+    policy = policy_of_run(text) if text.startswith("run:") else None
     return policy if isinstance(policy, RunPolicy) else None
 
 
@@ -230,17 +215,3 @@ def speaker(text: str) -> SpeakerReference | None:
     """Parse a frozen speaker, run:NAME@STEP or endpoint:NAME; None for anything else."""
     endpoint = re.fullmatch(f"endpoint:({NAME})", text)
     return EndpointPolicy(endpoint[1]) if endpoint else run_step(text)
-
-
-def run_and_step(text: str) -> tuple[str, int | None] | None:
-    """Split NAME or NAME@STEP, with or without `run:`: `("demo", 7)`; None for anything else."""
-    parts = OF_RUN.fullmatch(text)
-    return (parts[1], None if parts[2] is None else int(parts[2])) if parts else None
-
-
-def _run_policy(text: str) -> RunPolicy | LastPolicy | None:
-    named = run_and_step(text)
-    if named is None:
-        return None
-    run, step = named
-    return LastPolicy(run) if step is None else RunPolicy(run, step)

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.reference import (
-    BasePolicy,
     EndpointPolicy,
     LastPolicy,
-    OraclePolicy,
     OwnNano,
     PolicyFile,
-    RandomPolicy,
     RunPolicy,
     ScriptPolicy,
+    WordPolicy,
     model_reference,
 )
 from agentfly_core.config.reference import reference as policy_reference
@@ -148,9 +146,9 @@ def policy_named(
             return dvc_pointer.read(Path(path))
         case EndpointPolicy(name):
             return endpoint(experiment, name)
-        case BasePolicy():
+        case WordPolicy.BASE:
             return experiment.parent.policy if experiment.parent else model(experiment)
-        case ScriptPolicy() | OraclePolicy() | RandomPolicy():
+        case ScriptPolicy() | WordPolicy():
             raise ValueError(
                 f"Got the policy {named!r}, a function that gives the replies; expected one with "
                 f"weights. `agentfly play EXPERIMENT --split test --policy {named}` plays this one."

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import load
 from agentfly_core.config.reference import (
-    OraclePolicy,
-    RandomPolicy,
     ScriptPolicy,
+    WordPolicy,
     reference,
     run_step,
 )
@@ -72,10 +71,10 @@ def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> P
         except ValueError:
             named = "base"
     match reference(named, experiment.store.names("runs")):
-        case OraclePolicy():
+        case WordPolicy.ORACLE:
             settings = experiment.settings
             return oracle(experiment.name, settings.warm_start, settings.seed, problems)
-        case RandomPolicy():
+        case WordPolicy.RANDOM:
             return Script(named, RANDOM, random_policy)
         case ScriptPolicy(path):
             return Script(named, path, policy_at(path, {}, problems, experiment.settings.seed))

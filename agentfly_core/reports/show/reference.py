@@ -5,17 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agentfly_core.config.reference import NAME, run_and_step
+from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 
 OF_PLAY = re.compile(rf"play:({NAME})")
-
-
-@dataclass(frozen=True, slots=True)
-class RunReference:
-    """`demo@7` is `RunReference("demo", 7)`; `demo` alone, without a step, has None."""
-
-    run: str
-    step: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +17,8 @@ class PlayReference:
     name: str
 
 
-EpisodeSource = RunReference | PlayReference
+EpisodeSource = RunPolicy | LastPolicy | PlayReference
+"""LastPolicy is a run whose step is not named."""
 
 
 def reference(text: str, step: int | None = None) -> EpisodeSource:
@@ -37,16 +30,15 @@ def reference(text: str, step: int | None = None) -> EpisodeSource:
         if step is not None:
             raise ValueError(f"{text} has no steps; leave --step {step} out.")
         return PlayReference(play[1])
-    parts = run_and_step(text)
-    if parts is None:
+    run = policy_of_run(text)
+    if run is None:
         raise ValueError(
             f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
             "`agentfly list` shows the runs."
         )
-    run, named = parts
-    if named is not None and step not in (None, named):
+    if run.step is not None and step not in (None, run.step):
         raise ValueError(f"Got {text} and --step {step}: name one step.")
-    return RunReference(run, step if named is None else named)
+    return run if step is None else RunPolicy(run.run, step)
 
 
 def against(text: str, shown: EpisodeSource) -> EpisodeSource:
@@ -57,4 +49,4 @@ def against(text: str, shown: EpisodeSource) -> EpisodeSource:
         raise ValueError(
             f"--against: got {text}, and played episodes have no steps; name play:NAME."
         )
-    return RunReference(shown.run, int(text))
+    return RunPolicy(shown.run, int(text))

@@ -12,11 +12,11 @@ from agentfly_core.config.reference import (
     LastPolicy,
     LocalModel,
     NanoModel,
-    OraclePolicy,
     PolicyFile,
     Reference,
     RunPolicy,
     ScriptPolicy,
+    WordPolicy,
     reference,
     run_policy,
     speaker,
@@ -28,7 +28,7 @@ RUNS = ["mine", "rates-1f2e.b"]
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("oracle", OraclePolicy()),
+        ("oracle", WordPolicy.ORACLE),
         ("mine", LastPolicy("mine")),
         ("run:mine@7", RunPolicy("mine", 7)),
         ("rates-1f2e.b@0", RunPolicy("rates-1f2e.b", 0)),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agentfly_core.config.reference import LastPolicy, RunPolicy
 from agentfly_core.reports.show.reference import (
     EpisodeSource,
     PlayReference,
-    RunReference,
     against,
     reference,
 )
@@ -16,10 +16,10 @@ from agentfly_core.reports.show.reference import (
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("demo", RunReference("demo", None)),
-        ("demo@7", RunReference("demo", 7)),
-        ("run:demo@0", RunReference("demo", 0)),
-        ("nightly-2026-11-20@40", RunReference("nightly-2026-11-20", 40)),
+        ("demo", LastPolicy("demo")),
+        ("demo@7", RunPolicy("demo", 7)),
+        ("run:demo@0", RunPolicy("demo", 0)),
+        ("nightly-2026-11-20@40", RunPolicy("nightly-2026-11-20", 40)),
         ("play:quickstart-1", PlayReference("quickstart-1")),
     ],
 )
@@ -28,7 +28,7 @@ def test_a_run_a_step_and_a_play_are_named(text: str, named: EpisodeSource) -> N
 
 
 def test_a_step_may_stand_in_an_option_and_must_be_one() -> None:
-    assert reference("demo", 7) == reference("demo@7", 7) == RunReference("demo", 7)
+    assert reference("demo", 7) == reference("demo@7", 7) == RunPolicy("demo", 7)
     with pytest.raises(ValueError, match="name one step"):
         reference("demo@6", 7)
     with pytest.raises(ValueError, match="has no steps"):
@@ -42,7 +42,7 @@ def test_what_names_nothing_is_refused_with_what_would(text: str) -> None:
 
 
 def test_a_number_is_another_step_of_the_same_run() -> None:
-    assert against("8", RunReference("demo", 9)) == RunReference("demo", 8)
-    assert against("other@8", RunReference("demo", 9)) == RunReference("other", 8)
+    assert against("8", RunPolicy("demo", 9)) == RunPolicy("demo", 8)
+    assert against("other@8", RunPolicy("demo", 9)) == RunPolicy("other", 8)
     with pytest.raises(ValueError, match="have no steps"):
         against("8", PlayReference("quickstart-1"))
