@@ -153,7 +153,7 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):
         hint = nearest(text.partition("@")[0], [*words, *runs])
-        raise ValueError(f"There is no policy {text!r}.{hint} {TAKEN}.")
+        raise ValueError(f"Unknown policy {text!r}.{hint} {TAKEN}.")
     return model_reference(text)
 
 
@@ -181,11 +181,11 @@ def model_reference(text: str) -> ModelReference:
         return HubModel(hub[1], hub[2] or "")
     if kind == "endpoint":
         raise ValueError(
-            f"Got {text!r}, a service, which has no weights to train: it can be played and "
-            f"evaluated as a baseline, `agentfly evaluate EXPERIMENT --policy {text}`."
+            f"Got {text!r}, a chat service, which cannot be trained. Play or evaluate it "
+            f"as a baseline: `agentfly evaluate EXPERIMENT --policy {text}`."
         )
     raise ValueError(
-        f"Got {text!r}, expected a folder (there is none of this name in {Path.cwd()}), "
+        f"Got {text!r}, expected a folder in {Path.cwd()}, "
         "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
         "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
     )

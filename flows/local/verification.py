@@ -25,7 +25,7 @@ from agentfly_core.system.revision import revision
 def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     """Train a run again in `into`/store, or continue there; return `differences`.
 
-    Raises ValueError for a run that cannot be trained again here, or whose training fails.
+    Raises ValueError if the run cannot be trained again here, or if its training fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)
@@ -51,7 +51,9 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
     """Raise ValueError for an unfinished run, or one of other code, stages or frozen speakers."""
     name = record["name"]
     if summary_of(store, name) is None:
-        raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
+        raise ValueError(
+            f"The run {name!r} is not finished: continue it first, see `agentfly list`."
+        )
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
     refuse_other_stages(name, record)
@@ -80,12 +82,14 @@ def _checkout(record: RunRecord, into: Path) -> Path:
     if commit != revision()["commit"] and commit.isalnum() and not code.exists():
         command = ["git", "worktree", "add", "--force", "--detach", str(code), commit]
         if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
-            print(f"git has no commit {commit} here: training with the code of this folder.")
+            print(
+                f"The commit {commit} is not in this repository: training with the code of this folder."
+            )
     return code if code.exists() else Path.cwd()
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
-    """Compare the artifacts of a run with those in `again`: by uri, the difference or "".
+    """Compare the artifacts of a run in two stores: by uri, the difference or "".
 
 
     Learner states are not compared.

@@ -25,11 +25,11 @@ class Live(Mode):
         self._show = show
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """The sampler, whose requests and replies are shown."""
+        """The sampler with requests and replies shown."""
         return WrappedSampler(sampler, partial(_Session, decode=decode, show=self._show))
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Show what was answered last and how it ended."""
+        """Show the last answers and the ending."""
         for piece in answered_last(trajectory):
             self._show(piece)
         why = f": {trajectory.error}" if trajectory.error else ""

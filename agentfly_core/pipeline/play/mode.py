@@ -1,4 +1,4 @@
-"""Play modes: episodes as in training, or one after the other, so that a person can follow."""
+"""Play modes: episodes as in training, or one at a time for a person to follow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentfly_core.runs.episodes import Decode
 
 
 class Mode:
-    """What a mode changes in sampler and rules, and which episodes it sees; this one does neither.
+    """Hooks of a mode: change the sampler, change the rules, see ended episodes. Here no-ops.
 
     `name` is what play.json calls it.
     """
@@ -59,7 +59,7 @@ class WrappedSession:
 
 @dataclass(frozen=True)
 class WrappedSampler:
-    """A sampler whose sessions are wrapped: `WrappedSampler(sampler, partial(Timing, log=[]))`."""
+    """A sampler with wrapped sessions: `WrappedSampler(sampler, partial(Timing, log=[]))`."""
 
     inner: Sampler
     wrap: Callable[[SamplerSession], SamplerSession]

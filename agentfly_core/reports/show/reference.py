@@ -1,4 +1,4 @@
-"""What a person names on the command line: a run, a run's step, or played episodes."""
+"""Names on the command line of a run, a run's step, or played episodes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ EpisodeSource = RunPolicy | LastPolicy | PlayReference
 
 
 def reference(text: str, step: int | None = None) -> EpisodeSource:
-    """What RUN, RUN@STEP (run: may stand before it) or play:NAME names; `step` is given beside it.
+    """Parse RUN, RUN@STEP, both with or without `run:`, or play:NAME; `step` is the option --step.
 
-    Raises ValueError for anything else, and for two steps that differ.
+    Raises ValueError for anything else, and for two different steps.
     """
     if play := OF_PLAY.fullmatch(text):
         if step is not None:
-            raise ValueError(f"{text} has no steps; leave --step {step} out.")
+            raise ValueError(f"{text} is not a run: leave --step {step} out.")
         return PlayReference(play[1])
     run = policy_of_run(text)
     if run is None:
@@ -42,11 +42,9 @@ def reference(text: str, step: int | None = None) -> EpisodeSource:
 
 
 def against(text: str, shown: EpisodeSource) -> EpisodeSource:
-    """What a step's number, RUN@STEP or play:NAME names beside what is shown; raises ValueError."""
+    """Parse --against: a step of the same run, RUN@STEP or play:NAME; raises ValueError."""
     if not text.isdecimal():
         return reference(text)
     if isinstance(shown, PlayReference):
-        raise ValueError(
-            f"--against: got {text}, and played episodes have no steps; name play:NAME."
-        )
+        raise ValueError(f"--against: got step {text} of played episodes, expected play:NAME.")
     return RunPolicy(shown.run, int(text))

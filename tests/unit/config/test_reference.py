@@ -53,7 +53,7 @@ def test_what_names_none_is_refused_before_the_hub_is_asked(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "meant"), [("mien@3", "mine"), ("randm", "random")])
 def test_a_mistyped_policy_is_told_the_nearest_run_or_word(text: str, meant: str) -> None:
-    with pytest.raises(ValueError, match=rf"There is no policy '{text}'\. Did you mean '{meant}'"):
+    with pytest.raises(ValueError, match=rf"Unknown policy '{text}'\. Did you mean '{meant}'"):
         reference(text, RUNS)
 
 

@@ -135,7 +135,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("dmo", r"There is no policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
+        ("dmo", r"Unknown policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
         ("oracle", "'oracle', a function .* `agentfly play EXPERIMENT --split test --policy orac"),
         ("says:hello", "'says:hello', a function that gives the replies"),
         ("results/demo/policy.json", "There is no file 'results/demo/policy.json'"),
