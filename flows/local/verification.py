@@ -51,9 +51,7 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
     """Raise ValueError for an unfinished run, or one of other code, stages or frozen speakers."""
     name = record["name"]
     if summary_of(store, name) is None:
-        raise ValueError(
-            f"The run {name!r} is not finished: continue it first, see `agentfly list`."
-        )
+        raise ValueError(f"The run {name!r} is not finished, see `agentfly list`.")
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
     refuse_other_stages(name, record)
@@ -82,9 +80,7 @@ def _checkout(record: RunRecord, into: Path) -> Path:
     if commit != revision()["commit"] and commit.isalnum() and not code.exists():
         command = ["git", "worktree", "add", "--force", "--detach", str(code), commit]
         if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
-            print(
-                f"The commit {commit} is not in this repository: training with the code of this folder."
-            )
+            print(f"Commit {commit} is not in this repository: training with this folder.")
     return code if code.exists() else Path.cwd()
 
 

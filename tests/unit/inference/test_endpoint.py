@@ -111,5 +111,5 @@ def test_one_that_the_site_does_not_name_is_refused(
 
 
 def test_it_cannot_be_trained() -> None:
-    with pytest.raises(ValueError, match="endpoint:sage', a service, which has no weights to trai"):
+    with pytest.raises(ValueError, match="endpoint:sage', a chat service, which cannot be trai"):
         model_reference("endpoint:sage")
