@@ -51,7 +51,7 @@ def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store
 
 @pytest.mark.parametrize("written", [{"base": {}}, {"shape": {}}, {"base": 1, "shape": {}}, [1]])
 def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
-    store = context(tmp_path).store
+    store = experiment(tmp_path).store
     with store.publish(ArtifactKey("runs/demo/policy", "update", "1", {})) as folder:
         (folder / adapter_artifact.FILE).write_text(json.dumps(written))
     policy = store.artifact("runs/demo/policy")
