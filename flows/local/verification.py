@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from agentfly_core.experiment.continuing import refuse_other_stages
@@ -19,6 +20,7 @@ from agentfly_core.store import transfer
 from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
 from agentfly_core.store.store import Artifact, Pointer, Store
 from agentfly_core.system import files
+from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.revision import revision
 
 
@@ -70,8 +72,9 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
     bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
     transfer.copy([*bases, *policies, *learners], store, again)
     for name in {*store.names("runs")} - {record["name"]}:
-        for uri in (RunLayout(name).record, RunLayout(name).start):
-            transfer.copy_json(uri, store, again)
+        with suppress(Damaged):  # another run's damage matters only if its policy is needed
+            for uri in (RunLayout(name).record, RunLayout(name).start):
+                transfer.copy_json(uri, store, again)
 
 
 def _checkout(record: RunRecord, into: Path) -> Path:
@@ -86,7 +89,6 @@ def _checkout(record: RunRecord, into: Path) -> Path:
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
     """Compare the artifacts of a run in two stores: by uri, the difference or "".
-
 
     Learner states are not compared.
     """
