@@ -53,10 +53,10 @@ def main() -> None:
 
 def rows(whole: Evaluation, ablated: Mapping[str, Evaluation]) -> Iterator[list[str]]:
     """The policy with the whole agent and with another one, and the paired difference."""
-    for name, found in ablated.items():
-        difference, (low, high) = intervals.improvement(whole.solved, found.solved)
-        shares = f"{whole.success:.3f}", f"{found.success:.3f}", f"{difference:+.3f}"
-        yield [name, str(len(found.solved)), *shares, f"{low:+.3f} to {high:+.3f}"]
+    for name, without in ablated.items():
+        difference, (low, high) = intervals.improvement(whole.solved, without.solved)
+        shares = f"{whole.success:.3f}", f"{without.success:.3f}", f"{difference:+.3f}"
+        yield [name, str(len(without.solved)), *shares, f"{low:+.3f} to {high:+.3f}"]
 
 
 if __name__ == "__main__":

@@ -37,9 +37,11 @@ COLUMNS = (
 def main() -> None:
     """Train the runs that are missing and print the table."""
     names = {module.name for module in pkgutil.iter_modules(algorithms.__path__)}
-    known = sorted(names - WITHOUT_REWARDS)
+    rewarded = sorted(names - WITHOUT_REWARDS)
     parser = harness.parser(__doc__, seeds=[1, 2, 3], steps=10, problems=32)
-    parser.add_argument("--algorithms", nargs="+", default=known, choices=known, metavar="NAME")
+    parser.add_argument(
+        "--algorithms", nargs="+", default=rewarded, choices=rewarded, metavar="NAME"
+    )
     options = parser.parse_args()
     size = [f"steps={options.steps}", f"rollout.problems={options.problems}"]
     results: dict[str, list[Evaluated]] = {name: [] for name in options.algorithms}

@@ -27,7 +27,7 @@ def main() -> None:
     """Train the runs that are missing and print the table."""
     options = harness.parser(__doc__, experiment="quickstart", seeds=[1, 2, 3]).parse_args()
     results = learned(options.experiment, options.seeds)
-    seeds = [found for name, found in results.items() if name.startswith("seed")]
+    seeds = [pair for name, pair in results.items() if name.startswith("seed")]
     before, after = map(pooled, zip(*seeds, strict=True))
     harness.show(COLUMNS, [*rows(results), row("all seeds", before, after)])
 
@@ -62,10 +62,10 @@ def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> l
     return [name, str(len(after)), *shares, f"{low:+.3f} to {high:+.3f}"]
 
 
-def pooled(found: Sequence[Evaluation]) -> dict[str, float]:
+def pooled(evaluations: Sequence[Evaluation]) -> dict[str, float]:
     """The share of each problem over all evaluations that have it."""
     shares: dict[str, list[float]] = defaultdict(list)
-    for evaluation in found:
+    for evaluation in evaluations:
         for problem, share in evaluation.solved.items():
             shares[problem].append(share)
     return {problem: fmean(each) for problem, each in shares.items()}

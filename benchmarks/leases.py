@@ -210,9 +210,13 @@ async def played(faults: bool) -> Played:
         assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
         tasks = [group.create_task(play(a, spec, here, resources)) for a in assigned]
     trajectories = [only for task in tasks for only in task.result()[0]]
-    found = {one.problem.id: one for one in trajectories}
+    by_problem = {one.problem.id: one for one in trajectories}
     return Played(
-        found, resources.metrics(), Book.plan, time.monotonic() - start, psutil.Process().num_fds()
+        by_problem,
+        resources.metrics(),
+        Book.plan,
+        time.monotonic() - start,
+        psutil.Process().num_fds(),
     )
 
 
@@ -222,7 +226,7 @@ def mistakes(calm: Played, stormy: Played) -> list[str]:
     failed = {name for name, t in stormy.episodes.items() if t.ending is Ending.FAILED}
     strange = {name: stormy.episodes[name].error for name in failed - set(hit)}
     siblings = {name: value for name, value in calm.earned.items() if name not in hit}
-    found = {
+    wrongs = {
         "an episode has no ending": any(len(run.episodes) < EPISODES for run in (calm, stormy)),
         "an undisturbed episode failed": len(calm.earned) < EPISODES,
         f"failed without being hit: {strange}": bool(strange),
@@ -237,7 +241,7 @@ def mistakes(calm: Played, stormy: Played) -> list[str]:
         ),
         "file descriptors are left": stormy.descriptors > calm.descriptors,
     }
-    return [what for what, wrong in found.items() if wrong]
+    return [what for what, wrong in wrongs.items() if wrong]
 
 
 def rows(runs: Mapping[str, Played]) -> list[list[str]]:

@@ -124,14 +124,14 @@ class Gate:
         old, new = (
             looks(how, settings.share, played(p, test, count)) for p in (champion, challenger)
         )
-        found = judge(old[0], new[0], self.settings.promotion)
-        if not found.promoted or how == "none":
-            return found
+        verdict = judge(old[0], new[0], self.settings.promotion)
+        if not verdict.promoted or how == "none":
+            return verdict
         if how == "split":
-            return found.confirmed(confirm(how, old[1], new[1]))
+            return verdict.confirmed(confirm(how, old[1], new[1]))
         fresh = f"fresh-{self.seed}-{earlier}"
         second = (played(p, fresh, self.fresh) for p in (champion, challenger))
-        return found.confirmed(confirm(how, *second))
+        return verdict.confirmed(confirm(how, *second))
 
 
 def champions(
@@ -149,14 +149,14 @@ def champions(
         yield champion
 
 
-def promotions(found: list[Policy]) -> int:
+def promotions(policies: list[Policy]) -> int:
     """How many challengers became the champion."""
-    return len({policy.name for policy in found} - {0})
+    return len({policy.name for policy in policies} - {0})
 
 
-def greatest_fall(found: list[Policy]) -> float:
+def greatest_fall(policies: list[Policy]) -> float:
     """How far the champion's true success was below its best so far at most."""
-    true = np.array([policy.success for policy in found])
+    true = np.array([policy.success for policy in policies])
     return float((np.maximum.accumulate(true) - true).max())
 
 
@@ -166,20 +166,20 @@ def gains(
     """Count the nights that promote a challenger with this gain; each has a champion and test
     problems of its own. A share `silent` of the challenger's failures is unscored.
     """
-    found = 0
+    promoted = 0
     for night in range(nights):
         own = Gate(gate.settings, hashing.seed(gate.seed, night), gate.fresh)
         old, new = Policy(success, 2 * night), Policy(success + gain, 2 * night + 1, silent)
-        found += own.verdict(old, new, 0).promoted
-    return found
+        promoted += own.verdict(old, new, 0).promoted
+    return promoted
 
 
 def fresh_problems(settings: Settings) -> int:
     """How many fresh problems of the quickstart's arithmetic are not among its own."""
     own, other = settings.data, fresh_settings(settings, 0).data
-    known = arithmetic(settings.seed, own.train, own.validation, own.test)
+    own_problems = arithmetic(settings.seed, own.train, own.validation, own.test)
     fresh = arithmetic(other.seed or 0, other.train, other.validation, other.test)["test"]
-    return len({p.id for p in fresh} - {p.id for split in known.values() for p in split})
+    return len({p.id for p in fresh} - {p.id for split in own_problems.values() for p in split})
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,17 +217,17 @@ class Found:
         return cls(equal, greatest_fall(changing), power, said, silent)
 
 
-def faults(found: Sequence[Found]) -> list[str]:
+def faults(gates: Sequence[Found]) -> list[str]:
     """What the gate promises and did not do in the nights of these seeds."""
-    equal, fall = fmean(one.equal for one in found), max(one.fall for one in found)
-    power = {success: fmean(one.power[success] for one in found) for success in STARTS}
-    said = [f"{equal:.1%} of equal policies promoted, allowed are {EQUAL:.0%}"] * (equal > EQUAL)
-    silent = fmean(one.silent for one in found)
-    said += [f"{silent:.1%} with unscored failures promoted, allowed are {EQUAL:.0%}"] * (
+    equal, fall = fmean(one.equal for one in gates), max(one.fall for one in gates)
+    power = {success: fmean(one.power[success] for one in gates) for success in STARTS}
+    wrong = [f"{equal:.1%} of equal policies promoted, allowed are {EQUAL:.0%}"] * (equal > EQUAL)
+    silent = fmean(one.silent for one in gates)
+    wrong += [f"{silent:.1%} with unscored failures promoted, allowed are {EQUAL:.0%}"] * (
         silent > EQUAL
     )
-    said += [f"the champion fell by {fall:.3f}, allowed is {FALL}"] * (fall > FALL)
-    return said + [
+    wrong += [f"the champion fell by {fall:.3f}, allowed is {FALL}"] * (fall > FALL)
+    return wrong + [
         f"{share:.0%} of gains from {success} promoted, expected are {POWER:.0%}"
         for success, share in power.items()
         if share < POWER
@@ -245,11 +245,11 @@ def main() -> None:
     settings = read("quickstart", options.overrides).settings
     fresh = fresh_problems(settings)
     print(f"{settings.data.test} test problems, {fresh} fresh ones, {NIGHTS} nights")
-    found = []
+    gates = []
     for seed in range(options.seeds):
-        found.append(Found.by(Gate(settings, seed, fresh)))
-        print(f"seed {seed}: {found[-1].said}", flush=True)
-    wrong = faults(found)
+        gates.append(Found.by(Gate(settings, seed, fresh)))
+        print(f"seed {seed}: {gates[-1].said}", flush=True)
+    wrong = faults(gates)
     print(f"Not as promised: {'; '.join(wrong)}" if wrong else "As promised.")
     sys.exit(bool(wrong))
 

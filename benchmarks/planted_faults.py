@@ -265,13 +265,13 @@ def main() -> int:
     """Plant the faults that are asked for, or all; 1 where one is not noticed."""
     parser = harness.parser(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="by default all faults")
-    asked = parser.parse_args().names
-    if unknown := set(asked) - {fault.name for fault in FAULTS}:
+    names = parser.parse_args().names
+    if unknown := set(names) - {fault.name for fault in FAULTS}:
         raise SystemExit(
             f"There is no fault {unknown.pop()!r}; there are:\n"
             + "\n".join(one.name for one in FAULTS)
         )
-    faults = [fault for fault in FAULTS if not asked or fault.name in asked]
+    faults = [fault for fault in FAULTS if not names or fault.name in names]
     table = Table("module", "fault", "noticed by")
     missed = 0
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
@@ -316,8 +316,8 @@ def failure(copy: Path, tests: str) -> str:
     if ended.returncode == 0:
         return ""
     lines = ended.stdout.splitlines()
-    told = _first(lines, "FAILED ", "ERROR ") + _first(lines, "E  ")
-    return "\n".join(told) or f"pytest, which ended with exit code {ended.returncode}"
+    failures = _first(lines, "FAILED ", "ERROR ") + _first(lines, "E  ")
+    return "\n".join(failures) or f"pytest, which ended with exit code {ended.returncode}"
 
 
 def _first(lines: Sequence[str], *beginnings: str) -> list[str]:

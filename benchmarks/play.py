@@ -24,9 +24,9 @@ def rate(experiment: str, episodes: int, store: str) -> float:
     words = ["play", experiment, "--policy", "oracle", "-n", str(episodes), "--store", store]
     command = [sys.executable, "-m", "flows", *words, "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    found = json.loads(done.stdout)
-    assert found["episodes"] == found["endings"]["terminal"] == episodes
-    return float(found["episodes_per_second"])
+    figures = json.loads(done.stdout)
+    assert figures["episodes"] == figures["endings"]["terminal"] == episodes
+    return float(figures["episodes_per_second"])
 
 
 def main() -> None:

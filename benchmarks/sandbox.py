@@ -38,8 +38,8 @@ async def plain(code: str) -> None:
 
 def sandboxes() -> dict[str, Sandbox]:
     """The sandboxes that this machine may have."""
-    found = {"fork-server": Sandbox(ForkServer(), Cgroups.detect())}
-    return found | (
+    boxes = {"fork-server": Sandbox(ForkServer(), Cgroups.detect())}
+    return boxes | (
         {"bubblewrap": Sandbox(Bubblewrap(), Cgroups.detect())} if shutil.which("bwrap") else {}
     )
 
@@ -59,9 +59,9 @@ async def milliseconds(run: Callable[[str], Awaitable[None]], code: str) -> floa
 
 def times(repeats: int) -> None:
     """Print the milliseconds of an execution, by way and program."""
-    found = sandboxes()
+    boxes = sandboxes()
     ways: dict[str, Callable[[str], Awaitable[None]]] = {"plain subprocess": plain}
-    ways |= {name: partial(boxed, sandbox) for name, sandbox in found.items()}
+    ways |= {name: partial(boxed, sandbox) for name, sandbox in boxes.items()}
     with asyncio.Runner() as runner:
 
         def once(way: str, program: str) -> float:
@@ -71,7 +71,7 @@ def times(repeats: int) -> None:
             (way, program): partial(once, way, program) for program in PROGRAMS for way in ways
         }
         taken = harness.medians(harness.in_turns(pairs, repeats))
-    for sandbox in found.values():
+    for sandbox in boxes.values():
         sandbox.close()
     rows = [[way, *(f"{taken[way, program]:.1f}" for program in PROGRAMS)] for way in ways]
     rows.append(["goal", *(str(goal) for goal in GOALS_MS.values())])
@@ -112,7 +112,7 @@ async def sustained(executions: int, at_once: int) -> None:
     sandbox.close()
     closed = left()
     title = f"{right} of {executions} right, {at_once} at once, {executions / seconds:.0f} a second"
-    rows = [[name, *(str(found[name]) for found in (before, after, closed))] for name in before]
+    rows = [[name, *(str(times[name]) for times in (before, after, closed))] for name in before]
     harness.show(["left over", "before", "after", "closed"], rows, title)
 
 

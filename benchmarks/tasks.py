@@ -47,9 +47,9 @@ def main() -> None:
         results = learning.learned(experiment, options.seeds)
         harness.show(learning.COLUMNS, learning.rows(results), experiment, width=agents.WIDTH)
         parts = {
-            f"{run}: {part}": found
+            f"{run}: {part}": evaluation
             for run, whole in results.items()
-            for part, found in parts_of(whole).items()
+            for part, evaluation in parts_of(whole).items()
         }
         if parts:
             title = f"{experiment}, each part"
@@ -63,20 +63,22 @@ def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
     its name; empty for a run with neither.
     """
     tasks = {
-        name: Evaluated(*(of_task(found, name) for found in whole))
+        name: Evaluated(*(of_task(evaluation, name) for evaluation in whole))
         for name in whole.after.by.get(TASK, {})
     }
     datasets = {
-        name: Evaluated(whole.before.datasets[name], found)
-        for name, found in whole.after.datasets.items()
+        name: Evaluated(whole.before.datasets[name], evaluation)
+        for name, evaluation in whole.after.datasets.items()
     }
     return {**tasks, **datasets}
 
 
-def of_task(found: Evaluation, name: str) -> Evaluation:
+def of_task(evaluation: Evaluation, name: str) -> Evaluation:
     """An evaluation on the problems of one task alone."""
-    solved = {problem: share for problem, share in found.solved.items() if task_of(problem) == name}
-    return replace(found, success=fmean(solved.values()), solved=solved)
+    solved = {
+        problem: share for problem, share in evaluation.solved.items() if task_of(problem) == name
+    }
+    return replace(evaluation, success=fmean(solved.values()), solved=solved)
 
 
 def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:

@@ -107,12 +107,12 @@ class Endpoint:
         async def weights(_: web.Request) -> web.Response:
             return web.json_response({"weight_version": LABEL})
 
-        found = web.Application(client_max_size=2**26)
-        found.router.add_post("/inference/v1/generate", self.generate)
-        found.router.add_post("/v1/chat/completions", self.chat)
-        found.router.add_get("/v1/models", models)
-        found.router.add_get("/weight_info", weights)
-        return found
+        application = web.Application(client_max_size=2**26)
+        application.router.add_post("/inference/v1/generate", self.generate)
+        application.router.add_post("/v1/chat/completions", self.chat)
+        application.router.add_get("/v1/models", models)
+        application.router.add_get("/weight_info", weights)
+        return application
 
 
 async def serve(given: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ def spent_by(process: psutil.Popen, since: float) -> Spent:
 
 def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
     """What a program's rollouts took, by their number of episodes; raises CalledProcessError."""
-    start, found, begun = time.monotonic(), {}, Spent(0.0, 0.0)
+    start, spent, begun = time.monotonic(), {}, Spent(0.0, 0.0)
     environment = os.environ | {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
     child = psutil.Popen(
         [str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment
@@ -106,10 +106,10 @@ def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
         if "begin" in mark:
             begun = now
         else:
-            found[mark["end"]] = Spent(now.wall - begun.wall, now.cpu - begun.cpu)
+            spent[mark["end"]] = Spent(now.wall - begun.wall, now.cpu - begun.cpu)
     if code := child.wait():
         raise subprocess.CalledProcessError(code, command)
-    return found
+    return spent
 
 
 def model(folder: Path) -> PreTrainedTokenizerBase:
@@ -133,11 +133,11 @@ def script(tokenizer: PreTrainedTokenizerBase, tool: str) -> list[dict[str, Any]
         "content": None,
         "tool_calls": [{"id": "call", "type": "function", "function": function}],
     }
-    asked = {"message": {"role": "assistant", **calls}}
-    said = {"message": {"role": "assistant", "content": ANSWER}}
+    call = {"message": {"role": "assistant", **calls}}
+    answer = {"message": {"role": "assistant", "content": ANSWER}}
     texts = [reply_text(Message("assistant", "", (ToolCall(tool, TOOLS[tool]),))), ANSWER]
     tokens = [tokenizer.encode(text + END, add_special_tokens=False) for text in texts]
-    return [asked | {"tokens": tokens[0]}] * CALLS + [said | {"tokens": tokens[1]}]
+    return [call | {"tokens": tokens[0]}] * CALLS + [answer | {"tokens": tokens[1]}]
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def measured(
     arrangement: Mapping[str, Any],
     folder: Path,
     tokenizer: PreTrainedTokenizerBase,
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> dict[int, Spent]:
     """What the rollouts of an arrangement take."""
     socket = folder / f"{arrangement['tool']}.sock"
@@ -166,14 +166,14 @@ def measured(
         "socket": str(socket),
         "script": script(tokenizer, arrangement["tool"]),
         "header": header,
-        **asked,
+        **options,
     }
     with endpoint(settings) as port:
         given = {
             "question": QUESTION,
             "answer": ANSWER,
             "calls": CALLS,
-            "sizes": asked["sizes"],
+            "sizes": options["sizes"],
             **arrangement,
         }
         given |= {"model": str(folder / "model"), "socket": str(socket), "port": port}
@@ -187,10 +187,10 @@ def theirs() -> list[str | Path]:
     return [python, Path(__file__).with_name("rollout_verifiers.py")]
 
 
-def show(title: str, found: Mapping[str, Mapping[int, Spent]], sizes: Sequence[int]) -> None:
+def show(title: str, spent: Mapping[str, Mapping[int, Spent]], sizes: Sequence[int]) -> None:
     """Print seconds by the number of episodes, and the milliseconds an episode of the largest."""
     rows = []
-    for name, by_size in found.items():
+    for name, by_size in spent.items():
         last = by_size[sizes[-1]]
         cells = [f"{by_size[size].wall:.2f} ({by_size[size].cpu:.2f})" for size in sizes]
         an_episode = [f"{1000 * value / sizes[-1]:.1f}" for value in (last.wall, last.cpu)]
@@ -210,21 +210,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch:
         folder = Path(scratch)
         tokenizer = model(folder / "model")
-        asked = {"latency": options.latency, "vllm": "", "sizes": options.sizes}
-        found = {
-            name: measured(settings, folder, tokenizer, asked) for name, settings in kept.items()
+        setup = {"latency": options.latency, "vllm": "", "sizes": options.sizes}
+        spent = {
+            name: measured(settings, folder, tokenizer, setup) for name, settings in kept.items()
         }
-        show(f"{1000 * options.latency:.0f} ms a reply", found, options.sizes)
+        show(f"{1000 * options.latency:.0f} ms a reply", spent, options.sizes)
         if "vLLM" in options.skip:
             return
         with harness.served_model(str(folder / "model"), 64, 2048) as (sampler, _):
-            asked["vllm"] = sampler.service.address
+            setup["vllm"] = sampler.service.address
             kept.pop("verifiers, messages", None)
-            found = {
-                name: measured(settings, folder, tokenizer, asked)
+            spent = {
+                name: measured(settings, folder, tokenizer, setup)
                 for name, settings in kept.items()
             }
-        show("vLLM", found, options.sizes)
+        show("vLLM", spent, options.sizes)
 
 
 if __name__ == "__main__":

