@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print("agentfly: interrupted; the same command continues.", file=sys.stderr)
             return 130
         except Exception as error:  # raised again unless it is a mistake of the user
-            from flows.local.orchestration import is_mistake, message  # imports libraries
+            from flows.orchestration import is_mistake, message  # imports libraries
 
             if not is_mistake(error):
                 raise

@@ -10,15 +10,47 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly_core.experiment.checks import check_run
+from agentfly_core.pipeline import inputs
+from agentfly_core.reports.compare.run_comparison import require_comparable
+from agentfly_core.reports.compare.sweep_grid import grid
 from agentfly_core.reports.compare.sweep_record import Member, Sweep, is_finished
+from agentfly_core.reports.compare.tried_policy import planned
+from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Store
+from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.supervisor import die_with_parent
+from flows.experiments import load_experiment
 from flows.local.prefect_server import prefect_api
 from flows.local.state_dirs import settle
 
 INTERRUPTED = 130
+
+
+def make_sweep(
+    experiment: str, overrides: Sequence[str], site: str, uri: str, seeds: int | None, name: str
+) -> tuple[Sweep, Store]:
+    """Store a sweep in the store at `uri`; raises ValueError if its runs could not be compared."""
+    settings = grid(experiment, overrides, seeds)
+    experiments = [load_experiment(experiment, each, site, uri) for each in settings]
+    runs = [name_of(each, "", False) for each in experiments]
+    if len({*runs}) < len(runs):
+        raise ValueError("Two of the combinations are the same run: list each value once.")
+    for each, run in zip(experiments, runs, strict=True):
+        check_run(each, run)
+    trials = [
+        planned(each, run, inputs.dataset(each))
+        for each, run in zip(experiments, runs, strict=True)
+    ]
+    require_comparable(trials)
+    store = experiments[0].store
+    name = name or f"{experiments[0].name}-{digest(sorted(runs))[:8]}"
+    members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
+    made = Sweep(name, experiment, tuple(overrides), seeds, site, members)
+    made.write(store)
+    return made, store
 
 
 def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member]:

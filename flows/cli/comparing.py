@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from agentfly_core.experiment.checks import check_run
-from agentfly_core.pipeline import inputs
 from agentfly_core.reports.compare.comparison_view import Curves, draw, view
 from agentfly_core.reports.compare.learning_curves import curve
 from agentfly_core.reports.compare.run_comparison import (
     RunComparison,
     compared,
-    require_comparable,
 )
-from agentfly_core.reports.compare.sweep_grid import grid
 from agentfly_core.reports.compare.sweep_record import (
     PREFIX,
-    Member,
-    Sweep,
     is_finished,
     runs_named,
 )
-from agentfly_core.reports.compare.tried_policy import planned, tried
+from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.runs.listing import in_store
-from agentfly_core.runs.run import name_of
 from agentfly_core.runs.run_names import run_named
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted
 from flows.cli import completion
 from flows.cli.arguments import AsJson, NamedExperiment, StoreArgument
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
-from flows.sweep import run_members
+from flows.sweep import make_sweep, run_members
 
 
 def compare(
@@ -100,7 +91,9 @@ def sweep(
         name: the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of its
             settings); the same command continues it
     """
-    made, store = _stored(target, seeds, name)
+    made, store = make_sweep(
+        target.experiment, target.overrides, target.site, target.store, seeds, name
+    )
     options = ["--site", made.site, *(["--store", target.store] if target.store else [])]
     failed = run_members(made, store, options)
     done = [member.run for member in made.members if is_finished(store, member.run)]
@@ -117,25 +110,3 @@ def sweep(
         again = in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}")
         print(f"The same again: {again}")
     return 1 if failed else 0
-
-
-def _stored(target: NamedExperiment, seeds: int | None, name: str) -> tuple[Sweep, Store]:
-    """Store the sweep; raises ValueError if its runs could not be compared."""
-    settings = grid(target.experiment, target.overrides, seeds)
-    experiments = [replace(target, overrides=tuple(each)).load() for each in settings]
-    runs = [name_of(experiment, "", False) for experiment in experiments]
-    if len({*runs}) < len(runs):
-        raise ValueError("Two of the combinations are the same run: list each value once.")
-    for experiment, run in zip(experiments, runs, strict=True):
-        check_run(experiment, run)
-    trials = [
-        planned(experiment, run, inputs.dataset(experiment))
-        for experiment, run in zip(experiments, runs, strict=True)
-    ]
-    require_comparable(trials)
-    store = experiments[0].store
-    name = name or f"{experiments[0].name}-{digest(sorted(runs))[:8]}"
-    members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
-    made = Sweep(name, target.experiment, target.overrides, seeds, target.site, members)
-    made.write(store)
-    return made, store

@@ -4,7 +4,6 @@ for it.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -13,11 +12,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
-from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import made_anew, preview
@@ -25,9 +22,9 @@ from agentfly_core.runs import versioning
 from flows import dvc_outputs
 from flows.cli.arguments import OUTPUT, AsJson, NamedExperiment, typed
 from flows.experiments import load_experiment
-from flows.local.display import rates_table
-from flows.local.orchestration import orchestrated
+from flows.local.display import rates_table, settings_table
 from flows.local.terminal import VisibleConsole, print_json
+from flows.orchestration import orchestrated
 
 
 def evaluate(
@@ -148,33 +145,11 @@ def config(
         changed: only the settings that differ from the defaults
     """
     experiment = target.load()
-    VisibleConsole().print(_settings_table(experiment, target, changed))
+    origin = loading.site_origin(target.site, target.store)
+    VisibleConsole().print(settings_table(experiment, origin, changed))
     checks.check_beginning(experiment.settings)
-    _ = (
-        experiment.parent,
-        experiment.reference,
-        experiment.frozen,
-    )  # raise for a run that is not there
+    # these raise for a run that is not there
+    _ = experiment.parent, experiment.reference, experiment.frozen
     for remark in checks.remarks(experiment.settings, experiment.tasks):
         print(f"agentfly: {remark}", file=sys.stderr)
     print("This can be trained.")
-
-
-def _settings_table(experiment: Experiment, target: NamedExperiment, changed: bool) -> Table:
-    origin = {
-        **experiment.origin,
-        **loading.flat(loading.site_origin(target.site, target.store), "site."),
-    }
-    values = {
-        **loading.flat(experiment.settings.model_dump(mode="json")),
-        **loading.flat(experiment.site.model_dump(), "site."),
-    }
-    usual = loading.defaults() if changed else {}
-    table = Table(
-        *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
-    )
-    for key, value in values.items():
-        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
-        if is_set or not changed:
-            table.add_row(key, json.dumps(value), str(origin[key]))
-    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
@@ -18,10 +19,16 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column, Table
 from rich.text import Text
 
+from agentfly_core.config import loading
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.records.run_record import Summary
-from agentfly_core.system.formats.text import counted
+from agentfly_core.runs.listing import in_store
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats.text import counted, redact
 from agentfly_core.system.progress import Progress as StageProgress
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from flows.local.state_dirs import Places
 from flows.local.terminal import VisibleConsole
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -267,3 +274,37 @@ def _exchange(old: Handlers, new: Handlers) -> None:
         logger.removeHandler(handler)
     for logger, handler in new:
         logger.addHandler(handler)
+
+
+def settings_table(experiment: Experiment, site_origin: Mapping[str, str], changed: bool) -> Table:
+    """All settings of an experiment and its site with their origins, or those not at defaults."""
+    origin = {**experiment.origin, **loading.flat(dict(site_origin), "site.")}
+    values = {
+        **loading.flat(experiment.settings.model_dump(mode="json")),
+        **loading.flat(experiment.site.model_dump(), "site."),
+    }
+    usual = loading.defaults() if changed else {}
+    table = Table(
+        *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
+    )
+    for key, value in values.items():
+        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
+        if is_set or not changed:
+            table.add_row(key, json.dumps(value), str(origin[key]))
+    return table
+
+
+def show_places(places: Places, tracking_uri: str) -> None:
+    """Print the addresses of Prefect and MLflow, each with the reason."""
+    mlflow = MlflowStore.choose(places.state, tracking_uri)
+    for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
+        print(redact(str(place)), flush=True)
+
+
+def show_summary(store: Store, summary: Summary) -> None:
+    """The table at the end of a run, and the commands that open it elsewhere."""
+    opening = {
+        ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"])
+        for ui in ("MLflow", "Prefect")
+    }
+    VisibleConsole().print(summary_table(summary, opening), soft_wrap=True)

@@ -41,7 +41,7 @@ import flows.cli.episodes
 import flows.cli.runs
 import flows.cli.stages
 import flows.cli.training
-import flows.local.orchestration
+import flows.orchestration
 import flows.train  # noqa: F401
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent

@@ -18,9 +18,9 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
-from flows.cli.training import show_places, show_summary
-from flows.local.orchestration import message, next_step
+from flows.local.display import show_places, show_summary
 from flows.local.state_dirs import Places, StateDir
+from flows.orchestration import message, next_step
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import played_night
 

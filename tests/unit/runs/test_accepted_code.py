@@ -5,9 +5,9 @@ import pytest
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import accept_code
 from agentfly_core.reports.show.sources import evaluations
+from agentfly_core.runs.beginning import as_begun, notes_on_new
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import ArtifactKey
-from flows.cli.training import _as_begun, _tell_of_edit
 from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
 
 
@@ -85,23 +85,21 @@ def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project,
     with opened(here(project), "old") as run:
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    _tell_of_edit(here(project), "new")
-    told = capsys.readouterr().out
+    told = "\n".join(notes_on_new(here(project), "new", "agentfly train own"))
     begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
     assert told.startswith(f"{begins}This continues old:\n  ")
-    assert told.endswith(" --accept-code\n")
+    assert told.endswith(" --accept-code")
     run.store.write_json(run.layout.summary, {"steps": 2})
-    _tell_of_edit(here(project), "new")
-    assert capsys.readouterr().out == begins
+    assert "\n".join(notes_on_new(here(project), "new", "agentfly train own")) == begins.rstrip()
 
 
 def test_a_finished_run_does_not_go_on_under_other_code(project):
     with opened(here(project), "demo") as run:
         run.store.write_json(run.layout.summary, {"steps": 2})
-    _as_begun(here(project), "demo", accepts=True)
+    as_begun(here(project), "demo", accepts=True)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     with pytest.raises(ValueError, match=r"'demo' is finished: .* Ask for more with steps=N"):
-        _as_begun(here(project), "demo", accepts=True)
+        as_begun(here(project), "demo", accepts=True)
     assert "accepted_code" not in run.record
-    _as_begun(here(project, steps=3), "demo", accepts=True)
+    as_begun(here(project, steps=3), "demo", accepts=True)
     assert len(run.record["accepted_code"]) == 1

@@ -10,7 +10,7 @@ import pytest
 from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.system import files
 from agentfly_core.system.files import DiskFault
-from flows.local.orchestration import message
+from flows.orchestration import message
 
 FULL = [
     OSError(errno.ENOSPC, "No space left on device"),
