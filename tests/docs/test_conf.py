@@ -48,7 +48,8 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
 
 def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
     settings = loading.read("qwen2.5-3b-math").settings
-    (reward,) = checks.check(settings).rewards
+    (task,) = checks.check(settings).values()
+    (reward,) = task.rewards
     assert reward.name == "math"
     assert {"answer", r"\boxed{}"} <= {*settings.agent.system.replace(".", "").split()}
 

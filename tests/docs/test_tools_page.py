@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs/tools.md").read_text()
 
 
 @pytest.fixture
-def settings_with(tmp_path, monkeypatch):
+def settings(tmp_path, monkeypatch):
     """The experiment of the page, in a folder with its Python file."""
     (tmp_path / "my_quiz.py").write_text(
         "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
