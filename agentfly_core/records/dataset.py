@@ -61,10 +61,9 @@ class Leak:
 
     def __str__(self) -> str:
         one, twin = self.example
-        verb = "is" if self.problems == 1 else "are"
         return (
-            f"{counted(self.problems, 'problem')} of {self.split} {verb} in {self.other}, too, "
-            f"with the same prompt and facts, such as {one} and {twin}"
+            f"{counted(self.problems, 'problem')} of {self.split} with the same prompt and facts "
+            f"in {self.other}, such as {one} and {twin}"
         )
 
 

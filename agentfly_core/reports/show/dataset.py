@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import clip, plural
+from agentfly_core.system.formats.text import clip
 
 LONGEST = 400
 
@@ -52,15 +52,11 @@ class Preview:
     def lines(self) -> Iterator[str]:
         """For people, long texts with their middle left out."""
         for name, size in self.sizes.items():
-            yield f"{name:<10} {size:>8,} {plural(size, 'problem')}"
+            yield f"{name:<10} {size:>8,} problem(s)"
         if self.quarantined:
-            what = (
-                "row that is no problem" if self.quarantined == 1 else "rows that are no problems"
-            )
-            yield f"{'left out':<10} {self.quarantined:>8,} {what}"
+            yield f"{'left out':<10} {self.quarantined:>8,} bad row(s)"
         if self.repeated:
-            rows = plural(self.repeated, "row")
-            yield f"{'left out':<10} {self.repeated:>8,} {rows} whose problem is there already"
+            yield f"{'left out':<10} {self.repeated:>8,} repeated row(s)"
         yield from map(str, self.leaks)
         for name, problems in self.sample.items():
             for problem in problems:

@@ -85,14 +85,8 @@ def shown(value: object) -> str:
 
 def counted(number: int, noun: str) -> str:
     """`counted(1, "episode")` is "1 episode", `counted(8, "reply")` is "8 replies"."""
-    return f"{number} {plural(number, noun)}"
-
-
-def plural(number: int, noun: str) -> str:
-    """The noun for a count: `plural(1, "row")` is "row", `plural(0, "row")` is "rows"."""
-    if number == 1:
-        return noun
-    return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+    plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def _text_of(say: Callable[[object], str], value: object) -> str:

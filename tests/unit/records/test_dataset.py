@@ -75,8 +75,7 @@ def test_a_problem_of_another_id_in_two_splits_is_told_with_its_twin():
     splits = clean(0, 8, 2, 4) | {"test": [*problems("c", 2), *again]}
     assert leaks(splits) == [Leak("test", "train", 3, ("t-a-000", "a-000"))]
     assert str(leaks(splits)[0]) == (
-        "3 problems of test are in train, too, with the same prompt and facts, such as t-a-000 "
-        "and a-000"
+        "3 problems of test with the same prompt and facts in train, such as t-a-000 and a-000"
     )
 
 

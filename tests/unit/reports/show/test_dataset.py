@@ -34,7 +34,7 @@ def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) 
         "facts": {"answer": "2"},
     }
     lines = [*found.lines()]
-    assert lines[0].split() == ["train", "8", "problems"]
+    assert lines[0].split() == ["train", "8", "problem(s)"]
     assert lines[3:6] == ["\ntrain: a-000", "What is a 0?", '{"answer": "0"}']
     assert json.loads(json.dumps(found.to_json()))["quarantined"] == 0
 
@@ -54,7 +54,7 @@ def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_aske
         found = preview(here.store, made, 1)
         assert (found.quarantined, found.sizes["train"]) == (2, 4)
         lines = [" ".join(line.split()) for line in found.lines()]
-        assert "left out 2 rows that are no problems" in lines
+        assert "left out 2 bad row(s)" in lines
 
 
 def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
@@ -69,7 +69,7 @@ def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
     found = preview(here.store, made, 1)
     assert (found.quarantined, found.repeated, found.sizes["train"]) == (0, 3, 4)
     lines = [" ".join(line.split()) for line in found.lines()]
-    assert "left out 3 rows whose problem is there already" in lines
+    assert "left out 3 repeated row(s)" in lines
     (listed,) = (tmp_path / "quarantine").iterdir()
     assert json.loads(listed.read_text())[0] == "train.jsonl, row 7: row 1 is the same"
 
@@ -85,10 +85,7 @@ def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is
 ) -> None:
     data = {"use": f"{__name__}:leaking", "train": 8, "validation": 0, "test": 4}
     here = experiment(tmp_path, data=data)
-    told = (
-        "1 problem of test is in train, too, with the same prompt and facts, such as again and "
-        "a-000"
-    )
+    told = "1 problem of test with the same prompt and facts in train, such as again and a-000"
     for _ in range(2):
         found = preview(here.store, inputs.dataset(here), 1)
         assert told in found.lines()
