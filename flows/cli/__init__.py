@@ -1,3 +1,1 @@
-"""The commands of the command line, one file a group: each declares its arguments beside what it
-does.
-"""
+"""The commands of `agentfly`, one file a group. A signature declares the arguments of a command."""

@@ -1,7 +1,6 @@
 """The commands of `agentfly`.
 
-The module of a command is imported when that command runs, so that a short command does not wait
-for the packages of a long one.
+A command's module is imported only when the command runs: short commands start fast.
 """
 
 from __future__ import annotations

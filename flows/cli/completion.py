@@ -28,7 +28,7 @@ def runs(context: CompletionContext) -> list[str]:
 
 
 def settings(context: CompletionContext) -> list[str]:
-    """Settings of the experiment, or those that every experiment has: `update.learning_rate=`."""
+    """Settings of the experiment, or the common ones: `update.learning_rate=`."""
     from agentfly_core.config import loading
 
     try:

@@ -55,7 +55,7 @@ def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> Non
 
     For example `agentfly prefect server start`.
 
-    Before a worker starts, flow runs whose process is dead are marked Crashed.
+    Before a worker starts, flow runs of dead processes are marked Crashed.
     """
     places = settle(Path.cwd())
     if words[:2] == ("worker", "start"):

@@ -87,6 +87,6 @@ def _mode(live: bool, chat: bool, terminal: PlayTerminal, prepared: PreparedPlay
     problem = prepared.plan.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
     if not (first := terminal.typed()):
-        terminal.show("Nothing was said, so there is no chat to store.")
+        terminal.show("The chat is empty and was not stored.")
         return None
     return Chat(first, terminal.typed, terminal.show)

@@ -45,7 +45,7 @@ def export(policy: str, folder: Path, /, *, store_uri: StoreArgument = "") -> No
     from agentfly_core.pipeline import export as exports
 
     exports.export(store_at(store_uri), policy, folder)
-    print(f"{folder} holds {policy}; its README.md says how it is loaded.")
+    print(f"{folder} holds {policy}; its README.md shows how to load it.")
 
 
 def push(run: RunArgument, /, *, remote: RemoteUri = "", store_uri: StoreArgument = "") -> None:

@@ -92,7 +92,7 @@ def prepare(
 
 @contextmanager
 def _only_json(wanted: bool) -> Iterator[None]:
-    """Print to stderr within the block, so that stdout has only the JSON document."""
+    """Print to stderr within the block; stdout gets the JSON document only."""
     with redirect_stdout(sys.stderr if wanted else sys.stdout):
         yield
 

@@ -1,6 +1,4 @@
-"""The commands that train: they start a run, also from a step of another, continue it, or show how
-a finished one ended.
-"""
+"""The commands that train: start, continue or fork a run."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
         try:
             summary = report_again(experiment, name, finished)
         except Damaged as damage:
-            logger.warning(
-                "%s The run goes through its steps again, and makes what is damaged.", damage
-            )
+            logger.warning("%s The run repeats the damaged stages.", damage)
     summary = summary or _trained(experiment, name, target.arguments)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(experiment.store, experiment.settings.own_steps, summary)
@@ -142,7 +138,7 @@ def _trained(experiment: Experiment, name: str, arguments: Mapping[str, Any]) ->
         except Exception as error:  # Prefect's own, after the end of the run
             if (finished := finished_on_data(experiment, name)) is None:
                 raise
-            logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
+            logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
             return finished
     return summary
 

@@ -319,5 +319,5 @@ def test_a_chat_in_which_nothing_is_said_is_not_stored(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(monkeypatch, "chats") == 0
-    assert capsys.readouterr().out.endswith("Nothing was said, so there is no chat to store.\n")
+    assert capsys.readouterr().out.endswith("The chat is empty and was not stored.\n")
     assert plays(store) == []

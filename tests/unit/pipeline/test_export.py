@@ -178,6 +178,4 @@ def test_a_policy_that_is_not_there_and_a_folder_that_is_are_refused(
         assert told in capsys.readouterr().err
     assert [path.name for path in tmp_path.glob("*policy*")] == []
     assert main(["export", "mine@3", "policy", "--store", str(store.root)]) == 0
-    assert capsys.readouterr().out == (
-        "policy holds mine@3; its README.md says how it is loaded.\n"
-    )
+    assert capsys.readouterr().out == ("policy holds mine@3; its README.md shows how to load it.\n")

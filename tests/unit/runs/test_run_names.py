@@ -13,7 +13,7 @@ from agentfly_core.store.store import Store
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Two runs of `tiny`, the second newer, and one of `shop`."""
-    store = Store.at(".", tmp_path)
+    store = Store.at(str(tmp_path), tmp_path)
     for number, (name, experiment) in enumerate(
         [("tiny-9f", "tiny"), ("tiny-1a", "tiny"), ("shop-5c", "shop")]
     ):
