@@ -89,7 +89,7 @@ def show(
             VisibleConsole().print(printed(stored, len(matching), filters, shown))
         return
     other = read(store, against_of(against, named), evaluation, demonstrations)
-    twice = played_twice([pair for episode in matching for pair in episode], other, stored.title)
+    twice = played_twice(matching, other, stored.title)
     changed = most_changed(twice, *order)
     if as_json:
         print_json(both_json(stored, other, len(matching), changed))

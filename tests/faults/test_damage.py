@@ -23,6 +23,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.user_code import digests_of
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.reports.show import printed as printing
+from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
@@ -111,7 +112,7 @@ def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Call
                 stored := episodes.read_step(experiment.store, "demo", step),
                 8,
                 [],
-                stored.pairs[:8],
+                by_episode(stored.pairs)[:8],
             )
         ),
         "links": lambda _: links_of(experiment.store, "demo"),

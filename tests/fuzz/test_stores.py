@@ -18,6 +18,7 @@ from agentfly_core.reports.compare.run_comparison import compared
 from agentfly_core.reports.compare.sweep_record import Member, Sweep, runs_named
 from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.reports.show import printed as printing
+from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.reports.show.reference import reference
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.listing import listed, view
@@ -69,7 +70,7 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
 
     def play() -> str:
         stored = read(store, reference("play:atlas-1"), "", False)
-        return printed(printing.show(stored, 8, [], stored.pairs[:8]))
+        return printed(printing.show(stored, 8, [], by_episode(stored.pairs)[:8]))
 
     return {
         "list": lambda: printed(view(listed(store), store)),

@@ -1,3 +1,1 @@
-"""Looking at what is stored: episodes of steps, evaluations, demonstrations and plays, and what
-other rewards make of them.
-"""
+"""Views of stored episodes, and of their scores by other rewards."""

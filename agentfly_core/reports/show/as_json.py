@@ -1,42 +1,41 @@
-"""Episodes as JSON for programs: what was said, what was sampled, and what it earned."""
+"""Episodes as JSON: messages, tokens and rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Trajectory, Unscored
-from agentfly_core.reports.show.choice import by_episode
+from agentfly_core.reports.show.choice import StoredEpisode, by_episode
 from agentfly_core.reports.show.side_by_side import Twice
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 from agentfly_core.system.formats.json_value import JSON, as_json
 
 
-def episodes_json(stored: Episodes, matching: int, chosen: Sequence[Pair]) -> dict[str, JSON]:
-    """The chosen episodes; `episodes` are how many there are, `matching` how many filters leave."""
-    return {**_about(stored, matching), "shown": [episode_json(pair) for pair in chosen]}
+def episodes_json(
+    stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]
+) -> dict[str, JSON]:
+    """The chosen episodes, with the number of all episodes and of `matching` ones."""
+    shown: list[JSON] = [episode_json(pair) for each in chosen for pair in each.conversations]
+    return {**_about(stored, matching), "shown": shown}
 
 
 def both_json(
     stored: Episodes, against: Episodes, matching: int, chosen: Sequence[Twice]
 ) -> dict[str, JSON]:
-    """The chosen episodes, each with the one that it is compared with and the reward's change."""
+    """The chosen episodes of two policies, with the change of the reward."""
     shown: list[JSON] = [
-        {
-            "change": twice.change,
-            "shown": episode_json(twice.shown),
-            "against": episode_json(twice.against),
-        }
+        {"change": twice.change, "shown": episode_json(pair), "against": episode_json(other)}
         for twice in chosen
+        for pair, other in twice.conversations
     ]
     return {**_about(stored, matching), "against": against.reference, "shown": shown}
 
 
 def episode_json(pair: Pair) -> dict[str, JSON]:
-    """One episode: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...], ...}`.
+    """A conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...]}`.
 
-    `turns` has, reply by reply, the tokens that were read and sampled, and the log-probability of
-    each sampled one at the sampling temperature. `policy` names a frozen
-    speaker's, and is empty for others.
+    `turns` has the read and sampled tokens of each reply, with log-probabilities at the sampling
+    temperature. `policy` is empty unless the speaker is frozen.
     """
     trajectory, scored = pair
     problem = trajectory.problem
@@ -60,10 +59,9 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 
 
 def messages(trajectory: Trajectory) -> list[JSON]:
-    """Messages with roles: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
+    """Messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
 
-    A reply has `calls`; an answer of a tool has the role "tool", the tool's name and whether it is
-    an error.
+    A reply has `calls`; a tool's answer has the role "tool", the tool's name and `error`.
     """
     items: list[JSON] = []
     for turn in trajectory.turns:
@@ -73,9 +71,7 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Tokens by turn: `[{"given": [1, 87], "sampled": [{"tokens": [57], "logprobs": [-0.1], ...}],
-    ...}]`.
-    """
+    """Tokens by turn: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`."""
     return [
         {
             "given": list(turn.given.tokens),

@@ -1,4 +1,4 @@
-"""Which of the stored episodes a person asked for."""
+"""Filters and order of stored episodes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,29 @@ SortOrder = Literal["worst", "best"]
 
 
 @dataclass(frozen=True, slots=True)
+class StoredEpisode:
+    """An episode with a conversation for each speaker: `StoredEpisode(((trajectory, scored),))`."""
+
+    conversations: tuple[Pair, ...]
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The problem and the number within its group: `("add-41-58", 2)`."""
+        trajectory = self.conversations[0][0]
+        return trajectory.problem.id, trajectory.chain
+
+    @property
+    def reward(self) -> float | None:
+        """The mean reward of its speakers; None if a score is missing."""
+        scores = {trajectory.id: scored for trajectory, scored in self.conversations if scored}
+        if len(scores) < len(self.conversations):
+            return None
+        return episode_reward([trajectory for trajectory, _ in self.conversations], scores)
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on episodes as it was typed: `Filter("--below 0.5", holds)`."""
+    """A condition as typed on the command line: `Filter("--below 0.5", holds)`."""
 
     words: str
     holds: Callable[[Pair], bool]
@@ -74,7 +95,7 @@ class Conditions:
 
 
 def of_problem(name: str, stored: Episodes) -> Filter:
-    """Episodes of one problem, by its id; raises ValueError for one that was not played."""
+    """Episodes of a problem; raises ValueError for an unknown one."""
     ids = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
     if name not in ids:
         raise ValueError(
@@ -84,12 +105,12 @@ def of_problem(name: str, stored: Episodes) -> Filter:
 
 
 def of_chain(number: int) -> Filter:
-    """The episode of this number within each problem's group."""
+    """Episodes with this number within their group."""
     return Filter(f"--chain {number}", lambda pair: pair[0].chain == number)
 
 
 def of_ending(name: str) -> Filter:
-    """Episodes that ended so: `terminal`, `max_turns`, ...; raises ValueError for no ending."""
+    """Episodes with an ending such as `max_turns`; raises ValueError for an unknown ending."""
     values = [ending.value for ending in Ending]
     if name not in values:
         raise ValueError(f"--ending: got {name!r}, expected one of {', '.join(values)}.")
@@ -97,94 +118,71 @@ def of_ending(name: str) -> Filter:
 
 
 def below(limit: float) -> Filter:
-    """Episodes of a lower reward; one without a reward is neither below nor above."""
-
-    def holds(pair: Pair) -> bool:
-        reward = reward_of(pair[1])
-        return reward is not None and reward < limit
-
-    return Filter(f"--below {limit:g}", holds)
+    """Scored episodes with a lower reward."""
+    return Filter(f"--below {limit:g}", lambda pair: any(r < limit for r in _rewards(pair)))
 
 
 def above(limit: float) -> Filter:
-    """Episodes of a higher reward."""
-
-    def holds(pair: Pair) -> bool:
-        reward = reward_of(pair[1])
-        return reward is not None and reward > limit
-
-    return Filter(f"--above {limit:g}", holds)
+    """Scored episodes with a higher reward."""
+    return Filter(f"--above {limit:g}", lambda pair: any(r > limit for r in _rewards(pair)))
 
 
 def called(tool: str, stored: Episodes) -> Filter:
-    """Episodes in which the model called this tool; raises ValueError for one that none did."""
-
-    def names(trajectory: Trajectory) -> set[str]:
-        calls = [call for turn in trajectory.turns for call in turn.reply.calls]
-        return {call.name for call in calls if isinstance(call, ToolCall)}
-
-    def holds(pair: Pair) -> bool:
-        return tool in names(pair[0])
-
-    tools = sorted(set().union(*(names(trajectory) for trajectory, _ in stored.pairs)))
+    """Episodes in which the model called a tool; raises ValueError for an unknown one."""
+    tools = sorted(set().union(*(_tools(trajectory) for trajectory, _ in stored.pairs)))
     if tool not in tools:
         hint = did_you_mean(tool, tools)
-        raise ValueError(f"In no episode of {stored.title} the tool {tool!r} was called.{hint}")
-
-    return Filter(f"--tool {tool}", holds)
+        raise ValueError(f"No episode of {stored.title} called the tool {tool!r}.{hint}")
+    return Filter(f"--tool {tool}", lambda pair: tool in _tools(pair[0]))
 
 
 def with_error() -> Filter:
-    """Episodes in which a tool answered with an error."""
+    """Episodes in which a tool returned an error."""
     return Filter("--error", lambda pair: any(seen.error for seen in pair[0].observations))
 
 
 def saying(words: str) -> Filter:
-    """Episodes with these words in any text of them, in capitals or not."""
+    """Episodes with these words in any text, regardless of case."""
     wanted = words.casefold()
     return Filter(
         f"--text {words!r}", lambda pair: any(wanted in text.casefold() for text in texts(pair[0]))
     )
 
 
-def matching(stored: Episodes, filters: Sequence[Filter]) -> list[list[Pair]]:
-    """The episodes with a conversation for which all filters hold, each with all conversations."""
+def matching(stored: Episodes, filters: Sequence[Filter]) -> list[StoredEpisode]:
+    """The episodes with a conversation that passes all filters."""
     return [
         episode
         for episode in by_episode(stored.pairs)
-        if any(all(each.holds(pair) for each in filters) for pair in episode)
+        if any(all(each.holds(pair) for each in filters) for pair in episode.conversations)
     ]
 
 
-def first(episodes: Sequence[list[Pair]], order: SortOrder, count: int) -> list[Pair]:
-    """The conversations of `count` episodes of lowest reward, those without one before them, or of
-    highest reward.
-    """
-    sign = 1.0 if order == "worst" else -1.0
+def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
+    """The `count` episodes of lowest reward, unscored ones first, or of highest reward."""
 
-    def rank(episode: Sequence[Pair]) -> tuple[bool, float]:
-        reward = reward_of_episode(episode)
-        return (reward is None) == (order == "best"), sign * (reward or 0.0)
+    def rank(episode: StoredEpisode) -> tuple[bool, float]:
+        reward = episode.reward or 0.0
+        return (episode.reward is None) == (
+            order == "best"
+        ), reward if order == "worst" else -reward
 
-    return [pair for episode in sorted(episodes, key=rank)[:count] for pair in episode]
+    return sorted(episodes, key=rank)[:count]
 
 
-def by_episode(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """The conversations of each episode, in the order of their first ones."""
+def by_episode(pairs: Sequence[Pair]) -> list[StoredEpisode]:
+    """Group conversations by episode, in the order of their first conversations."""
     episodes: defaultdict[int, list[Pair]] = defaultdict(list)
     for number, pair in zip(episode_numbers(t for t, _ in pairs), pairs, strict=True):
         episodes[number].append(pair)
-    return list(episodes.values())
+    return [StoredEpisode(tuple(conversations)) for conversations in episodes.values()]
 
 
-def reward_of_episode(episode: Sequence[Pair]) -> float | None:
-    """The mean reward of its speakers; None if a score is missing."""
-    scores = {trajectory.id: scored for trajectory, scored in episode if scored}
-    if len(scores) < len(episode):
-        return None
-    return episode_reward([trajectory for trajectory, _ in episode], scores)
+def _rewards(pair: Pair) -> list[float]:
+    reward = reward_of(pair[1])
+    return [] if reward is None else [reward]
 
 
-def with_text(episode: Sequence[Pair]) -> list[Pair]:
-    """An episode's conversations with a reply or an error; all of them where there is neither."""
-    return [pair for pair in episode if pair[0].turns or pair[0].error] or list(episode)
+def _tools(trajectory: Trajectory) -> set[str]:
+    calls = [call for turn in trajectory.turns for call in turn.reply.calls]
+    return {call.name for call in calls if isinstance(call, ToolCall)}

@@ -1,4 +1,4 @@
-"""What is in a prepared dataset: its sizes, what was left out, and some of its problems."""
+"""Preview of a prepared dataset: sizes, skipped rows and some problems."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A dataset at a glance: `Preview(Artifact("artifacts/prepare/9f2c", "77b0..."), {"train":
-    4096, "validation": 200, "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)], ...})`.
+    """Figures of a dataset: `Preview(Pointer("artifacts/prepare/9f2c", "77b0..."), {"train": 4096,
+    "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)]})`.
 
-    `quarantined` are the rows of its files that are no problems, `repeated` those whose problem is
-    there already, and `leaks` problems that two splits share.
+    `quarantined` counts unreadable rows, `repeated` repeated problems, `leaks` problems of two
+    splits.
     """
 
     data: Pointer
@@ -35,7 +35,7 @@ class Preview:
     sample: Mapping[str, Sequence[Problem]]
 
     def to_json(self) -> dict[str, JSON]:
-        """As one JSON document, its texts in full."""
+        """A JSON document with full texts."""
         return {
             "uri": self.data.uri,
             "digest": self.data.digest,
@@ -50,7 +50,7 @@ class Preview:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people, long texts with their middle left out."""
+        """Lines for the terminal, with long texts cut in the middle."""
         for name, size in self.sizes.items():
             yield f"{name:<10} {size:>8,} problem(s)"
         if self.quarantined:
@@ -66,7 +66,7 @@ class Preview:
 
 
 def preview(store: Store, data: Pointer, each: int) -> Preview:
-    """A dataset with `each` problems of each split, evenly spread over it."""
+    """A preview with `each` problems of each split, evenly spread."""
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}
     sizes = {name: len(problems) for name, problems in splits.items()}
@@ -80,13 +80,8 @@ def preview(store: Store, data: Pointer, each: int) -> Preview:
 
 
 def made_anew(code: Iterable[str], read: Mapping[str, Path]) -> str:
-    """For people: what of a dataset that is there already is noticed when it changes, and what
-    not; `code` are the modules that make it, `read` its files by their settings.
-    """
+    """Which changes rebuild a dataset: settings, seed, its modules `code`, its files `read`."""
     modules = [f"the code of {module}" for module in code]
     files = [f"{name} ({path})" for name, path in read.items()]
     *most, last = ["its settings", "its seed", *modules, *files]
-    return (
-        f"It was there already, and is made anew when {', '.join(most)} or {last} changes. Other "
-        "files that it reads are not looked at."
-    )
+    return f"Reused. Rebuilt when {', '.join(most)} or {last} changes; other files are not checked."

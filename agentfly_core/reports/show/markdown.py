@@ -1,4 +1,4 @@
-"""Markdown of texts that others wrote: they cannot break the page, or show a secret."""
+"""Markdown of foreign text, escaped and without secrets."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ COLUMNS = 100
 
 
 def plain(text: str, longest: int = 600) -> str:
-    """A text on one line of a paragraph or a table, as it is: `plain("a|b")` is `a\\|b`."""
+    """Escape a text as one line: `plain("a|b")` is `a\\|b`."""
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", " ".join(visible.split()))
     return "".join(HTML.get(letter, letter) for letter in escaped)
 
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
-    """Pieces of text in lines of COLUMNS at most, each with the mark of its kind; the middle of
-    what has more than `longest` bytes is left out.
-    """
+    """Pieces as marked lines of at most COLUMNS, their middle cut above `longest` bytes."""
     marked_lines = [
         f"{MARKS[piece.kind]} {line}"
         for piece in pieces
@@ -36,24 +34,20 @@ def marked(pieces: Sequence[Piece], longest: int) -> str:
 
 
 def fenced(text: str) -> str:
-    """A text as a block of code, whatever marks of such blocks it has itself."""
+    """A text as a block of code; the fence is longer than any fence in the text."""
     longest_run = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest_run + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; its cells are Markdown already."""
+    """A table of Markdown cells."""
     ruled = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in ruled)
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """A curve in one line of text, from its lowest value to its highest: `sparkline([0.2, 0.5,
-    0.8])` is "▁▄█".
-
-    Of more than `width` values each bar is the mean of neighbours.
-    """
+    """A curve as text, at most `width` bars: `sparkline([0.2, 0.5, 0.8])` is "▁▄█"."""
     count = min(width, len(values))
     groups = groupby(enumerate(values), lambda pair: pair[0] * count // len(values))
     means = [fmean(value for _, value in group) for _, group in groups]

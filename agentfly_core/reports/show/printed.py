@@ -1,8 +1,9 @@
-"""Episodes on a terminal: how each ended, what the model read and what it chose."""
+"""Episodes on a terminal: rewards and endings, read and sampled text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from agentfly_core.records.speakers import activity
 from agentfly_core.records.trajectory import Message, Unscored
-from agentfly_core.reports.show.choice import Filter, by_episode, reward_of_episode, with_text
+from agentfly_core.reports.show.choice import Filter, StoredEpisode, by_episode
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
 from agentfly_core.system.formats.text import counted
 
@@ -24,20 +25,20 @@ LEASES = {
     "resets_failed": "bad resets",
     "expired": "expired",
 }
-SAME = "(the beginning that all have, as above)"
+SAME = "(begins as above)"
 
 
 def show(
-    stored: Episodes, matching: int, filters: Sequence[Filter], chosen: Sequence[Pair]
+    stored: Episodes, matching: int, filters: Sequence[Filter], chosen: Sequence[StoredEpisode]
 ) -> RenderableType:
-    """The chosen episodes below a line about all; `matching` is how many the filters leave."""
-    chosen = [pair for episode in by_episode(chosen) for pair in with_text(episode)]
-    shared = shared_beginning(stored, chosen)
+    """The chosen episodes below a summary; `matching` episodes pass the filters."""
+    conversations = [pair for episode in chosen for pair in _with_text(episode)]
+    shared = shared_beginning(stored, conversations)
     once: list[RenderableType] = []
     if shared:
         once = [Text("all of them begin with", "bold"), Piece("read", shared)]
     episodes = []
-    for pair in chosen:
+    for pair in conversations:
         pieces = stored.pieces(pair[0])
         if shared:
             pieces[0] = Piece("read", f"{SAME}\n{pieces[0].text[len(shared) :]}")
@@ -54,9 +55,9 @@ def show(
 
 
 def heading(stored: Episodes) -> Text:
-    """A title, how many episodes there are and the mean of what their speakers earned."""
+    """The title, the number of episodes and their mean reward."""
     episodes = by_episode(stored.pairs)
-    rewards = [r for episode in episodes if (r := reward_of_episode(episode)) is not None]
+    rewards = [episode.reward for episode in episodes if episode.reward is not None]
     overall = f"{len(rewards) or 'none'} scored"
     if rewards:
         overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
@@ -64,7 +65,7 @@ def heading(stored: Episodes) -> Text:
 
 
 def counts(stored: Episodes, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
-    """How many episodes of how many the filters leave; nothing without a filter."""
+    """How many episodes pass the filters; nothing without a filter."""
     total = len(by_episode(stored.pairs))
     typed = " ".join(each.words for each in filters)
     match = "matches" if matching == 1 else "match"
@@ -72,57 +73,34 @@ def counts(stored: Episodes, matching: int, filters: Sequence[Filter]) -> list[R
 
 
 def legend() -> Text:
-    """What the marks of lines mean."""
+    """The meaning of line marks."""
     return Text.assemble(
-        ("| read by the model", STYLES["read"]),
-        "   ",
-        ("> sampled: chosen by it", STYLES["sampled"]),
+        ("| read by the model", STYLES["read"]), "   ", ("> sampled by it", STYLES["sampled"])
     )
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """What the step's worst shard asked of its environments, one row a kind; nothing where it used
-    none.
-    """
+    """Leases of the step's worst shard, a row for each environment kind; nothing without any."""
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
-    shown = Table(
-        "environment",
-        *(Column(title, justify="right") for title in LEASES.values()),
-        box=None,
-        pad_edge=False,
-        collapse_padding=True,
-        header_style="cyan",
-    )
-    for kind in kinds:
-        shown.add_row(
-            kind,
-            *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES),
-        )
-    return [shown] if kinds else []
+    rows = [
+        [kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES)]
+        for kind in kinds
+    ]
+    return [_table("environment", [*LEASES.values()], rows)] if kinds else []
 
 
 def speakers(stored: Episodes) -> list[RenderableType]:
-    """What each speaker did in an episode, on average; nothing where one alone spoke."""
-    did = activity([trajectory for trajectory, _ in stored.pairs])
+    """Average activity of each speaker in an episode; nothing for a single speaker."""
+    averages = activity([trajectory for trajectory, _ in stored.pairs])
+    rows = [[name, *(f"{n:.1f}" for n in of.values())] for name, of in averages.items()]
     titles = ("replies", "sampled tokens", "tool calls")
-    shown = Table(
-        "speaker, by episode",
-        *(Column(title, justify="right") for title in titles),
-        box=None,
-        pad_edge=False,
-        header_style="cyan",
-    )
-    for name, figures in did.items():
-        shown.add_row(name, *(f"{average:.1f}" for average in figures.values()))
-    return [shown] if len(did) > 1 else []
+    return [_table("speaker, by episode", titles, rows)] if len(rows) > 1 else []
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:
-    """A line about an episode: its problem, who spoke where several did, its reward and ending; and
-    a line for its error, if any.
-    """
+    """The problem, speaker, reward and ending of a conversation, and its error, if any."""
     trajectory, scored = pair
-    several = len({one.agent for one, _ in stored.pairs}) > 1
+    several = len({trajectory.agent for trajectory, _ in stored.pairs}) > 1
     if scored is None:
         graded = "not scored"
     elif isinstance(scored.reward, Unscored):
@@ -145,22 +123,29 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
-    """The text before the problem, such as a system prompt, where two or more episodes begin with
-    the same one; empty otherwise.
-    """
-    beginnings = set()
-    for trajectory, _ in chosen:
-        if not trajectory.turns:
-            return ""
-        messages = [item for item in trajectory.turns[0].read if isinstance(item, Message)]
-        text = stored.pieces(trajectory)[0].text
-        system = [
-            item.content for item in messages if item.role == "system" and item.content in text
-        ]
-        end = text.find(system[0]) + len(system[0]) if system else 0
-        first = next((item.content for item in messages if item.role == "user"), "")
-        if not first or (begin := text.find(first, end)) < 0:
-            return ""
-        line = text[:begin].rstrip("\n").rfind("\n") + 1  # in which the user's message begins
-        beginnings.add(text[: max(end, line)])
-    return beginnings.pop() if len(chosen) > 1 and len(beginnings) == 1 else ""
+    """Lines with which all of several conversations begin, if a system prompt is among them."""
+    begun = [trajectory for trajectory, _ in chosen if trajectory.turns]
+    opening = [item for trajectory in begun for item in trajectory.turns[0].read[:1]]
+    system = {m.content for m in opening if isinstance(m, Message) and m.role == "system"}
+    if len(chosen) < 2 or len(begun) < len(chosen) or len(system) != 1:
+        return ""
+    texts = (stored.pieces(trajectory)[0].text.splitlines(keepends=True) for trajectory in begun)
+    same = takewhile(lambda lines: len({*lines}) == 1, zip(*texts, strict=False))
+    shared = "".join(lines[0] for lines in same)
+    return shared if system.pop() in shared else ""
+
+
+def _with_text(episode: StoredEpisode) -> Sequence[Pair]:
+    """The conversations with a reply or an error, or else all."""
+    loud = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]
+    return loud or episode.conversations
+
+
+def _table(first: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    numbers = (Column(title, justify="right") for title in titles)
+    table = Table(
+        first, *numbers, box=None, pad_edge=False, collapse_padding=True, header_style="cyan"
+    )
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,7 +1,8 @@
-"""Which runs are listed, and in which order."""
+"""Filters, order and JSON of listed runs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Literal
@@ -15,10 +16,9 @@ ListedRun = Listed | Unreadable
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
-    """The runs for which all conditions hold: `experiment=quickstart`, `state=stopped`,
-    `tag=baseline`, a setting such as `update.learning_rate=3e-4`, or a text of their line.
+    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text.
 
-    Raises ValueError for a key that no run has; a damaged run has no settings.
+    Raises ValueError for a key that no run has.
     """
     kept = list(runs)
     for condition in wanted:
@@ -37,21 +37,23 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
-    """Sorted by name, or with the newest, the best or the furthest first; damaged ones last."""
-    whole = sorted((run for run in runs if isinstance(run, Listed)), key=attrgetter("name"))
-    if by == "time":
-        whole.sort(key=attrgetter("created_ms"), reverse=True)
-    if by == "success":
-        whole.sort(key=lambda run: -1.0 if run.success is None else run.success, reverse=True)
-    if by == "step":
-        whole.sort(key=attrgetter("step"), reverse=True)
-    damaged = [run for run in runs if isinstance(run, Unreadable)]
-    everything: list[ListedRun] = [*whole, *damaged]
-    return sorted(everything, key=attrgetter("name")) if by == "name" else everything
+    """Sort by name, or newest, best or furthest first with damaged runs last."""
+    by_name = sorted(runs, key=attrgetter("name"))
+    if by == "name":
+        return by_name
+
+    def rank(run: ListedRun) -> float:
+        if isinstance(run, Unreadable):
+            return math.inf
+        figures = {"time": run.created_ms, "success": run.success, "step": run.step}
+        figure = figures[by]
+        return 1.0 if figure is None else -figure
+
+    return sorted(by_name, key=rank)
 
 
 def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
-    """The runs for programs; `differs` has what the listed ones differ in."""
+    """Runs as JSON; `differs` holds the settings in which they differ."""
     differing = differences([run for run in runs if isinstance(run, Listed)])
     rows: list[JSON] = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Episodes that are no training step's: evaluations, demonstrations of a warm start, plays."""
+"""Episodes of training steps, evaluations, demonstrations and plays."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ HELD_OUT = ("test", "validation")
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """The episodes of a step or a play, or of a run's evaluation on a split or its demonstrations;
-    raises ValueError where there are none.
-    """
+    """Read the episodes of a step, play, evaluation or warm start; raises ValueError for none."""
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
             raise ValueError(f"play:{named.name} has neither evaluations nor demonstrations.")
@@ -46,27 +44,24 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
         return read_evaluation(store, named.run, named.step, evaluation)
     if named.step == 0:
         raise ValueError(
-            f"Step 0 of {named.run} is its start, which plays no step; see what it did on held-out "
-            "problems with --evaluation test, or what it imitated with --demonstrations."
+            f"Step 0 of {named.run} is its start and has no rollouts: use --evaluation test or "
+            "--demonstrations."
         )
     run = named.run if named.step is None else done_by(store, named.run, named.step)
     return read_step(store, run, named.step)
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """The experiment, the dataset and the split of a run's held-out problems: of `test`,
-    `validation`, or one of evaluate.datasets.
+    """The experiment, dataset and split of `test`, `validation` or one of evaluate.datasets.
 
-    The uri of a dataset that has changed since the run read it is empty, as is the digest of one
-    that was never made. Raises ValueError for another name.
+    The uri is empty if the dataset changed after the run read it. Raises ValueError for another
+    name.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
     if name not in (*HELD_OUT, *further):
-        run, names = record["name"], ", ".join([*HELD_OUT, *further])
-        raise ValueError(
-            f"Got the held-out problems {name!r}, expected one of those of {run}: {names}."
-        )
+        names = ", ".join([*HELD_OUT, *further])
+        raise ValueError(f"--evaluation: got {name!r}, {record['name']} has {names}.")
     there, split = (settings.on(further[name]), "test") if name in further else (settings, name)
     read = None if name in further else record.get("dataset_digest")
     stored = store.get(StageKeys(there).prepare().uri) or Pointer("", read or "")
@@ -74,27 +69,25 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """What the policy of a run's step, 0 for the start, played on held-out problems, those of a
-    split or of one of evaluate.datasets; without a step, that of the last step that was evaluated.
+    """Read the evaluation of a step (0: the start) on held-out problems, by default the last one.
 
-    Raises ValueError, with the steps that were, where it was not.
+    Raises ValueError with the evaluated steps for another one.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
     where = evaluations(store, record, run, split)
-    # a fork has the steps behind it as well, from the policy that it starts from back to 0
+    # a fork also has the steps of the run that it continues
     begun = range(max([settings.start_step, *RunLayout(run).steps(store)]) + 1)
     steps = reversed(begun) if step is None else [step]
     latest = next(((step, scored) for step in steps if (scored := where(step))), None)
     if latest is None:
-        there = [step for step in begun if where(step)]
-        which = "It has evaluated none yet."
-        if there:
-            which = f"There are those of {'steps' if there[1:] else 'step'} {spans(there)}."
-        elif split == "validation" and not settings.evaluate.every:
-            which = "It never evaluates on validation: set evaluate.every."
+        evaluated = spans([step for step in begun if where(step)]) or "none"
+        hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
         of = f" of step {step}" if step is not None else ""
-        raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
+        raise ValueError(
+            f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. Evaluated steps: "
+            f"{evaluated}.{hint}"
+        )
     number, scored = latest
     return Episodes(
         f"run:{run}@{number}",
@@ -108,10 +101,9 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """Where the scores of what the policy of a run's step, 0 for the start, played on held-out
-    problems lie, None where that is not stored, not scored, or last scored by another run's
-    rewards. Of several codes that a run has worked under, the last with which that was played
-    counts.
+    """A function from a step (0: the start) to the uri of its scores on held-out problems, or None.
+
+    A run that accepted edited code may have evaluations of several codes; the newest counts.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
@@ -123,13 +115,13 @@ def evaluations(
             policy = policy_of(store, run, step)
         except Damaged:
             raise
-        except ValueError:  # the step is not done yet, or there is none
+        except ValueError:  # no such step yet
             return None
-        for one in newest_first:
-            first = StageKeys(one).evaluation(policy, data, played, 0, frozen).uri
+        for keys in map(StageKeys, newest_first):
+            first = keys.evaluation(policy, data, played, 0, frozen).uri
             shards = published_rollouts(store, first.rpartition("/")[0])
             stored = [store.artifact(uri) for uri in shards]
-            if stored and (scores := store.find(StageKeys(one).scored(stored))):
+            if stored and (scores := store.find(keys.scored(stored))):
                 return scores.uri
         return None
 
@@ -137,29 +129,27 @@ def evaluations(
 
 
 def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
-    """The episodes of an evaluation, with their scores, which lie beside them."""
+    """The episodes of an evaluation with their scores."""
     return read_pairs(store, published_rollouts(store, scored.rpartition("/")[0]), scored)
 
 
 def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
-    """The share of each problem's episodes that an evaluation solved: `{"add-41-58": 1.0}`."""
+    """The solved share of each problem's episodes: `{"add-41-58": 1.0}`."""
     pairs = evaluated_pairs(store, scored)
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
-    """What the warm start of a run imitated; raises ValueError for a run without one."""
-    record = known_run(store, run)
+    """Read the demonstrations of a run's warm start; raises ValueError for a run without any."""
+    known_run(store, run)
     start = store.read_json(RunLayout(run).start)
     made = store.get(start["uri"]) if start else None
     wanted = made.manifest["inputs"].get("demonstrations") if made else None
     if wanted is None:
-        began = record["parent"]
-        why = f"it starts from {began['uri']}" if began else "it has no warm start, or none yet"
-        raise ValueError(f"{run!r} has no demonstrations: {why}.")
-    folders = [f"artifacts/demonstrate/{name}" for name in store.names("artifacts/demonstrate")]
-    held = [uri for uri in folders if store.holds(uri)]
+        raise ValueError(f"{run!r} has no demonstrations: it has no warm start, or none yet.")
+    folders = (f"artifacts/demonstrate/{name}" for name in store.names("artifacts/demonstrate"))
+    held = (uri for uri in folders if store.holds(uri))
     uri = next((uri for uri in held if store.artifact(uri).digest == wanted), None)
     if uri is None:
         raise ValueError(f"The demonstrations of {run!r} are no longer in {store.uri}.")
@@ -169,20 +159,16 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 
 def read_play(store: Store, name: str) -> Episodes:
-    """Episodes that were played without training; raises ValueError where there are none."""
+    """Read played episodes; raises ValueError without any."""
     layout = PlayLayout(name)
     try:
-        record, shards = store.read_json(layout.record), begun_shards(store, layout.uri)
-        # damage is no reason to show the other shards alone
-        held = [uri for uri in shards if store.get(uri)]
-        if record is None or not held:
-            hint = did_you_mean(name, [other for other in plays(store) if other != name])
-            raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
-        read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
-        title = f"play:{name}, {record['policy']} on {record['split']}"
-        return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})
+        record = store.read_json(layout.record)
+        held = [uri for uri in begun_shards(store, layout.uri) if store.get(uri)]
     except Damaged as damage:
-        raise Damaged(
-            f"{damage} Nothing plays it again under its name: put the file back from a copy, or "
-            f"remove {store.uri}/{layout.uri}."
-        ) from None
+        raise Damaged(f"{damage} Restore it, or remove {store.uri}/{layout.uri}.") from None
+    if record is None or not held:
+        hint = did_you_mean(name, [other for other in plays(store) if other != name])
+        raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
+    read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
+    title = f"play:{name}, {record['policy']} on {record['split']}"
+    return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})

@@ -6,6 +6,7 @@ import json
 
 from agentfly_core.records.trajectory import Observation, Scored, Trajectory, Unscored
 from agentfly_core.reports.show.as_json import episodes_json
+from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from tests.support.recorded import trajectory
 
@@ -18,7 +19,7 @@ def test_a_document_has_problem_rewards_messages_and_tokens_of_each_episode() ->
     played = trajectory(closing=(Observation("answer", "98", error=True),))
     pair: Pair = (played, Scored(played.id, {"exact": 1.0, "exact/tag": 0.5}, (0.0, 1.0), 1.0))
     stored = Episodes("run:demo@7", "demo, step 7", (pair, pair), no_pieces, {})
-    found = json.loads(json.dumps(episodes_json(stored, 2, [pair])))
+    found = json.loads(json.dumps(episodes_json(stored, 2, by_episode([pair]))))
     (episode,) = found.pop("shown")
     assert found == {
         "reference": "run:demo@7",
@@ -73,5 +74,5 @@ def test_an_episode_without_a_reward_has_null_and_says_why() -> None:
         (played, Scored(played.id, {}, (), Unscored("late"))),
     )
     stored = Episodes("run:demo@7", "demo, step 7", pairs, no_pieces, {})
-    found = json.loads(json.dumps(episodes_json(stored, 2, pairs)))["shown"]
+    found = json.loads(json.dumps(episodes_json(stored, 2, by_episode(pairs))))["shown"]
     assert [(each["reward"], each["unscored"]) for each in found] == [(None, None), (None, "late")]

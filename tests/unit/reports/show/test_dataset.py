@@ -112,13 +112,12 @@ def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_coun
     atlas.write_text("country,capital")
     data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
     assert told_anew(settings_on(data)) == (
-        "It was there already, and is made anew when its settings or its seed changes. Other files "
-        "that it reads are not looked at."
+        "Reused. Rebuilt when its settings or its seed changes; other files are not checked."
     )
     of_code = settings_on({**data, "maps": str(atlas)}).model_copy(
         update={"code": {"prepare": {"tests.support.problems": "9f2c", "harder": "77b0"}}}
     )
     assert (
-        f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes."
+        f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes;"
         in told_anew(of_code)
     )

@@ -119,7 +119,8 @@ def all_of(store: Store, *played: Trajectory) -> str:
     pairs = tuple((trajectory, None) for trajectory in played)
     read = partial(pieces, decode=decoder(store, "demo"))
     console = Console(file=io.StringIO(), width=110)
-    console.print(show(Episodes("run:demo@6", "demo, step 6", pairs, read, {}), 2, [], pairs))
+    stored = Episodes("run:demo@6", "demo, step 6", pairs, read, {})
+    console.print(show(stored, 2, [], by_episode(pairs)))
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
@@ -128,7 +129,7 @@ def test_a_system_prompt_that_all_have_is_printed_once(store: Store) -> None:
     text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, SYSTEM, "1+1?"))
     assert text.count("Use the tools.") == 1
     assert text.count(SAME) == 2
-    assert "          | <|im_start|>user\n          | 41+58?<|im_end|>" in text
+    assert f"     read | {SAME}\n          | 41+58?<|im_end|>" in text
     assert text.index("Use the tools.") < text.index("chain 0") < text.index("41+58?")
 
 
@@ -150,8 +151,7 @@ def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> No
     stored = read_step(store, "demo", 6)
     filters = [below(0.6), of_ending("terminal")]
     console = Console(file=io.StringIO(), width=110)
-    (episode,) = matching(stored, filters)
-    console.print(show(stored, 1, filters, episode))
+    console.print(show(stored, 1, filters, matching(stored, filters)))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "1 of 4 matches --below 0.6 --ending terminal" in text

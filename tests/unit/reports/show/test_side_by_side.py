@@ -10,7 +10,7 @@ from rich.console import Console
 
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
 from agentfly_core.reports.show.as_json import both_json
-from agentfly_core.reports.show.choice import above
+from agentfly_core.reports.show.choice import above, by_episode
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
@@ -36,7 +36,7 @@ LATER = step(9, a=0.0, b=0.5, c=1.0, d=None, new=1.0)
 
 
 def printed(width: int, count: int) -> list[str]:
-    twice = played_twice(LATER.pairs, EARLIER, LATER.title)
+    twice = played_twice(by_episode(LATER.pairs), EARLIER, LATER.title)
     console = Console(file=io.StringIO(), width=width)
     chosen = most_changed(twice, "worst", count)
     console.print(show_both(LATER, EARLIER, twice, 5, [above(-1.0)], chosen))
@@ -45,10 +45,10 @@ def printed(width: int, count: int) -> list[str]:
 
 
 def test_those_whose_reward_fell_or_rose_most_come_first_and_those_without_one_last() -> None:
-    twice = played_twice(LATER.pairs, EARLIER, LATER.title)
-    order = [each.shown[0].problem.id for each in most_changed(twice, "worst", 9)]
+    twice = played_twice(by_episode(LATER.pairs), EARLIER, LATER.title)
+    order = [each.shown.place[0] for each in most_changed(twice, "worst", 9)]
     assert order == ["a", "b", "c", "d"]
-    order = [each.shown[0].problem.id for each in most_changed(twice, "best", 2)]
+    order = [each.shown.place[0] for each in most_changed(twice, "best", 2)]
     assert order == ["c", "b"]
     assert [each.change for each in twice] == [-1.0, 0.0, 1.0, None]
 
@@ -68,12 +68,12 @@ def test_a_narrow_terminal_has_one_below_the_other() -> None:
 
 
 def test_steps_without_a_common_problem_are_told_where_there_are_some() -> None:
-    with pytest.raises(ValueError, match=r"no problem in common.*--evaluation validation"):
-        played_twice(LATER.pairs, step(8, other=1.0), LATER.title)
+    with pytest.raises(ValueError, match=r"share no problem.*--evaluation validation"):
+        played_twice(by_episode(LATER.pairs), step(8, other=1.0), LATER.title)
 
 
 def test_json_holds_both_and_the_change() -> None:
-    twice = played_twice(LATER.pairs, EARLIER, LATER.title)
+    twice = played_twice(by_episode(LATER.pairs), EARLIER, LATER.title)
     found = both_json(LATER, EARLIER, 5, twice[:1])
     assert (found["reference"], found["against"]) == ("run:demo@9", "run:demo@8")
     (one,) = found["shown"]  # type: ignore[misc]
@@ -87,7 +87,7 @@ def test_an_episode_of_several_speakers_fell_once() -> None:
         return replace(stored, pairs=tuple(pairs))
 
     earlier, later = spoken(step(8, a=1.0)), spoken(step(9, a=0.0))
-    twice = played_twice(later.pairs, earlier, later.title)
+    twice = played_twice(by_episode(later.pairs), earlier, later.title)
     console = Console(file=io.StringIO(), width=100)
     console.print(show_both(later, earlier, twice, 2, [], twice[:1]))
     assert isinstance(console.file, io.StringIO)
@@ -111,6 +111,9 @@ def test_the_most_changed_are_episodes_with_all_speakers() -> None:
         ]
 
     before = replace(EARLIER, pairs=tuple(pairs(8, a=(1.0, 0.0), b=(1.0, 1.0))))
-    twice = played_twice(pairs(9, a=(0.0, 1.0), b=(0.75, 0.75)), before, LATER.title)
+    twice = played_twice(by_episode(pairs(9, a=(0.0, 1.0), b=(0.75, 0.75))), before, LATER.title)
     chosen = most_changed(twice, "worst", 1)
-    assert [each.shown[0].id for each in chosen] == ["b-planner-9", "b-searcher-9"]
+    assert [pair[0].id for each in chosen for pair, _ in each.conversations] == [
+        "b-planner-9",
+        "b-searcher-9",
+    ]
