@@ -78,7 +78,7 @@ class Recorded:
 
 
 @dataclass
-class _Noting:
+class _Noting(SamplerSession):
     session: SamplerSession
     notes: Recorded
 

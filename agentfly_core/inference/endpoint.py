@@ -1,4 +1,4 @@
-"""A sampler whose replies a chat service gives: a baseline to hold a policy against."""
+"""A sampler that returns the replies of a chat service, as a baseline."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentfly_core.inference.endpoints.budget import BudgetSpent, EndpointLost, EndpointRefused
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
-from agentfly_core.inference.endpoints.failures import BudgetSpent, EndpointLost, EndpointRefused
-from agentfly_core.inference.sampler import Request, SamplerLost
+from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Sampled
@@ -18,13 +18,11 @@ from agentfly_core.records.trajectory import Sampled
 
 @dataclass
 class EndpointSampler:
-    """Replies with what a chat service says, in tokens of the experiment's model, each of
-    log-probability 0.0; it has none to train on.
+    """Returns a chat service's replies in tokens of the model: `EndpointSampler(service,
+    encode, stop_token=2)`.
 
-        EndpointSampler(service, encode, stop_token=2)
-
-    The service reads the conversation in its own format, with the tools, and gets temperature,
-    length and stop strings. A reply has `max_tokens` of the service's own tokens at most.
+    Log-probabilities are 0.0, so replies cannot be trained. `max_tokens` counts the service's own
+    tokens.
     """
 
     service: ChatService
@@ -33,28 +31,26 @@ class EndpointSampler:
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Label what follows with `version`."""
+        """Set the version of later replies."""
         self.version = version
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[_Session]:
-        """Connect to the service; raises ValueError where its key is not there."""
+        """Connect to the service; raises ValueError without its key."""
         async with self.service.open() as chat:
             yield _Session(replace(self), chat)
 
     def rest(self) -> None:
-        """It uses no GPU."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _Session(SamplerSession):
     sampler: EndpointSampler
     chat: ChatClient
 
     async def sample(self, request: Request) -> Sampled:
-        """The service's reply; raises SamplerLost where it gives none, and NoReply where it refuses
-        or may not be asked any more.
-        """
+        """The service's reply; raises SamplerLost or NoReply."""
         conversation, params = request.conversation, request.params
         question = ChatRequest(
             conversation.messages,
@@ -73,13 +69,3 @@ class _Session:
         tokens = (*self.sampler.encode(reply_text(reply.message)), *ends)
         logprobs = (0.0,) * len(tokens)
         return Sampled(tokens, logprobs, self.sampler.version, reply.finish)
-
-    def open(self) -> None:
-        """Do nothing: replies are not batched."""
-
-    def close(self) -> None:
-        """Do nothing: replies are not batched."""
-
-    def waits_for_all(self, speaker: str) -> bool:
-        """False: replies are not batched."""
-        return False

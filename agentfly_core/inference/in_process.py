@@ -24,13 +24,11 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """Batched decoding: a batch runs once every open branch of the shard's episodes has a request.
+    """Decodes a batch when every open branch of the shard's episodes has a request.
 
-    What a request gets depends on its batch and on its own seed, never on when it arrived. The
-    policy's own generation settings are not looked at. At temperature 0 the log-probabilities are
-    those of temperature 1. One thread of its own does the work, so that no event loop is held up
-    and tools that hang cannot take its place; on a CPU it has `threads` of torch's. The policy's
-    tokenizer is read for stop strings only.
+    Replies depend on batch and seed, not on arrival, and ignore the policy's generation settings.
+    At temperature 0 log-probabilities are those of temperature 1. Decoding has its own thread, with
+    `threads` of torch on a CPU.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
@@ -42,28 +40,25 @@ class TransformersSampler:
         self._tokenizer: Tokenizer | None = None
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory, and check them by its probe.
-
-        Raises ValueError when weights are missing or surplus, and WrongWeights.
-        """
+        """Load a policy and check it by its probe; raises ValueError and WrongWeights."""
         if self._loaded != (policy, version):
-            self._model = self._loaded = None  # there may be room for one only
+            self._model = self._loaded = None  # memory may have room for one only
             self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
             self._tokenized_in, self._tokenizer = base or policy, None
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Lend the sampler to a shard of this many episodes."""
+        """The session of a shard."""
         yield _Shard(self, episodes)
 
     def rest(self) -> None:
-        """Its policy stays where it is; a GPU gets back what the replies needed."""
+        """Free a GPU's cache; the policy stays loaded."""
         if self._device != "cpu":
             torch.cuda.empty_cache()
 
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
-        """Decode one batch, its rows in the order given."""
+        """Decode a batch in the given order."""
         assert self._loaded and self._model, "load a policy before a shard is played"
         version = self._loaded[1]
         model, loop = self._model, asyncio.get_running_loop()
@@ -91,13 +86,13 @@ class TransformersSampler:
 
 
 def _have_threads(count: int) -> None:
-    """Have torch compute with this many threads for this one, and for those that start later."""
-    # a number that was set is kept to for small products, too, where MKL would take fewer
+    """Set torch's number of threads."""
+    # a set number also holds for small products, where MKL would use fewer
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 
 
-class _Shard:
+class _Shard(SamplerSession):
     """The sampler session of one shard."""
 
     def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
@@ -184,7 +179,7 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
     cache = DynamicCache(config=model.config)
     while True:
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        # The cache, which grows by this, goes by its place: transformers 5.24 names it otherwise.
+        # the cache is positional: transformers 5.24 has another name for it
         out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
         logits = out.logits[:, -1]  # [rows, vocabulary]
         for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
@@ -200,7 +195,7 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:
-    """A token a row, by inverting the cumulative distribution in float64; its log-probability."""
+    """A token for each row, by inverse transform sampling in float64, and its log-probability."""
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -15,12 +16,11 @@ from agentfly_core.system.service import ServiceLost
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How a reply is sampled: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,),
+    """Sampling settings: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,),
     stop=("Observation:",))`.
 
-    Only temperature: top-k, top-p, penalties and the like would renormalise the probabilities that
-    training relies on. `temperature=0` is greedy. `stop` are the strings with which a reply ends:
-    its last token is the first with which its text holds one of them.
+    `temperature=0` is greedy. Top-k, top-p and penalties are missing, because they change the
+    probabilities that training uses. A reply ends with the token that completes a string of `stop`.
     """
 
     temperature: float
@@ -31,7 +31,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One reply to be sampled; `prompt` are the tokens of `conversation`, which has the seed."""
+    """A request for a reply; `prompt` holds the tokens of `conversation`."""
 
     prompt: Sequence[int]
     params: SamplingParams
@@ -39,48 +39,48 @@ class Request:
 
 
 class SamplerLost(ServiceLost):
-    """The service behind a sampler died or stopped answering; the shard must be played again."""
+    """The sampler's service died or stopped answering; the shard must be replayed."""
 
 
-class SamplerSession(Protocol):
-    """A sampler lent to the episodes of one shard.
+class SamplerSession(ABC):
+    """A sampler for the episodes of one shard, by default without batches.
 
-    Decoding in batches waits for a request of each episode, or of each branch of an episode that
-    asks for several replies at the same time.
+    A sampler that decodes in batches waits for a request of each open branch of the episodes.
     """
 
+    @abstractmethod
     async def sample(self, request: Request) -> Sampled:
-        """One reply; the last token is a stop token iff `finish == "stop"`, and holds the end of a
-        stop string iff it is "stop_string". Raises SamplerLost.
+        """Sample a reply; raises SamplerLost.
+
+        The last token is a stop token iff `finish` is "stop", and completes a stop string iff it is
+        "stop_string".
         """
 
-    def open(self) -> None:
-        """Open it for a further branch of an episode, whose requests decoding is to wait for."""
+    def open(self) -> None:  # noqa: B027
+        """Count a further branch of an episode."""
 
-    def close(self) -> None:
-        """Close it for one branch or episode, for which decoding no longer waits."""
+    def close(self) -> None:  # noqa: B027
+        """Stop waiting for a branch or episode."""
 
     def waits_for_all(self, speaker: str) -> bool:
         """Whether a reply of this speaker begins only when every open branch has a request."""
+        return False
 
 
 class Sampler(Protocol):
     """Samples tokens from the newest loaded policy."""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory, check that they are in place, and label what
-        follows with `version`.
+        """Load and check the weights of a policy directory; later replies have this `version`.
 
-        A policy that is an adapter stands on the model in the directory `base`. Does nothing when
-        that very version is loaded already. Raises SamplerLost when the service is gone.
+        `base` is the model directory of an adapter. A loaded version is kept. Raises SamplerLost.
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
-        """Lend the sampler to a shard of this many episodes, on the running event loop."""
+        """A session for a shard of this many episodes, on the running event loop."""
 
     def rest(self) -> None:
-        """Give the learner the memory of the GPUs that both use, if there are any, until the next
-        `load`.
+        """Free the memory of GPUs shared with the learner until the next `load`.
 
-        Raises SamplerLost when the service is gone.
+        Raises SamplerLost.
         """

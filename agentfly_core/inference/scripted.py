@@ -1,4 +1,4 @@
-"""A sampler whose replies a function gives, for demonstrations, oracles, examples and tests."""
+"""A sampler that returns the replies of a function, for demonstrations and tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentfly_core.authoring import calling
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.inference.sampler import Request, SamplerLost
+from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
 from agentfly_core.system.formats import tracebacks
@@ -20,30 +20,26 @@ from agentfly_core.system.formats.stop_strings import first_stop
 from agentfly_core.system.formats.text import fault
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
-"""What a model would say: its exact text, or a message whose calls are written out."""
+"""A function that returns a reply: its exact text, or a message with calls."""
 
 
 class NoReply(ValueError):
-    """A scripted policy gave no reply; the message is for the person who plays it:
-    `NoReply("The policy my_file:policy returned 3 ...")`.
-    """
+    """A scripted policy has no reply: `NoReply("The policy my_file:policy returned 3 ...")`."""
 
 
-class Scripted:
-    """Replies with what an asynchronous function of the conversation returns.
+class Scripted(SamplerSession):
+    """Returns the replies of an asynchronous function of the conversation.
 
         async def policy(conversation: Conversation) -> str | Message:
             return ("<call 41+58>", "99")[conversation.turn]
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode` has the tokens of a text, `write` the text of a message; `stop_token` ends each reply.
-    Every log-probability is 0.0: it could say nothing else. The policy version is -1 until a policy
-    is loaded. A reply ends behind the first of the request's stop strings, and one that is longer
-    than the request allows is cut, as a model's would be.
+    `encode` returns the tokens of a text, `write` the text of a message. Log-probabilities are 0.0,
+    the policy version is -1 until a policy is loaded. Stop strings and length limits apply.
 
-    The function runs on the agents' loop. What it raises becomes NoReply, with its import path and
-    line, but for ServiceFailure and SamplerLost; one that holds its loop is a ServiceFailure.
+    The function runs on the agents' loop. Its errors become NoReply with its import path and line,
+    except ServiceFailure and SamplerLost. A function that blocks the loop is a ServiceFailure.
     """
 
     def __init__(
@@ -55,26 +51,26 @@ class Scripted:
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy
         self._write = write
-        # as experiments name it; one that a function made is named like that function
+        # an inner function goes by the name of the function that made it
         written = policy if hasattr(policy, "__qualname__") else type(policy)
         name = written.__qualname__.partition(".<locals>")[0]
         self._called = f"The policy {written.__module__}:{name}"
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Label what follows with `version`."""
+        """Set the version of later replies."""
         self._version = version
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[Scripted]:
-        """Lend it to any number of episodes."""
+        """The session of any number of episodes."""
         yield self
 
     def rest(self) -> None:
-        """It uses no GPU."""
+        """Do nothing."""
 
     async def sample(self, request: Request) -> Sampled:
-        """The function's reply; raises NoReply where it is neither text nor a Message."""
+        """The function's reply; raises NoReply for anything but text or a Message."""
         reply = await self._reply(request.conversation)
         text = self._write(reply) if isinstance(reply, Message) else reply
         stop = first_stop(text, request.params.stop)
@@ -83,16 +79,6 @@ class Scripted:
         cut = tokens[: request.params.max_tokens]
         whole: Finish = "stop_string" if stop else "stop"
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
-
-    def open(self) -> None:
-        """Do nothing: replies are not batched."""
-
-    def close(self) -> None:
-        """Do nothing: replies are not batched."""
-
-    def waits_for_all(self, speaker: str) -> bool:
-        """False: replies are not batched."""
-        return False
 
     async def _reply(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)

@@ -1,4 +1,4 @@
-"""Stop strings in a reply that is decoded token by token, at the very token at which vLLM stops."""
+"""Stop strings in a reply decoded token by token, as in vLLM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INVALID_PREFIX = "Invalid prefix encountered"
 
 
 class ReplyText:
-    """The text of a reply so far, as far as its stop strings need it.
+    """The end of a reply's text, to find stop strings.
 
         text = ReplyText(tokenizer, prompt=(1, 87, 203, 4), stop=("Observation:",))
         text.stops_at(523)  # " Observ": False
@@ -29,7 +29,7 @@ class ReplyText:
         self._kept = max(map(len, stop)) - 1
 
     def stops_at(self, token: int) -> bool:
-        """Whether the reply, with this as its next token, holds a stop string."""
+        """Whether this next token completes a stop string."""
         text = self._end + self._text_of(token)
         self._end = text[max(0, len(text) - self._kept) :]
         return any(one in text for one in self._stop)
@@ -38,7 +38,7 @@ class ReplyText:
         try:
             return self._stream.step(self._tokenizer, token) or ""
         except Exception as error:  # the library's own type
-            # what came before, with this token, decodes to another text: vLLM begins anew then, too
+            # earlier tokens decode to another text with this one: restart, as vLLM does
             if not str(error).startswith(INVALID_PREFIX):
                 raise
             self._stream = DecodeStream(skip_special_tokens=False)
@@ -46,11 +46,11 @@ class ReplyText:
 
 
 def fast_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a model's directory; raises ValueError for one that is written in Python."""
+    """The tokenizer of a model's directory; raises ValueError unless of the tokenizers library."""
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(
-            f"agent.stop needs a tokenizer of the tokenizers library, {folder} has a "
-            f"{type(tokenizer).__name__}: choose a model with a tokenizer.json, or no stop strings."
+            f"agent.stop needs a tokenizer.json, {folder} has a {type(tokenizer).__name__}: choose "
+            "another model, or no stop strings."
         )
     return tokenizer.backend_tokenizer

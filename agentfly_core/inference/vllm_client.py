@@ -1,9 +1,6 @@
-"""Sampler `vllm`: a warm vLLM server on a UNIX socket; token ids go in, token ids and
-log-probabilities come back.
+"""Sampler `vllm`: a warm vLLM server on a UNIX socket, which takes and returns token ids.
 
-Which policy the server holds is written on the server itself, as vLLM's weight version, and comes
-back with every reply: a server that was started again, or whose load was cut short, can not pass
-for one that holds the policy.
+Replies have vLLM's weight version, so a restarted server, or an interrupted load, is noticed.
 """
 
 from __future__ import annotations
@@ -32,11 +29,9 @@ NO_LOGPROB = -9999.0
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler behind a vLLM service. It has no state in this process, so that each stage may
-    make one.
+    """The sampler of a vLLM service, without state in this process.
 
-    With `takes_turns` the server sleeps while the learner works, and its weights wait in the
-    machine's memory.
+    With `takes_turns` the server sleeps while the learner works.
     """
 
     service: Service
@@ -45,12 +40,10 @@ class VLLM:
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory in place, check them by its probe, label them with
-        `version`.
+        """Load a policy in place, check it by its probe, and label it with `version`.
 
-        An adapter comes onto the model that the server was started on, which must be its `base`.
-        Waits for a server that is starting. Raises WrongWeights, and SamplerLost with the end of
-        the server's log.
+        An adapter's `base` must be the model of the server. Waits for a starting server. Raises
+        WrongWeights, and SamplerLost with the end of the log.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
@@ -76,11 +69,9 @@ class VLLM:
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """Put the server to sleep if it takes turns; waits for one that is starting. The next
-        `load` wakes it.
+        """Put the server to sleep until the next `load`, if it takes turns.
 
-        At level 1 the weights come back as they were: an adapter needs those of its base. The cache
-        does not.
+        Level 1 keeps the weights, which an adapter needs of its base.
         """
         if self.takes_turns:
             with self._server() as server:
@@ -89,14 +80,11 @@ class VLLM:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Lend the server to a shard; raises SamplerLost when it holds no policy (any more)."""
+        """A session on the server; raises SamplerLost without a loaded policy."""
         with self._server() as server:
             label = _label(server)
         if "-" not in label:
-            raise SamplerLost(
-                f"The vLLM server holds no policy, but is {label!r}: it was started again. Load "
-                "one."
-            )
+            raise SamplerLost(f"The vLLM server has restarted ({label!r}): load a policy.")
         connector = aiohttp.UnixConnector(
             self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
         )
@@ -117,10 +105,7 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """The server's control side; what goes wrong there comes out as SamplerLost.
-
-        No certificates are read (20 ms): a UNIX socket has none.
-        """
+        """A client of the server whose errors become SamplerLost; verify=False saves 20 ms."""
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",
@@ -137,11 +122,8 @@ class VLLM:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shard:
-    """The sampler session of one shard, bound to its event loop.
-
-    aiohttp, since httpx takes 15 times the CPU at 64 connections.
-    """
+class _Shard(SamplerSession):
+    """The session of a shard; httpx would take 15 times the CPU at 64 connections."""
 
     service: Service
     session: aiohttp.ClientSession
@@ -175,31 +157,19 @@ class _Shard:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
         if NO_LOGPROB in logprobs:
-            raise ValueError(
-                "vLLM has no log-probability for a token: the policy's weights are not finite."
-            )
+            raise ValueError("vLLM has no log-probability for a token: the weights are not finite.")
         version = int(self.label.partition("-")[0])
         # a stop token is identified by its number
         at_string = isinstance(choice["stop_reason"], str)
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
 
-    def open(self) -> None:
-        """Do nothing: vLLM batches by itself."""
-
-    def close(self) -> None:
-        """Do nothing: vLLM batches by itself."""
-
-    def waits_for_all(self, speaker: str) -> bool:
-        """False: vLLM batches by itself."""
-        return False
-
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
-    """Every field that changes what is sampled, so that no default of model or server does."""
+    """All sampling fields, so that no default of model or server applies."""
     return {
         "n": 1,
         "temperature": params.temperature,
@@ -234,9 +204,7 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """The model that requests for the policy with this label name: the adapter, or the model that
-    the server was started on.
-    """
+    """The model name for a label: the adapter, or the server's own model."""
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 
 

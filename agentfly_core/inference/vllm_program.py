@@ -1,14 +1,8 @@
-"""vLLM's own OpenAI-compatible server, with all its options, started faster on CPU and ending when
-its engine is dead.
+"""vLLM's server with three changes for CPU and failures.
 
-As it comes, it waits for its open requests when the engine has died, some of which are never
-answered, and a supervisor would wait with it. On CPU it lets the engine import everything again,
-which a fork has already: 7 of 17 seconds of CPU and 0.3 GiB. (It wants fresh processes only for
-workers apart from the engine, which there are none.)
-
-It also copies an adapter's weights once for every token, since each token could have another
-adapter: 16 requests of SmolLM2-135M took 54 s instead of 4 (vLLM 0.32). Here there is one adapter
-at most, applied as two matrix products.
+It ends when its engine is dead, instead of waiting for open requests. On CPU the engine is forked,
+which saves 7 of 17 seconds and 0.3 GiB of imports. The one adapter is applied as two matrix
+products: vLLM 0.32 copies its weights for every token (16 requests of SmolLM2-135M: 54 s, here 4).
 """
 
 from __future__ import annotations
@@ -24,8 +18,8 @@ GRACE = 3
 
 
 def main() -> None:
-    """Serve until it is ended, or until the engine is dead."""
-    gc.disable()  # to look for garbage among what is imported takes 2 of 12 seconds
+    """Serve until a signal or the death of the engine."""
+    gc.disable()  # collections during imports take 2 of 12 seconds
     from vllm.entrypoints.launchers.api_server import entry
     from vllm.platforms import current_platform
     from vllm.v1.engine import utils
@@ -41,7 +35,7 @@ def main() -> None:
 
 
 def install() -> None:
-    """Put the products in the place of vLLM's own, before it makes a model."""
+    """Replace vLLM's adapter kernels before a model is made."""
     from vllm.lora.ops.torch_ops import lora_ops
     from vllm.lora.punica_wrapper import punica_cpu
 
@@ -56,9 +50,7 @@ def install() -> None:
 def bgmv_shrink(
     inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, scaling: float = 1.0
 ) -> None:
-    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is 0 where a token has it, -1
-    where not.
-    """
+    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is -1 without adapter."""
     product = _product(inputs, weights, output.dtype, adapter)
     output[:, : product.shape[1]] = scaling * product
 
@@ -88,9 +80,7 @@ def bgmv_expand_slice(
 
 
 def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Tensor:
-    """The products with the one adapter in `weights` [1, (1,) rows, columns], 0 for tokens that do
-    not have it.
-    """
+    """Products with the adapter in `weights` [1, (1,) rows, columns], 0 for other tokens."""
     assert weights.shape[0] == 1, "one adapter at a time"
     product = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T
     return product * (adapter == 0).unsqueeze(1).to(dtype)

@@ -11,35 +11,30 @@ from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.system import hardware
 
 SERVED = "policy"
-"""What it calls the model that it is started on."""
+"""Name of the model that the server starts with."""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
-"""Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group,
-and each turn, would read up to 127 tokens again. Its attention on CPU takes multiples of 32 only.
+"""Tokens of a cache block, a multiple of 32 on CPU. Only whole blocks are shared, so that vLLM's
+128 would recompute up to 127 tokens of each reply.
 """
 OWN_KERNELS = '{"custom_ops": ["all"]}'
-"""vLLM's own kernels for what it would let a compiler fuse: on CPU nothing is compiled."""
+"""vLLM's own kernels, because nothing is compiled on CPU."""
 NEEDED_AT_START = 0.01
-"""The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of
-its cache is given. The learner may have most of it, when a server that died is started again."""
+"""The free share of a GPU that vLLM requires at its start, 0.92 by default: the learner may use
+most
+of it when a dead server restarts."""
 
 
 def launch(
     address: Path, model: Path, dtype: str, agent: AgentPart, site: Site, adapter_rank: int = 0
 ) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of a server that starts on a model directory and listens on a UNIX
-    socket.
+    """Command and environment of a server on a UNIX socket, with adapters up to `adapter_rank`.
 
-    It can put adapters of at most `adapter_rank` on that model.
-
-    It takes and gives token ids only, so it loads no tokenizer, but for an experiment with stop
-    strings, which it finds in the text of replies. `--generation-config vllm` keeps it
-    from applying the model's generation_config.json to requests; log-probabilities are those after
-    the temperature. On CPU a prompt is never read in chunks: vLLM 0.32 would then rewind the
-    request's generator, which a CPU generator cannot do, and die. With GPUs one model is spread
-    over all of the sampler's; the server can sleep where the learner uses one of them.
+    It loads a tokenizer only for stop strings. Log-probabilities are those after the temperature.
+    Chunked prefill is off on CPU, where vLLM 0.32 would die rewinding a request's generator. On
+    GPUs the model is spread over all of the sampler's, and sleeps if the learner shares one.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,
@@ -84,9 +79,8 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
     }
     if site.device == "cpu":
-        # The worker runs in the engine's process, and nothing is compiled: ready after 11 seconds
-        # instead of 44. A second thread makes SmolLM2-135M faster and a nano model slower, whose
-        # matrices are not worth sharing out.
+        # one process and no compilation: ready after 11 seconds instead of 44; a second thread
+        # makes SmolLM2-135M faster and a nano model slower
         size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
         environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCH_COMPILE_DISABLE": "1"}
         environment |= {"OMP_NUM_THREADS": str(site.threads if size > SHARED_OUT else 1)}

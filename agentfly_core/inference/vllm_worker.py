@@ -15,11 +15,10 @@ class Swap:
     reload_weights: Any
 
     def swap(self, path: str) -> None:
-        """Take the weights of a policy directory in place.
+        """Load the weights of a policy directory in place.
 
-        On CPU the output projection is a packed copy. vLLM 0.32 packs it again only when it has
-        weights of its own in the directory; one that is tied to the embedding would silently stay
-        as it was.
+        On CPU the output projection is a packed copy, which vLLM 0.32 does not update if it is
+        tied.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

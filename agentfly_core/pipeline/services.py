@@ -215,8 +215,7 @@ def chat_services(
     names = {name for name in (*frozen, *policies) if name}
     if not names:
         return {}
-    from agentfly_core.inference.endpoints.answer_cache import Answers
-    from agentfly_core.inference.endpoints.chat_service import ChatService  # loads aiohttp
+    from agentfly_core.inference.endpoints.chat_service import Answers, ChatService  # loads aiohttp
 
     answers = Answers(store)
     return {name: ChatService.of(name, site.endpoint(name), answers) for name in names}

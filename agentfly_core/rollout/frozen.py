@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from agentfly_core.inference.endpoints.chat import ChatRequest, OpenChat
-from agentfly_core.inference.endpoints.failures import BudgetSpent, EndpointRefused
+from agentfly_core.inference.endpoints.budget import BudgetSpent, EndpointRefused
+from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, Observation, Sampled
@@ -18,13 +19,16 @@ from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker
 from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 
+if TYPE_CHECKING:
+    from agentfly_core.inference.endpoints.chat_service import ChatClient
+
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """Who replies in the episodes of a shard, a sampler session for all of them.
+class Cast(SamplerSession):
+    """A sampler session for all speakers of a shard.
 
-    `sessions` are that of the policy that plays and those of frozen ones, `places` the place there
-    of a frozen role's. `speakers` make those of a role for which a chat service speaks.
+    `sessions` are those of the playing policy and of frozen policies, with `places` by role.
+    `speakers` make the speakers of chat services by role.
     """
 
     sessions: Sequence[SamplerSession]
@@ -32,11 +36,10 @@ class Cast:
     speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
-        """One reply of who speaks; raises SamplerLost.
+        """A reply of the speaker's session; raises SamplerLost.
 
-        Decoding in batches must wait for none who waits elsewhere, or all would wait for ever. So a
-        session waits for all but those who wait for one behind it: what is in a batch depends on
-        the episodes, and not on who is faster.
+        A session does not wait for episodes that wait for a later session, so batches do not depend
+        on timing.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -68,11 +71,10 @@ class Cast:
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """A sampler and the frozen speakers, by role, lent to a shard of this many episodes; raises
-    ValueError for a chat service without its key.
-    """
+    """A session of a sampler and frozen speakers; raises ValueError for a missing key."""
     samplers, places = [sampler], dict[str, int]()
-    chats, speakers = dict[str, OpenChat](), dict[str, MakesSpeaker]()
+    chats: dict[str, ChatClient] = {}
+    speakers: dict[str, MakesSpeaker] = {}
     async with AsyncExitStack() as stack:
         for role, speaker in frozen.items():
             if isinstance(speaker, FrozenPolicy):
@@ -89,13 +91,13 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """One whose replies a chat service gives: they have a text and no tokens.
+    """A speaker of a chat service, with text and no tokens.
 
-    Of the limits `max_turns` and a reply's `max_tokens`, in the service's own, hold for it.
+    Only the limits `max_turns` and `max_tokens` of a reply apply, in the service's own tokens.
     """
 
     def __init__(
-        self, chat: OpenChat, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
+        self, chat: ChatClient, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
     ) -> None:
         super().__init__(stage, name, rules, *begin)
         self._chat = chat
@@ -108,9 +110,7 @@ class EndpointSpeaker(Speaker):
         params: SamplingParams,
         temperature: float | None,
     ) -> Reply:
-        """Raises EpisodeOver, ServiceFailure where the service gives no reply, and NoReply where
-        it refuses or may not be asked any more.
-        """
+        """Raises EpisodeOver, ServiceFailure without a reply, and NoReply if refused."""
         self._require_turn(branch)
         state = await self._state()
         messages = (*timeline.messages_of(before), *read)

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.injection import Asking, Lent
-from agentfly_core.inference.endpoints.chat import OpensChat
 from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.records.trajectory import (
     Ending,
@@ -22,6 +21,9 @@ from agentfly_core.records.trajectory import (
     Sampled,
     ToolCall,
 )
+
+if TYPE_CHECKING:
+    from agentfly_core.inference.endpoints.chat_service import ChatService
 
 
 class PromptTooLong(ValueError):
@@ -44,10 +46,8 @@ class AgentPromptTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
-    """One episode to be played: `EpisodeSpec(problem, chain=3, step=7, role="train",
-    temperature=1.0, seed=5577006791)`.
-
-    `step` is the split's name where a split is evaluated or demonstrated.
+    """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
+    seed=5577006791)`; `step` is the split of an evaluation or demonstration.
     """
 
     problem: Problem
@@ -83,9 +83,7 @@ class CallableTool(Asking, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A policy that speaks for a role, held by a sampler of its own:
-    `FrozenPolicy("run:demo@7", sampler)`.
-    """
+    """A policy for a role with its own sampler: `FrozenPolicy("run:demo@7", sampler)`."""
 
     name: str
     sampler: Sampler
@@ -96,7 +94,7 @@ class FrozenEndpoint:
     """A chat service that speaks for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
 
     name: str
-    service: OpensChat
+    service: ChatService
 
 
 Frozen = FrozenPolicy | FrozenEndpoint
@@ -104,10 +102,10 @@ Frozen = FrozenPolicy | FrozenEndpoint
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
-    """The rules of an episode, the same for all agents; lengths in tokens.
+    """The rules of an episode, with lengths in tokens.
 
-    `stop` are all strings at which a reply may end, `end_tokens` the model's own end tokens. After
-    one of these the template adds its own.
+    `stop` are all strings that may end a reply, `end_tokens` the model's own end tokens, after
+    which the template adds its own.
     """
 
     template: ChatTemplate
@@ -134,10 +132,7 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """How a reply is sampled, by the rules where `stop` and `max_tokens` are None.
-
-        Raises ValueError for what no sampler takes, and for a stop string that is not in the rules.
-        """
+        """Sampling parameters, by default of the rules; raises ValueError for invalid ones."""
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
             raise ValueError(
@@ -161,9 +156,7 @@ class EpisodeRules:
         return replace(message, cut=sampled.finish == "length")
 
     def too_long(self, first: Conversation, tokens: int, is_main: bool) -> ValueError:
-        """The error of a first prompt of too many tokens, of the main speaker or another one:
-        PromptTooLong for the experiment's own opening, else AgentPromptTooLong.
-        """
+        """PromptTooLong for the experiment's own opening, else AgentPromptTooLong."""
         if is_main and first.messages == self.opening(first.problem):
             return PromptTooLong({first.problem.id: tokens}, self.max_model_len)
         return AgentPromptTooLong(

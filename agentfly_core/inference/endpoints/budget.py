@@ -1,39 +1,49 @@
-"""The budget of a chat service: how many requests and how many tokens."""
+"""Budget and errors of a chat service."""
 
 from __future__ import annotations
 
 import threading
 
-from agentfly_core.inference.endpoints.failures import BudgetSpent
+from agentfly_core.authoring.environment import ServiceFailure
+
+
+class EndpointLost(ServiceFailure):
+    """All attempts of a request failed."""
+
+
+class EndpointRefused(ValueError):
+    """A service refuses a request, for example for a wrong key or model."""
+
+
+class BudgetSpent(ValueError):
+    """The budget is spent; the message names the setting to raise."""
 
 
 class Budget:
-    """Counts what one service is asked in a command, from any thread.
+    """Requests and tokens of a service in one command: `Budget("judge", 1000, 2_000_000)`.
 
-    `Budget("judge", requests=1000, tokens=2_000_000)`. Requests are counted before they are sent,
-    repeated ones too, tokens when the answer is there: those in flight may pass the limit.
+    Requests are counted before they are sent, retries included, and tokens with the answer, so
+    requests in flight may exceed the limit. Thread-safe.
     """
 
     def __init__(self, name: str, requests: int, tokens: int) -> None:
-        self._name, self._most_requests, self._most_tokens = name, requests, tokens
-        self._lock, self._requests, self._tokens = threading.Lock(), 0, 0
+        self._name, self._lock = name, threading.Lock()
+        self._most = {"max_requests": requests, "max_tokens": tokens}
+        self._spent = {"max_requests": 0, "max_tokens": 0}
 
     def take(self) -> None:
-        """Count a request that is about to be sent; raises BudgetSpent where none is left."""
+        """Count a request before it is sent; raises BudgetSpent."""
         with self._lock:
-            self._refuse(self._requests, self._most_requests, "requests", "max_requests")
-            self._refuse(self._tokens, self._most_tokens, "tokens", "max_tokens")
-            self._requests += 1
+            for setting, most in self._most.items():
+                if self._spent[setting] >= most:
+                    raise BudgetSpent(
+                        f"The endpoint {self._name!r} has spent {self._spent[setting]} of {most} "
+                        f"{setting.removeprefix('max_')}: raise endpoints.{self._name}.{setting} "
+                        "of the site and repeat the command. Stored answers are reused."
+                    )
+            self._spent["max_requests"] += 1
 
     def spend(self, tokens: int) -> None:
         """Count the tokens of an answer."""
         with self._lock:
-            self._tokens += tokens
-
-    def _refuse(self, spent: int, most: int, what: str, setting: str) -> None:
-        if spent >= most:
-            raise BudgetSpent(
-                f"The endpoint {self._name!r} has spent its budget, {spent} of {most} {what}. What "
-                f"it answered is stored and not asked again: raise endpoints.{self._name}."
-                f"{setting} of the site and run the same command again, or ask for less."
-            )
+            self._spent["max_tokens"] += tokens

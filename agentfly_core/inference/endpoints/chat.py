@@ -1,12 +1,11 @@
-"""A question to a chat service in OpenAI's format, and what it says."""
+"""Requests to a chat service in OpenAI's format, and its replies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.records.messages import arguments_of
@@ -15,15 +14,14 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class UnreadableAnswer(ValueError):
-    """An answer that is none: `UnreadableAnswer("it has no choices[0].message")`."""
+    """An answer without a reply: `UnreadableAnswer("it has no choices[0].message")`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a service is asked: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
+    """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
 
-    The observations that follow a message are the answers to its calls, in their order; others are
-    sent as the user's words.
+    Observations after a message answer its calls in order; further ones are sent as user messages.
     """
 
     messages: tuple[Message | Observation, ...]
@@ -45,28 +43,14 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a service said: `ChatReply(Message("assistant", "99"), "stop")`."""
+    """A reply: `ChatReply(Message("assistant", "99"), "stop")`."""
 
     message: Message
     finish: Finish
 
 
-class OpenChat(Protocol):
-    """A chat service with its connections, see `endpoints.chat_service.ChatClient`."""
-
-    async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
-        """What the service says; raises EndpointLost, EndpointRefused and BudgetSpent."""
-
-
-class OpensChat(Protocol):
-    """A chat service that has yet to be opened, see `endpoints.chat_service.ChatService`."""
-
-    def open(self) -> AbstractAsyncContextManager[OpenChat]:
-        """Its connections, on the running event loop."""
-
-
 def reply_of(answer: JSON) -> ChatReply:
-    """The reply that an answer holds; raises UnreadableAnswer where it holds none."""
+    """The reply in an answer; raises UnreadableAnswer without one."""
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]
@@ -81,9 +65,7 @@ def reply_of(answer: JSON) -> ChatReply:
 
 
 def tokens_of(answer: JSON, most: int) -> int | None:
-    """Return the tokens that a service reports for an answer, at most `most`; None for a report
-    that is missing or no positive integer.
-    """
+    """Return the reported tokens of an answer, at most `most`; None unless a positive integer."""
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     if not isinstance(total, int) or isinstance(total, bool) or total <= 0:
@@ -92,7 +74,7 @@ def tokens_of(answer: JSON, most: int) -> int | None:
 
 
 def _written(messages: Sequence[Message | Observation]) -> Iterator[JSON]:
-    """Messages as the service reads them; calls have numbers as names, the same each time."""
+    """Messages in the service's format, with numbered call ids."""
     waiting: list[str] = []
     for number, item in enumerate(messages):
         if isinstance(item, Observation) and waiting:

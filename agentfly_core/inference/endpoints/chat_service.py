@@ -1,6 +1,4 @@
-"""The client of a chat service in OpenAI's format: bounded, repeated where that helps, within a
-budget, and with each answer stored before it is used.
-"""
+"""The client of a chat service in OpenAI's format, with retries, a budget and stored answers."""
 
 from __future__ import annotations
 
@@ -14,40 +12,51 @@ from functools import cached_property
 import aiohttp
 
 from agentfly_core.config.site import Endpoint
-from agentfly_core.inference.endpoints.answer_cache import Answers
-from agentfly_core.inference.endpoints.budget import Budget
+from agentfly_core.inference.endpoints.budget import Budget, EndpointLost, EndpointRefused
 from agentfly_core.inference.endpoints.chat import ChatReply, ChatRequest, reply_of, tokens_of
-from agentfly_core.inference.endpoints.failures import EndpointLost, EndpointRefused
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.hashing import digest
-from agentfly_core.system.formats.json_value import JSON, map_strings
+from agentfly_core.system.formats.json_value import JSON, as_json, map_strings
 from agentfly_core.system.formats.text import clip, fault, redact
 
 PASSING = (408, 409, 425, 429)
-"""Besides those of 500 and more: what a service says that may answer when it is asked again."""
+"""HTTP status codes that are retried, besides those of 500 and more."""
 LONGEST_PAUSE = 60.0
 BYTES_A_TOKEN = 4
 MOST_TOLD = 500
 
 
 class _Passing(Exception):
-    """An attempt without an answer; `pause` are the seconds for which the service asks by a
-    Retry-After header, 0 for one with a date or without.
-    """
+    """An attempt failed, and another one may succeed."""
 
-    def __init__(self, message: str, retry_after: str = "") -> None:
-        super().__init__(message)
-        in_seconds = retry_after.isascii() and retry_after.isdecimal()
-        self.pause = float(retry_after) if in_seconds else 0.0
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Stored answers by the digest of their request: `Answers(store)`."""
+
+    store: Store
+
+    async def find(self, key: str) -> JSON:
+        """The answer of a key, or None; raises Damaged."""
+        entry = await asyncio.to_thread(self.store.read_json, _answer_uri(key))
+        answer: JSON = entry["answer"] if entry else None
+        return answer
+
+    async def keep(self, key: str, answer: Mapping[str, JSON]) -> JSON:
+        """Store an answer; returns the stored one if another request was faster."""
+        content: dict[str, JSON] = {"answer": as_json(answer)}
+        new = await asyncio.to_thread(self.store.create_json, _answer_uri(key), content)
+        return answer if new else await self.find(key)
 
 
 @dataclass(frozen=True)
 class ChatService:
-    """A service that a site names: `ChatService("judge", site.endpoints["judge"], Answers(store),
+    """A service of the site: `ChatService("judge", site.endpoints["judge"], Answers(store),
     Budget("judge", 1000, 2_000_000))`.
 
-    `pause` are the seconds before the second attempt; each further one waits twice as long. All who
-    open it, on one event loop, share its budget and its `concurrency`.
+    `pause` is the number of seconds before the second attempt; it doubles with each attempt. All
+    connections share the budget and `concurrency`.
     """
 
     name: str
@@ -58,25 +67,23 @@ class ChatService:
 
     @classmethod
     def of(cls, name: str, settings: Endpoint, answers: Answers) -> ChatService:
-        """The service with the budget that its settings give it."""
+        """The service with the budget of its settings."""
         budget = Budget(name, settings.max_requests, settings.max_tokens)
         return cls(name, settings, answers, budget)
 
     @cached_property
     def room(self) -> asyncio.Semaphore:
-        """How many requests may be under way at a time."""
+        """Limit of concurrent requests."""
         return asyncio.Semaphore(self.settings.concurrency)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:
-        """Connections to the service, on the running event loop; raises ValueError where the
-        variable with its key is not set.
-        """
+        """Connect on the running event loop; raises ValueError if the key's variable is unset."""
         variable = self.settings.api_key_env
         if variable and not os.environ.get(variable):
             raise ValueError(
-                f"endpoints.{self.name}.api_key_env names {variable}, which is not set: put the "
-                "key of the service into that environment variable."
+                f"endpoints.{self.name}.api_key_env: the environment variable {variable} is not "
+                "set; put the service's key into it."
             )
         key = {"Authorization": f"Bearer {os.environ[variable]}"} if variable else {}
         limit = aiohttp.ClientTimeout(self.settings.timeout)
@@ -89,15 +96,14 @@ class ChatService:
 
 @dataclass(frozen=True, slots=True)
 class ChatClient:
-    """A service with its connections, bound to an event loop."""
+    """Connections to a service on one event loop."""
 
     service: ChatService
     session: aiohttp.ClientSession
 
     async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
-        """What the service says; always the same to the same request and `draw`.
+        """The service's reply, stored by request and `draw`, which works like a seed.
 
-        `draw` tells apart equal requests that are to have answers of their own, as a seed does.
         Raises EndpointLost, EndpointRefused and BudgetSpent.
         """
         settings = self.service.settings
@@ -116,16 +122,15 @@ class ChatClient:
                 return reply_of(await self.service.answers.keep(key, answer))
             except _Passing as passing:
                 failure = str(passing)
-                wait = max(self.service.pause * 2**attempt, passing.pause)
                 if attempt + 1 < settings.attempts:
-                    await asyncio.sleep(min(wait, LONGEST_PAUSE))
+                    await asyncio.sleep(min(self.service.pause * 2**attempt, LONGEST_PAUSE))
         raise EndpointLost(
             f"The endpoint {self.service.name!r} gave no answer in {settings.attempts} attempts: "
             f"{failure}"
         )
 
     async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        """One attempt; raises _Passing where another one may help, and EndpointRefused."""
+        """Make one attempt; raises _Passing if another may succeed, and EndpointRefused."""
         url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
         try:
             async with self.session.post(url, json=body, allow_redirects=False) as response:
@@ -134,7 +139,7 @@ class ChatClient:
             raise _Passing(fault(error)) from error
         message = f"{response.status} {clip(self._redacted(content), MOST_TOLD)}"
         if response.status in PASSING or response.status >= 500:
-            raise _Passing(message, response.headers.get("Retry-After", ""))
+            raise _Passing(message)
         if response.status != 200:
             raise EndpointRefused(
                 f"The endpoint {self.service.name!r} refuses a request: {message}"
@@ -151,7 +156,7 @@ class ChatClient:
         return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
 
     def _redacted(self, text: str) -> str:
-        """The text without secrets and without the key of the service, whatever its variable."""
+        """The text without secrets and without the service's key."""
         variable = self.service.settings.api_key_env
         key = os.environ.get(variable, "") if variable else ""
         return redact(text.replace(key, f"[{variable}]") if key else text)
@@ -163,6 +168,10 @@ class ChatClient:
             if len(content) > most:
                 raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
         return content.decode("utf-8", "replace")
+
+
+def _answer_uri(key: str) -> str:
+    return f"answers/{key[:2]}/{key}.json"
 
 
 def _limits(body: Mapping[str, JSON]) -> list[int]:

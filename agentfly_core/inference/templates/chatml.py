@@ -1,6 +1,4 @@
-"""ChatML with the Hermes way of calling tools, as Qwen2.5 was trained on; it fits SmolLM2 and our
-nano models alike.
-"""
+"""ChatML with Hermes tool calls, the format of Qwen2.5, SmolLM2 and nano models."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 START, END = "<|im_start|>", "<|im_end|>"
 MOST_TOKENS_OF_A_BYTE = 16
-"""More than any tokenizer makes: one of Unicode's characters of 3 bytes has a normal form of 33."""
+"""An upper bound: a Unicode character of 3 bytes has a normal form of 33 bytes."""
 CLOSE = "</tool_call>"
 _MARK = re.compile(rf"\n?<tool_call>|{THINK}")
 _SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
@@ -47,7 +45,7 @@ For each function call, return a json object with function name and arguments wi
 
 
 class Hermes:
-    """Writes and reads conversations such as
+    """Encodes and parses conversations such as
 
         <|im_start|>user
         What is 41+58?<|im_end|>
@@ -61,10 +59,9 @@ class Hermes:
         </tool_response><|im_end|>
         <|im_start|>assistant
 
-    With `show_tools` the system message lists the tools; a model that was warm-started on its tools
-    needs no list. Added tokens, special or not, come from the markup and from replies in a history,
-    never from other text. Raises ValueError for a tokenizer without ChatML's two special tokens,
-    and for a tokenizer that encodes the exported template to other tokens.
+    With `show_tools` the system message lists the tools; a warm-started model needs no list. Added
+    tokens come from markup and replies only, never from other text. Raises ValueError for a
+    tokenizer without ChatML's special tokens, or with other tokens for the exported template.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
@@ -76,25 +73,24 @@ class Hermes:
         self._before, self._behind, self._listed = mark(START), mark(END), mark(_TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
         self._header = self._text.encode(f"{self._before}assistant\n")
-        # some tokenizers count white space around a token as part of it
+        # some tokenizers include white space around a token
         self._after = self._text.encode(f"{self._behind}\n{self._before}")[1:-1]
         self.stop_tokens = (self._end,)
         self._require_served()
 
     @property
     def jinja(self) -> str:
-        """The same as a chat template of transformers, which vLLM reads, too.
+        """A chat template for transformers and vLLM with the same text.
 
-        It renders the same text, and the same tokens where no text holds special tokens and the
-        tokenizer joins no line break to the reply that follows it: those of Qwen and SmolLM2 do
-        not, those of nano models do.
+        Tokens are the same unless text contains special tokens, or the tokenizer joins a line break
+        to the next reply, as those of nano models do.
         """
         return jinja_text(_TOOLS if self._show_tools else None)
 
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """The whole prompt, up to and including the header of the reply to come."""
+        """The whole prompt with the header of the next reply."""
         system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
@@ -107,14 +103,12 @@ class Hermes:
     def extend(
         self, reply: Sequence[int], read: Sequence[Message | Observation]
     ) -> tuple[int, ...]:
-        """The tokens between the end of `reply` and the start of the next; see ChatTemplate."""
+        """The tokens between `reply` and the next one; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text, its middle replaced by `[... N bytes omitted ...]` where it would be more than
-        `tokens` tokens.
-        """
+        """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
         fitting, kept = text, len(text.encode("utf-8", "replace"))
         if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
             return text
@@ -124,9 +118,7 @@ class Hermes:
         return fitting
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Return the text before a stop string without the calls' markup, and its calls, unreadable
-        calls as BadCall. A call inside a thought is text.
-        """
+        """The text before a stop string, and calls outside of thoughts, wrong ones as BadCall."""
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = str(
             self._tokenizer.decode(
@@ -182,9 +174,8 @@ class Hermes:
         trained = self.open(read, ())
         if list(trained) != served:
             raise ValueError(
-                f"The tokenizer encodes the Hermes template to {len(served)} tokens where it is "
-                f"served and to {len(trained)} in training; the template does not fit this model. "
-                "Choose another model, or write a template for it."
+                f"The Hermes template has {len(served)} tokens when served and {len(trained)} in "
+                "training with this tokenizer. Choose another model, or write a template for it."
             )
 
     def _special(self, token: str) -> int:

@@ -1,4 +1,4 @@
-"""The Hermes template as text for transformers and vLLM: what they render is what was trained."""
+"""The Hermes template in Jinja for transformers and vLLM."""
 
 from __future__ import annotations
 
@@ -47,10 +47,7 @@ _CONVERSATION = """\
 
 
 def jinja_text(tools: str | None) -> str:
-    """The template's text; `tools` is the list of tools around `{signatures}`, None: none is shown.
-
-    Messages are those of transformers: calls are `tool_calls`, an answer has the role `tool`.
-    """
+    """The template; `tools` is the text around `{signatures}`, or None without a list of tools."""
     if tools is None:
         return _SYSTEM + _CONVERSATION
     head, tail = map(json.dumps, tools.format(signatures="\0").split("\0"))

@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 
 class TextEncoder:
-    """Encodes text as a tokenizer does, but only marked text gives added tokens.
+    """Encodes text like a tokenizer, with added tokens from marked text only.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
-    A twin of the tokenizer has the same normalizer, pre-tokenizer and model, and its added tokens
-    under secret names. Raises ValueError for a tokenizer outside of the tokenizers library, and for
-    an added token that plain text can produce.
+    It uses a copy of the tokenizer with secret names of added tokens. Raises ValueError for other
+    libraries' tokenizers, and for an added token that plain text can produce.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -35,7 +35,7 @@ class Mode:
 
 
 @dataclass
-class WrappedSession:
+class WrappedSession(SamplerSession):
     """Forwards to another session. Subclasses override `sample`."""
 
     inner: SamplerSession

@@ -84,7 +84,11 @@ def test_each_episode_of_a_problem_has_answers_of_its_own(
         ((400, {}, b"unknown field"), {}, "'sage' refuses a request: 400 unknown field"),
         ((500, {}, b"on fire"), {}, "'sage' gave no answer in 1 attempts: 500 on fire"),
         (said("Oslo"), {"max_requests": 2}, "2 of 2 requests"),
-        (said("Oslo"), {"api_key_env": "NO_SUCH_KEY"}, "names NO_SUCH_KEY, which is not set"),
+        (
+            said("Oslo"),
+            {"api_key_env": "NO_SUCH_KEY"},
+            "variable NO_SUCH_KEY is not set",
+        ),
     ],
     ids=["refused", "lost", "budget", "no key"],
 )

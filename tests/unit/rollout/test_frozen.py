@@ -13,9 +13,8 @@ from transformers import AutoTokenizer
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.site import Endpoint
-from agentfly_core.inference.endpoints.answer_cache import Answers
 from agentfly_core.inference.endpoints.budget import Budget
-from agentfly_core.inference.endpoints.chat_service import ChatService
+from agentfly_core.inference.endpoints.chat_service import Answers, ChatService
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import NoReply

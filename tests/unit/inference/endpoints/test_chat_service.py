@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.site import Endpoint
-from agentfly_core.inference.endpoints.answer_cache import Answers
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import (
+    Answers,
     ChatService,
     EndpointLost,
     EndpointRefused,
@@ -96,14 +96,14 @@ def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
     assert len(stored) == 1
     assert "secret" not in stored[0]
     monkeypatch.delenv("JUDGE_API_KEY")
-    with pytest.raises(ValueError, match="names JUDGE_API_KEY, which is not set"):
+    with pytest.raises(ValueError, match="environment variable JUDGE_API_KEY is not set"):
         asked(client, 7)
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
-        (429, {"Retry-After": "0"}, b"slow down"),
+        (429, {}, b"slow down"),
         (503, {}, b"busy"),
         (200, {}, b"<html>"),
         (200, {}, b"{}"),
@@ -142,7 +142,7 @@ def test_requests_end_with_the_budget_repeated_ones_too_and_stored_answers_are_f
     with serving(first((503, {}, b"busy"))) as there:
         client = service(there.url, tmp_path, max_requests=2)
         assert asked(client, 7, 7, 7) == ["at last"] * 3
-        with pytest.raises(BudgetSpent, match=r"2 of 2 requests\. .*judge\.max_requests"):
+        with pytest.raises(BudgetSpent, match=r"2 of 2 requests: .*judge\.max_requests"):
             asked(client, 8)
         assert len(there.asked) == 2
 
@@ -151,7 +151,7 @@ def test_no_request_is_sent_when_the_tokens_are_spent(tmp_path: Path) -> None:
     with serving(counting) as there:
         client = service(there.url, tmp_path, max_tokens=15)
         asked(client, 1, 2)
-        with pytest.raises(BudgetSpent, match=r"20 of 15 tokens\. .*endpoints\.judge\.max_tokens"):
+        with pytest.raises(BudgetSpent, match=r"20 of 15 tokens: .*endpoints\.judge\.max_tokens"):
             asked(client, 3)
         assert len(there.asked) == 2
 

@@ -101,7 +101,7 @@ def test_an_added_token_that_is_plain_text_is_refused() -> None:
 
 def test_a_tokenizer_that_serves_other_tokens_is_refused() -> None:
     Hermes(letters())
-    with pytest.raises(ValueError, match=r"to \d+ tokens where it is served and to \d+ in train"):
+    with pytest.raises(ValueError, match=r"has \d+ tokens when served and \d+ in train"):
         Hermes(letters(single_word=True))
 
 
