@@ -23,18 +23,16 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 class Mailbox:
-    """Callbacks for an event loop from other threads, which wake it once for all that wait.
-
-    To wake a loop costs its thread and the one that wakes it more than most callbacks do.
-    """
+    """Callbacks for an event loop from other threads; waking it once for all saves time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._turn = loop, threading.Lock()
         self._posted: list[tuple[Context, Callable[[], None]]] = []
 
     def post(self, callback: Callable[[], None], context: Context | None = None) -> None:
-        """Run a callback on the loop, in this context or in a copy of the caller's, after those
-        that were posted before; raises RuntimeError when the loop is closed.
+        """Run a callback on the loop, in order, in this context or a copy of the caller's.
+
+        Raises RuntimeError for a closed loop.
         """
         if self._loop.is_closed():
             raise RuntimeError("The event loop is closed.")
@@ -52,17 +50,13 @@ class Mailbox:
 
 
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
-    """The mailbox of an event loop, always the same one; it lies in the loop and goes with it."""
-    # In a table by loop it would keep its own key, as what was posted knows the loop.
+    """The one mailbox of an event loop, stored in the loop."""
     box: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
     return box
 
 
 class Threads(ThreadPoolExecutor):
-    """An executor with a thread for each call, so that a call that hangs blocks no other.
-
-    Nor does it keep the program from ending, for which a ThreadPoolExecutor waits.
-    """
+    """An executor with a daemon thread for each call, so that a hanging call blocks nothing."""
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run a call in a new thread, as `Executor.submit` does."""

@@ -1,7 +1,6 @@
-"""Locks on GPUs and CPU slots: a file lock for each, so that one run at a time uses it.
+"""File locks on GPUs and CPU slots, shared by all projects and users of the machine.
 
-The files are shared by all projects and users of the machine. The system frees a lock when the
-process that holds it ends, however it ends; no child process inherits one.
+The system frees a lock when its process ends. Child processes do not inherit it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU, or one of several CPU slots, that a run holds by locking a file.
+    """A GPU, or one of several CPU slots, that a run locks.
 
     `Device("GPU 1", (Path("/run/lock/agentfly-GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21.lock"),))`
     """
@@ -42,7 +41,7 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Wait until one of its files can be locked, and lock it for the block."""
+        """Lock one of its files for the block, waiting while all are locked."""
         named, again = "", 0.0
         while not (file := next(filter(None, map(_lock, self.files)), None)):
             holders = "; ".join(map(_holder, self.files))
@@ -63,25 +62,21 @@ class Device:
 
 
 def folder() -> str:
-    """Where this machine keeps the locks: users may make files there, but remove only their own."""
+    """The machine's lock folder: all users create files, and remove only their own."""
     shared = stat.S_ISVTX | stat.S_IWOTH
     there = filter(os.path.isdir, FOLDERS)
     return next((name for name in there if os.stat(name).st_mode & shared == shared), FOLDERS[-1])
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """The GPUs with these indices, counted from 0 among those visible to this process.
-
-    Raises ValueError for a number that is too high.
-    """
+    """GPUs by index among those visible to this process; raises ValueError for a missing one."""
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
         seen = os.environ.get(hardware.VISIBLE)
         why = "" if seen is None else f" ({hardware.VISIBLE}={seen})"
         raise ValueError(
-            f"The site uses the GPUs {', '.join(map(str, numbers))}, and there is no GPU "
-            f"{missing[0]}: this process sees {len(names)}{why}, which count from 0. Choose others "
-            "by sampler_gpus and learner_gpus, or fewer ranks (AGENTFLY_RANKS)."
+            f"There is no GPU {missing[0]}: this process sees {len(names)}{why}, counted from 0. "
+            "Change sampler_gpus and learner_gpus, or use fewer ranks."
         )
     return [
         Device(f"GPU {number}", (Path(locks, f"agentfly-{names[number]}.lock"),))
@@ -98,10 +93,10 @@ def slot(count: int, locks: str) -> Device:
 
 @contextmanager
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
-    """Hold devices for `holder`, "the run nightly-2026-11-21"; a block within this one shares them.
+    """Hold devices for `holder`, "the run nightly-2026-11-21"; inner blocks share them.
 
-    Waits for those that others hold, and reports for whom: when it begins, when it is another one,
-    and every ten minutes. All take devices in the same order, so that no two wait for each other.
+    Waits for other holders and reports each of them, at first and every ten minutes. The order of
+    devices is fixed, which avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]
@@ -116,11 +111,9 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """Open and lock the file, which is made if missing; None while another process holds the lock.
+    """Open and lock the file, created if missing; None while another process holds the lock.
 
-    It gets its mode before its name. Opening it with O_CREAT would not do: in a folder like /tmp
-    the system may refuse that to all but the one who made the file, though all may write it
-    (fs.protected_regular).
+    O_CREAT is avoided: in /tmp the system may refuse it for files of others (fs.protected_regular).
     """
     try:
         if not path.exists():
@@ -133,9 +126,8 @@ def _lock(path: Path) -> IO[str] | None:
         )
     except OSError as error:
         raise ValueError(
-            f"Cannot lock {path}, which keeps two runs off one device: {error.strerror}. All users "
-            "of the machine must be able to write this file (chmod 666) and to make files in "
-            f"{path.parent}. AGENTFLY_LOCKS chooses another folder, which must be the same for all."
+            f"Cannot lock {path}: {error.strerror}. All users must be able to write it (chmod 666) "
+            f"and create files in {path.parent}; AGENTFLY_LOCKS selects another folder for all."
         ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,14 +138,14 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _holder(path: Path) -> str:
-    """The holder's description as written in the file, without control characters."""
+    """The holder as written in the file, without control characters."""
     with suppress(OSError), path.open(errors="replace") as file:
         return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"
     return "another process"
 
 
 def _release() -> None:
-    """Release the lock in a forked child, so that it ends with the process that took it."""
+    """Release locks in a forked child."""
     for file in _locked:
         file.close()
 

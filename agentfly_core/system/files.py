@@ -1,7 +1,4 @@
-"""Atomic file writes: write under a temporary name, fsync, rename, fsync the folder. Errors of the
-disk have the path and, for a full disk, the free size. Reads below a folder that may come from a
-stranger open no link, device or pipe.
-"""
+"""Atomic file writes with fsync, disk errors with their path, and reads of regular files."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 LARGEST = 2**30
-"""Bytes of the largest file that is read into memory without a listed size."""
+"""Largest file in bytes that is read into memory without a listed size."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL_IN_WORDS = re.compile(r"No space left on device|[Oo]s error 28\b|Errno 28\b")
-"""A full disk as libraries and other processes report it, without an error number."""
+"""A full disk in messages of libraries, without an error number."""
 
 
 def sha256(path: Path) -> str:
@@ -47,20 +44,16 @@ def sync(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Give all files and folders below a folder the rights of that folder: safetensors, for one,
-    makes files that none but their owner may read.
-    """
+    """Give everything below a folder its rights: safetensors makes files that only owners read."""
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
         path.chmod(rights if path.is_dir() else rights & 0o666)
 
 
 def uncache(folder: Path) -> None:
-    """Drop a folder's files from the page cache, to free memory for the files written next.
+    """Drop a folder's files from the page cache, to free memory for the next files.
 
-    New memory takes a virtual machine 1 s and more for each GiB where its host takes back what is
-    free, memory that was just given up 0.2 s. Nothing is lost: files are read from the disk again,
-    and what is not on the disk yet stays.
+    A virtual machine may need 1 s for each GiB of new memory, and 0.2 s for memory just freed.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:
@@ -68,15 +61,13 @@ def uncache(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file atomically; its folder is made when missing."""
+    """Replace a text file atomically; creates its folder."""
     _written_beside(path, text).rename(path)
     sync(path.parent)
 
 
 def create_text(path: Path, text: str) -> bool:
-    """Write a text file atomically where there is none; returns False, and writes nothing, where
-    there is.
-    """
+    """Create a text file atomically; returns False if it exists."""
     part = _written_beside(path, text)
     try:
         os.link(part, path)
@@ -104,7 +95,7 @@ def write_json(path: Path, value: JSON) -> None:
 
 
 def json_text(value: JSON) -> str:
-    """A JSON value as our files hold it; raises ValueError for NaN and infinity."""
+    """JSON text for files; raises ValueError for NaN and infinity."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
@@ -114,11 +105,7 @@ class DiskFault(OSError):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Raise errors of writing within the block again as DiskFault with their path, or `path` where
-    they have none.
-
-    Other errors pass.
-    """
+    """Raise disk errors of the block as DiskFault with their path, by default `path`."""
     try:
         yield
     except DiskFault:
@@ -130,7 +117,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
-    """Message for an error of the disk at its own path, or at `path`; None for other errors.
+    """Message of a disk error with its path, by default `path`; None for other errors.
 
     "/data/runs: No space left on device. 12 MiB are free; free some space and repeat the command."
     """
@@ -160,10 +147,7 @@ def _free(path: Path) -> str:
 
 
 def contained(root: Path, name: str) -> Path:
-    """Return the path of `name` below a folder.
-
-    Raises Damaged for a name that leads elsewhere, and for a link on the way.
-    """
+    """Return the path of `name` below `root`; raises Damaged for another place or a link."""
     try:
         path = root / require_relative(name)
     except ValueError as error:
@@ -177,9 +161,7 @@ def contained(root: Path, name: str) -> Path:
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a regular file, or None without one; raise Damaged for a link, folder,
-    device or pipe.
-    """
+    """Return the size of a regular file, None if missing; raises Damaged for anything else."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -190,7 +172,7 @@ def file_size(path: Path) -> int | None:
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
-    """Return the bytes of a regular file, or None without one; raise Damaged for a larger one."""
+    """Return the bytes of a regular file, None if missing; raises Damaged above `largest`."""
     size = file_size(path)
     if size is not None and size > largest:
         raise Damaged(f"{path} has {size} bytes, expected at most {largest}.")
@@ -198,10 +180,7 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Return the size of each file below a folder by its relative name.
-
-    Raises Damaged for a link, device or pipe among them.
-    """
+    """Return file sizes by relative name; raises Damaged for a link, device or pipe."""
     sizes = {}
     for place, folders, names in os.walk(folder):
         for path in (Path(place, name) for name in (*folders, *names)):
@@ -211,7 +190,7 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or folder to the first free hidden name beside it, and return that."""
+    """Rename a file or folder to the first free `.damaged-NAME-1`, and return the new path."""
     places = (path.with_name(f".damaged-{path.name}-{number}") for number in count(1))
     kept = next(place for place in places if not os.path.lexists(place))
     with suppress(FileNotFoundError):  # another process renamed it

@@ -1,9 +1,7 @@
-"""A program that prints the UUIDs of the GPUs visible to it, in CUDA's order.
+"""UUIDs of visible GPUs in CUDA's order, read by a separate process: `python -m
+agentfly_core.system.gpus`.
 
-    python -m agentfly_core.system.gpus
-
-prints a line for each, such as `GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21`. It is a process of its
-own since one that has asked the driver keeps it open, and can no longer change what it sees.
+A process that has loaded the driver can no longer change its visible GPUs.
 """
 
 from __future__ import annotations
@@ -19,10 +17,7 @@ NO_DEVICE = 100
 
 
 def seen() -> list[str]:
-    """The UUIDs of GPUs 0, 1, ... that CUDA_VISIBLE_DEVICES makes visible to this process.
-
-    Raises ValueError where the driver cannot be asked.
-    """
+    """UUIDs of visible GPUs, `["GPU-5d0f2b7e-...", ...]`; raises ValueError without a driver."""
     done = subprocess.run(
         [sys.executable, "-m", "agentfly_core.system.gpus"],
         stdin=subprocess.DEVNULL,
@@ -33,14 +28,14 @@ def seen() -> list[str]:
     )
     if done.returncode:
         raise ValueError(
-            f"The site says `device: cuda`, and its GPUs cannot be counted: {done.stderr.strip()} "
-            "Choose another --site, or see whether nvidia-smi finds the driver."
+            f"The site has `device: cuda`, and its GPUs cannot be read: {done.stderr.strip()} "
+            "Choose another --site, or check nvidia-smi."
         )
     return done.stdout.split()
 
 
 def main() -> None:
-    """Print the identities; exits with the reason where the driver does not give them."""
+    """Print the UUIDs, or exit with the driver's error."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

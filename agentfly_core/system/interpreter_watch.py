@@ -12,12 +12,10 @@ _begun = threading.Lock()
 
 
 def watch(seconds: float = HELD_SECONDS) -> None:
-    """From the first call on, end the program when no other thread could run for this many seconds.
+    """End the program with exit code 1 if no other thread could run for this many seconds.
 
-    What holds the interpreter for so long (a regular expression that explodes, a C extension that
-    does not give it back) keeps every time limit of ours from being looked at, and cannot be ended
-    by itself. The lines at which all threads stand go to stderr, and the program ends with exit
-    code 1, to be started again.
+    A regular expression or C extension that holds the interpreter defeats all time limits. The
+    stacks of all threads go to stderr.
     """
     if _begun.acquire(blocking=False):
         threading.Thread(target=_beat, args=[seconds], name="beat", daemon=True).start()

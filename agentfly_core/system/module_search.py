@@ -1,6 +1,4 @@
-"""What child processes find: our modules first, those of the working directory last, and no secret
-of the Prefect and MLflow servers.
-"""
+"""Module search and environment of child processes, without secrets of the servers."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ OF_SERVERS = {
     "MLFLOW_TRACKING_PASSWORD",
     "MLFLOW_TRACKING_TOKEN",
 }
-"""The environment variables whose values open the Prefect and MLflow servers."""
+"""Environment variables with secrets of the Prefect and MLflow servers."""
 
 
 def import_ours() -> None:
-    """Import the packages of AgentFly from their own place, whatever else has their names."""
+    """Import AgentFly's packages from their own folder, even if others have the same names."""
     for name in OURS:
         if name not in sys.modules:
             package = SOURCES / name
@@ -41,9 +39,7 @@ def import_ours() -> None:
 
 @functools.cache
 def refuse_hidden(module: str, folder: Path) -> None:
-    """Raises ValueError for a module of `folder` in place of which another one of its name would be
-    imported; looks once in a process for a module that passes.
-    """
+    """Raise ValueError for a module of `folder` that is hidden by another one of its name."""
     name = module.partition(".")[0]
     if name in OURS:
         _refuse_namesake(module, folder)
@@ -54,23 +50,19 @@ def refuse_hidden(module: str, folder: Path) -> None:
     spec = importlib.util.find_spec(name)
     if spec and (where := spec.origin) and os.path.realpath(where) != os.path.realpath(own.origin):
         raise ValueError(
-            f"What is imported as {name!r} is not {own.origin} but {where}: what is installed "
-            "comes first. Put yours into a package of your own, for example "
-            f"my_project/{name}.py, or rename it."
+            f"The module {name!r} is {where} and not {own.origin}: installed modules come first. "
+            f"Move yours into a package such as my_project/{name}.py, or rename it."
         )
 
 
 def _refuse_namesake(module: str, folder: Path) -> None:
-    """Raise ValueError for a module of `folder` in a package that has the name of one of ours, and
-    that ours does not have.
-    """
+    """Raise ValueError for a module of `folder` in a package with the name of ours."""
     parts = module.split(".")
     own, ours = _module_file(folder, parts), _module_file(SOURCES, parts)
     if own and (ours is None or (len(parts) == 1 and own.read_bytes() != ours.read_bytes())):
         raise ValueError(
-            f"{own} is in a package with the name of one of AgentFly, {parts[0]!r}, which is "
-            "imported in its place. Put it into a package of your own, for example "
-            f"my_project/{own.name}, and name it my_project.{own.stem}, or rename its folder."
+            f"{own} is hidden by AgentFly's package {parts[0]!r}: rename its folder, or move it to "
+            f"my_project/{own.name} and use my_project.{own.stem}."
         )
 
 
@@ -82,19 +74,13 @@ def _module_file(folder: Path, parts: list[str]) -> Path | None:
 
 
 def finding_ours() -> dict[str, str]:
-    """The environment variables with which Python, wherever it is started, finds this very
-    AgentFly.
-
-    It looks neither into the working directory nor beside a program then.
-    """
+    """Environment variables with which Python finds this AgentFly, in any working directory."""
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*before, *given]))}
 
 
 def for_children() -> dict[str, str]:
-    """The environment of a child that has nothing to say to the Prefect and MLflow servers: vLLM,
-    the learner, tools and rewards in processes of their own.
-    """
+    """The environment of children without access to the Prefect and MLflow servers."""
     kept = {name: value for name, value in os.environ.items() if name not in OF_SERVERS}
     return kept | finding_ours()

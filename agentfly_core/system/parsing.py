@@ -1,6 +1,4 @@
-"""`ast.parse`, as it is meant: CPython 3.11 adds up the depths of threads that parse at the same
-time, and raises SystemError for a text in which there is nothing wrong (gh-106905).
-"""
+"""`ast.parse` with retries: in threads CPython 3.11 may raise SystemError (gh-106905)."""
 
 from __future__ import annotations
 

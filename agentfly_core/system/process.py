@@ -1,4 +1,4 @@
-"""Which process owns something on disk, and whether it is still alive."""
+"""Identity of processes that own files, and whether they are alive."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; a pid
-    alone may be reused.
+    """Identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`.
 
-    `ticks` is its start in clock ticks since the boot, which stay when the system's clock is set.
-    `started`, in seconds since 1970, is for people.
+    `ticks` is its start in clock ticks since the boot; a pid alone may be reused. `started`, in
+    seconds since 1970, is for people.
     """
 
     host: str
@@ -51,9 +50,7 @@ class Owner:
                 "ticks": int(ticks),
             } if 0 < pid <= LARGEST_PID:
                 return cls(host, pid, started, boot, ticks)
-        raise ValueError(
-            f"it is {str(value)[:80]!r} and not the host, pid, start, boot and ticks of a process"
-        )
+        raise ValueError(f"got {str(value)[:80]!r}, expected host, pid, started, boot and ticks")
 
     def to_json(self) -> dict[str, JSON]:
         """A JSON object that `of` reads."""
@@ -61,12 +58,12 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether it belongs to this machine as it was booted last, so that `alive` is sure."""
+        """Whether it belongs to this boot of this machine, so that `alive` is certain."""
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs; one of another machine counts as alive."""
+        """Whether the process runs; True for another machine."""
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
     @property
@@ -79,10 +76,7 @@ class Owner:
 
 
 def own_mark() -> str:
-    """The mark of this process, for the names of its unfinished files: `a41f09c2-4711-73512-5b...`.
-
-    It is read once in a process: to read it takes longer than to write a small file.
-    """
+    """The mark of this process, cached, for names of its unfinished files."""
     return _mark_of(os.getpid())
 
 
@@ -92,15 +86,12 @@ def _mark_of(_: int) -> str:
 
 
 def marked(name: str) -> bool:
-    """Whether an unfinished file's name ends in the mark of a process of ours."""
+    """Whether a file's name ends in a process mark."""
     return bool(MARK.search(name))
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process whose mark ends an unfinished file's name runs; assumed where unknown.
-
-    So it is for a name without a mark and for a mark of another machine.
-    """
+    """Whether the process of a file name's mark runs; True without a mark of this machine."""
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):
         return True
@@ -108,7 +99,7 @@ def mark_alive(name: str) -> bool:
 
 
 def _runs(pid: int, ticks: int) -> bool:
-    """Whether a process with this pid and this start runs and is not a zombie."""
+    """Whether a process with this pid and start runs and is no zombie."""
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -121,10 +112,8 @@ def _runs(pid: int, ticks: int) -> bool:
 
 
 def _state(pid: int) -> tuple[str, int]:
-    """A process's state, one letter, and its start in clock ticks since the boot: proc(5),
-    /proc/pid/stat.
-    """
-    # the program's name comes before, and may be any bytes
+    """A process's state letter and start in clock ticks since the boot, see proc(5)."""
+    # the program's name before the last ")" may contain any bytes
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[19])
 
@@ -134,6 +123,6 @@ def _short(text: str) -> str:
 
 
 def _boot() -> str:
-    """The boot id; empty where the system has none, and start ticks alone distinguish processes."""
+    """The boot id; empty on systems without one."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else ""

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`Progress("rollout", step=3, done=40, total=128, reward=0.61)`; step 0 lies before the first
-    step.
-    """
+    """Progress of a stage: `Progress("rollout", step=3, done=40, total=128, reward=0.61)`."""
 
     stage: str
     step: int

@@ -15,10 +15,8 @@ def revision() -> dict[str, str]:
 
 @functools.cache
 def revision_of(folder: Path) -> dict[str, str]:
-    """The git commit of a folder's repository and a digest of its uncommitted changes, as this
-    process first saw them; empty strings outside a checkout.
-
-    `{"commit": "4f0c...", "dirty": ""}`.
+    """Commit and digest of uncommitted changes of a folder, cached: `{"commit": "4f0c...", "dirty":
+    ""}`; empty outside a checkout.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     change = _git(folder, "diff", "--no-ext-diff", "HEAD") if commit else ""

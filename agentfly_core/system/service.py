@@ -1,9 +1,4 @@
-"""Child services (vLLM, the learner's workers): starting them under a supervisor, waiting for them,
-ending leftovers.
-
-A service is started once and kept warm, and may die at any time: its supervisor starts it again on
-the same address, and its user restores its state from disk.
-"""
+"""Warm child services (vLLM, the learner's workers) under a supervisor that restarts them."""
 
 from __future__ import annotations
 
@@ -35,62 +30,54 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""Seconds that a service may take on a busy machine, as long as it lives."""
+"""Seconds that a live service may take on a busy machine."""
 TAIL = 12
 PREFIX = re.compile(
     r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
 )
-"""What vLLM's processes and torch's ranks print before each line of a traceback."""
+"""Prefixes of vLLM's processes and torch's ranks before lines of a traceback."""
 CAUSE = re.compile(r"^[\w.]*(Error|Exception)(: |$)")
 logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service is gone for good, or was not ready in time; the message has the end of its log."""
+    """A service died or was not ready in time; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`; crosses
-    stages as JSON.
-    """
+    """Address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`."""
 
     kind: str
     address: str
 
     @property
     def scratch(self) -> Path:
-        """A private folder that lives as long as the service, whose TMPDIR it is."""
+        """The private TMPDIR of the service, removed with it."""
         return Path(f"{self.address}.d")
 
     def claim(self, log: Path, run: str) -> dict[str, str]:
-        """Make its folders and files, and return the environment that marks its processes."""
+        """Create its folders and files; returns environment variables that mark its processes."""
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(
-                f"Got the socket path {self.address} of {len(self.address)} characters, "
-                f"expected at most {LONGEST_ADDRESS}: the system refuses longer ones. Set TMPDIR "
-                "to a shorter folder."
+                f"The socket path {self.address} has {len(self.address)} characters, expected at "
+                f"most {LONGEST_ADDRESS}: set TMPDIR to a shorter folder."
             )
         folder = Path(self.address).parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:
-            raise ValueError(
-                f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not "
-                "guarded."
-            )
+            raise ValueError(f"Others can enter {folder}, expected mode 0700 to guard its sockets.")
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         log.parent.mkdir(parents=True, exist_ok=True)
         ChildState(str(log), os.getpid()).write(self.address)
         owner = Owner.current().to_json()
         write_json(Path(f"{self.address}.owner"), owner)
         marks = {RUN: run, OWNER: json.dumps(owner), "TMPDIR": str(self.scratch)}
-        # it keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows
+        # keeps vLLM's setproctitle from overwriting /proc/PID/environ
         return marks | {"SPT_NOENV": "1"}
 
     def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
-        """Wait until `ready()`; raises ServiceLost when the service is gone for good or the time is
-        over, which only a service that hangs reaches.
-        """
+        """Wait until `ready()`; raises ServiceLost for a dead or hanging service."""
         deadline = time.monotonic() + seconds
         while not ready():
             if fault := self.fault():
@@ -100,7 +87,7 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """The error that says what happened to this service, with the end of its log."""
+        """An error with causes and the end of the service's log."""
         state = ChildState.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
@@ -112,7 +99,7 @@ class Service:
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Why it will not come back by itself, a phrase; None while it may."""
+        """Why the service cannot restart, as a phrase; None if it can."""
         state = ChildState.read(self.address)
         if state is None:
             return "was ended, or never started"
@@ -130,8 +117,8 @@ def new_address(kind: str) -> Path:
 
 
 def private_folder() -> Path:
-    """A new private folder, `/tmp/agentfly-x1_8cd2q`; folders of dead owners are removed."""
-    # pathlib's own glob fails when a folder is removed meanwhile.
+    """A new private folder, `/tmp/agentfly-x1_8cd2q`; removes folders of dead owners."""
+    # pathlib's glob fails if a folder is removed meanwhile
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
         try:
             is_mine = mark.lstat().st_uid == os.getuid()
@@ -142,8 +129,7 @@ def private_folder() -> Path:
         except ValueError as fault:
             warn_once(
                 logger,
-                f"{mark} is damaged ({fault}): its folder stays. Remove it once no run of yours is "
-                "at work.",
+                f"{mark} is damaged ({fault}): remove its folder when no run of yours works.",
             )
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
 
@@ -159,19 +145,18 @@ def supervised(
     restarts: int = 3,
     grace: float = GRACE,
 ) -> Iterator[Service]:
-    """Start a service for the block's duration, and yield its address without waiting for it.
+    """Start a service for the block's duration; yields it without waiting until it is ready.
 
-    `env` is added to this process's environment, from which the secrets of the Prefect and MLflow
-    servers are taken; `log` takes stdout and stderr; `run` marks all its processes, and those that
-    a dead owner of this run left are ended first. A child that dies is started again up to
-    `restarts` times; at the end it has `grace` seconds for its own. Raises ValueError for a socket
-    path that is too long or whose folder others can enter.
+    `env` extends this process's environment without secrets of the servers. `log` gets stdout and
+    stderr. `run` marks its processes; leftovers of a dead owner of this run are ended first. A dead
+    child restarts up to `restarts` times; at the end it has `grace` seconds. Raises ValueError for
+    an unusable socket path.
     """
     if ended := end_orphans(run):
         logger.warning("Ended processes %s that a dead owner left behind.", ended)
     service = Service(kind, str(socket))
     marks = service.claim(log, run)
-    # However this process ends, its end of the pipe is closed then, which the supervisor sees.
+    # the pipe closes however this process ends
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
@@ -197,7 +182,7 @@ def supervised(
 
 
 def end_orphans(run: str) -> list[int]:
-    """End every service process of this run whose owner is dead; returns their process ids."""
+    """End service processes of this run whose owner is dead; returns their process ids."""
     ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))
@@ -205,7 +190,7 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """`killed` for the processes of a run, or of none, whose owner is dead."""
+    """Kill processes of a run, or of no run, whose owner is dead; see `killed`."""
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
@@ -215,11 +200,9 @@ def end_users(scratch: Path) -> None:
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
-    """SIGKILL the processes whose environment variables are chosen until none is left; returns
-    these variables by process id.
-    """
+    """SIGKILL processes chosen by their environment variables; returns these by process id."""
     ended: dict[int, Mapping[str, str]] = {}
-    # more than once, since what is killed may have started another process meanwhile
+    # repeated, since a killed process may have started another one
     while running := {
         process: marks
         for process in psutil.process_iter(["environ"])
@@ -229,13 +212,13 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         ended |= {process.pid: marks for process, marks in running.items()}
-        # psutil would wait by reaping, and asyncio never hear of the end of its own children
+        # psutil would reap asyncio's children
         time.sleep(0.005)
     return ended
 
 
 def gone(written: str) -> bool:
-    """Whether the owner named in a process's environment is dead; invalid text names none."""
+    """Whether the owner in a process's environment is dead; False for invalid text."""
     try:
         return not Owner.of(strict_json.parse(written)).alive
     except ValueError:
@@ -243,4 +226,4 @@ def gone(written: str) -> bool:
 
 
 SANDBOX = "AGENTFLY_SANDBOX"
-"""The environment variable that names the one sandbox back end to be tried."""
+"""Environment variable that selects a sandbox backend."""

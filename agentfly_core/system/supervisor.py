@@ -1,12 +1,11 @@
-"""The program that keeps one child service alive, and ends all it started when its owner is gone.
+"""The program that restarts a child service, and ends it when its owner is gone.
 
     python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 \\
         --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
-It is a child subreaper, so that whatever the service starts stays below it, in a session of its own
-or not. It ends, and with it all descendants, when the lifeline pipe is closed, when the owner dies,
-or on SIGTERM. A child that dies is started again on the same address; after `--restarts` times the
-supervisor says so in the state file and waits.
+It is a subreaper, so that all descendants of the service stay below it. It ends with them when the
+lifeline pipe closes, the owner dies, or on SIGTERM. A dead child restarts on the same address up to
+`--restarts` times; then the state file has its exit code.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """The state of a service's child: `ChildState("vllm.log", 4713, starts=2)`; `exit` is set once
-    it is given up.
-    """
+    """State of a service: `ChildState("vllm.log", 4713, starts=2)`; `exit` after the last start."""
 
     log: str
     keeper: int
@@ -48,7 +45,7 @@ class ChildState:
 
     @classmethod
     def read(cls, address: str) -> ChildState | None:
-        """The state of the service at an address; None when there is none, or none any more."""
+        """The state of the service at an address, or None."""
         with suppress(FileNotFoundError):
             return cls(**json.loads(Path(f"{address}.state").read_text()))
         return None
@@ -113,19 +110,19 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
 
 
 def become_subreaper() -> None:
-    """Let orphans among the descendants of this process become its children."""
+    """Adopt orphaned descendants of this process."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
-    """SIGTERM first, so that shared memory is given back too; the caller kills what is left."""
+    """Send SIGTERM first, to free shared memory; the caller kills the rest."""
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace)
 
 
 def kill_descendants() -> None:
-    """SIGKILL whatever descends from this process, re-parented or not, until nothing is left."""
+    """SIGKILL all descendants, until none is left."""
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with suppress(psutil.NoSuchProcess):
@@ -137,9 +134,7 @@ def kill_descendants() -> None:
 
 
 def clean(address: str) -> None:
-    """Remove what a service leaves: its socket, its state and its scratch folder, and their folder
-    when it is empty.
-    """
+    """Remove a service's socket, state and scratch folder, and their folder if empty."""
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):
         Path(path).unlink(missing_ok=True)
@@ -148,7 +143,7 @@ def clean(address: str) -> None:
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the one that started it dies."""
+    """Have the kernel kill this process when its parent dies."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

@@ -220,9 +220,7 @@ def test_more_gpus_than_there_are_are_refused(
     driver(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     site = Site(device="cuda", ranks=4)
-    with pytest.raises(
-        ValueError, match=r"GPUs 0, 1, 2, 3, .* no GPU 2: .* sees 2 \(CUDA_VISIBLE_DEVICES=6,7\)"
-    ):
+    with pytest.raises(ValueError, match=r"no GPU 2: .* sees 2 \(CUDA_VISIBLE_DEVICES=6,7\)"):
         numbered(site.gpus, site.locks)
 
 

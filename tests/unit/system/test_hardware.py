@@ -100,7 +100,7 @@ def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(
         ({"DEVICE": "cuda", "SAMPLER_GPUS": "-1"}, r"sampler_gpus.0: .*greater than or equal to 0"),
         (
             {"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"},
-            r"transformers can use one GPU",
+            r"transformers uses one GPU",
         ),
         ({"HOSTFILE": "nowhere"}, r"There is no hostfile 'nowhere'"),
     ],
@@ -123,11 +123,11 @@ def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     assert visible((1, 3)) == ["5", "7"]
     with pytest.raises(
-        ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 shows 4, which count from 0"
+        ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 has 4, counted from 0"
     ):
         visible((3, 4))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(ValueError, match="no GPU 0: CUDA_VISIBLE_DEVICES= shows 0"):
+    with pytest.raises(ValueError, match="no GPU 0: CUDA_VISIBLE_DEVICES= has 0"):
         visible((0,))
 
 

@@ -68,8 +68,8 @@ def test_an_experiment_that_names_a_module_in_such_a_folder_is_refused_with_the_
     monkeypatch.chdir(own_module(tmp_path, file))
     with pytest.raises(ValueError) as error:
         load(f"{module}:reward")
-    assert str(error.value).startswith(f"{tmp_path / file} is in a package with the name of one of")
-    assert "name it my_project.own, or rename its folder" in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path / file} is hidden by AgentFly's package")
+    assert "use my_project.own." in str(error.value)
 
 
 def test_so_is_a_module_that_imports_from_such_a_folder(
@@ -77,7 +77,7 @@ def test_so_is_a_module_that_imports_from_such_a_folder(
 ) -> None:
     monkeypatch.chdir(own_module(tmp_path, "tasks/own.py"))
     (tmp_path / "my_reward_of_tasks.py").write_text("from tasks.own import reward\n")
-    with pytest.raises(ValueError, match=r"tasks/own\.py is in a package with the name of one of"):
+    with pytest.raises(ValueError, match=r"tasks/own\.py is hidden by AgentFly"):
         load("my_reward_of_tasks:reward")
 
 
@@ -97,7 +97,7 @@ def test_a_module_of_ones_own_that_an_installed_one_hides_is_refused(
     (tmp_path / "yaml.py").write_text("def mine(): ...\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        ValueError, match=r"What is imported as 'yaml' is not .*yaml\.py but .*site-packages/yaml"
+        ValueError, match=r"The module 'yaml' is .*site-packages/yaml.* and not .*yaml\.py"
     ):
         load("yaml:mine")
 
