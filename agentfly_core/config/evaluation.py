@@ -17,9 +17,8 @@ SPLITS = ("train", "validation", "test")
 class Evaluate(Section):
     """Held-out evaluation: test before and after, validation each `every` steps (0: never).
 
-    `pass_at` are the k of pass@k, the chance that one of k episodes of a problem solves it, `by`
-    names a fact of the problems whose values are evaluated apart, and `datasets` are further ones
-    that are evaluated when the test split is.
+    `pass_at` are the k of pass@k, `by` is a fact whose values are evaluated separately, and
+    `datasets` are evaluated with the test split.
     """
 
     goal: str = Field(

@@ -10,10 +10,9 @@ from agentfly_core.config.section import Positive, Section
 
 
 class Sign(Section):
-    """A metric that goes beyond a bound:
-    `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
+    """A bound of a metric: `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
 
-    A warning is logged after `steps` steps in a row; with `stop` the run then stops.
+    After `steps` steps in a row a warning is logged; with `stop` the run stops.
     """
 
     metric: str

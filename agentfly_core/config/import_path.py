@@ -1,6 +1,4 @@
-"""Things named in an experiment file by their import path: no registry, no import for its side
-effect.
-"""
+"""Loading functions and classes by import path, and checking their settings."""
 
 from __future__ import annotations
 
@@ -31,14 +29,14 @@ OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Maker(Protocol):
-    """A function or a class at an import path; it may have any parameters."""
+    """A function or class with any parameters."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @contextmanager
 def at(key: str) -> Iterator[None]:
-    """A ValueError raised within the block is raised again with the configuration key in front."""
+    """Prefix ValueErrors of the block with a configuration key."""
     try:
         yield
     except ValueError as error:
@@ -46,17 +44,16 @@ def at(key: str) -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """Import the function or class at an import path (`package.module:name`); the working directory
-    is importable.
+    """Import a function or class, `package.module:name`; the working directory is importable.
 
-    Raises ValueError for anything else, and for a module that cannot be imported.
+    Raises ValueError for anything else.
     """
     module, _, name = path.partition(":")
     if not name:
         raise ValueError(f"Got {path!r}, expected an import path like 'package.module:name'.")
     here = Path.cwd()
     if str(here) not in sys.path:
-        sys.path.append(str(here))  # last: it would be searched for each library imported later
+        sys.path.append(str(here))  # last, since libraries are imported from elsewhere
     refuse_hidden(module, here)
     try:
         imported = importlib.import_module(module)
@@ -65,10 +62,7 @@ def load(path: str) -> Any:
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
             refuse_hidden(error.name or module, here)
-            message += (
-                f" What is not installed is looked for in {here}, where the command was given: "
-                "give it in the folder of your project."
-            )
+            message += f" Give the command in the folder of your project; this one is {here}."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
@@ -79,10 +73,9 @@ def load(path: str) -> Any:
 
 
 def algorithm_path(short: str) -> str:
-    """Return an algorithm's import path by its short name, such as "grpo" for `GRPO`.
+    """The import path of an algorithm's short name, such as "grpo"; import paths are kept.
 
-    The table `NAMES` of their package has them. Import paths are returned as they are; raises
-    ValueError for an unknown name.
+    Raises ValueError for an unknown name.
     """
     if ":" in short:
         return short
@@ -98,7 +91,7 @@ def algorithm_path(short: str) -> str:
 def construct(
     maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None
 ) -> R:
-    """Call `maker` with its settings, checked by `check_settings`, and the `given` arguments."""
+    """Call `maker` with its checked settings and the `given` arguments."""
     given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
@@ -106,17 +99,15 @@ def construct(
 def check_settings(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The settings as the types with which `maker` annotates its parameters.
+    """Settings converted to the annotated types of `maker`'s parameters.
 
-    Raises ValueError for an unknown setting and for a value of another type. Also raises it for a
-    missing setting without a default, unless the setting is in `given`.
+    Raises ValueError for unknown settings, other types, and missing settings that are not `given`.
     """
     name, parameters = _called(maker), _parameters(maker)
     for key in given:
         if key not in parameters:
             raise ValueError(
-                f"{name} takes no {key!r}, expected a function of {', '.join(given)} "
-                "and its settings."
+                f"{name} has no parameter {key!r}, expected {', '.join(given)} and its settings."
             )
     for key in settings:
         if key not in parameters:
@@ -129,7 +120,7 @@ def check_settings(
 
 
 def settings_of(maker: Maker) -> list[str]:
-    """The names of the settings of a class; a function that is a part itself has none."""
+    """The setting names of a class; a function has none."""
     return list(_parameters(maker)) if isinstance(maker, type) else []
 
 
@@ -137,22 +128,20 @@ def _parameters(maker: Maker) -> Parameters:
     try:
         parameters = inspect.signature(maker).parameters
     except ValueError:
-        raise ValueError(
-            f"Got a {_called(maker)}, expected a function or a class that takes settings."
-        ) from None
+        raise ValueError(f"Got a {_called(maker)}, expected a function or a class.") from None
     for key, parameter in parameters.items():
         if isinstance(parameter.default, FieldInfo):
             raise ValueError(
-                f"{_called(maker)}: the default of {key!r} is a pydantic Field, which Python "
-                f"passes as it is. Write `{key}: Annotated[TYPE, Field(...)] = DEFAULT`."
+                f"{_called(maker)}: the default of {key!r} is a pydantic Field. Write `{key}: "
+                "Annotated[TYPE, Field(...)] = DEFAULT`."
             )
     return parameters
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """The types of the parameters of `maker` with these names. Annotations of other parameters may
-    use names that are imported for type checking only. A parameter with the default None takes
-    null.
+    """The types of the named parameters of `maker`; with the default None, null is allowed.
+
+    Annotations of other parameters may use names imported for type checking only.
     """
     parameters = {key: p for key, p in _parameters(maker).items() if key in names}
     annotations = {
@@ -179,7 +168,7 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
 
 
 def nullable(kind: Any) -> Any:
-    """The type that also takes null, for `n: int = None`."""
+    """The type with null, for `n: int = None`."""
     if get_origin(kind) is Annotated:
         inner, *metadata = get_args(kind)
         return Annotated[Optional[inner], *metadata]  # noqa: UP045
@@ -187,9 +176,7 @@ def nullable(kind: Any) -> Any:
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:
-    """Return a setting as the type with which it is annotated. Raises ValueError for a value of
-    another type, with its key `where`.
-    """
+    """A setting as its annotated type; raises ValueError with its key `where`."""
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -198,7 +185,7 @@ def typed(where: str, value: JSON, kind: type[R]) -> R:
         raise ValueError(f"{key}: {message_of(first)} (got {first['input']!r})") from None
     except PydanticUserError:
         raise ValueError(
-            f"{where} is annotated with {kind!r}, which nothing in a file can be (got {value!r})"
+            f"{where} has the type {kind!r}, which no setting can have (got {value!r})"
         ) from None
 
 
@@ -209,11 +196,9 @@ def _called(maker: Maker) -> str:
 def with_defaults(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """The settings of `maker` as in a file, with its defaults for those left out, in its sections
-    too.
+    """Settings of `maker` with defaults, in sections too; see `check_settings`.
 
-    `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}`
-    there; see `check_settings`.
+    `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}`.
     """
     defaults = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
     typed = check_settings(maker, settings, given)

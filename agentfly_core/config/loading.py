@@ -1,6 +1,4 @@
-"""Reading an experiment: defaults, then its file, then `key=value` overrides; anything unknown is
-refused by name.
-"""
+"""Reading experiments and sites: defaults, then files, then overrides."""
 
 from __future__ import annotations
 
@@ -38,9 +36,9 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""The parts that are completed with their defaults, and what each is given besides its settings."""
+"""Parts completed with defaults, and the arguments that each gets besides its settings."""
 TASKS = "tasks"
-"""The origin of what a mixture has from its tasks, where it stands once more."""
+"""The origin of values that a mixture copies from its tasks."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
@@ -60,7 +58,7 @@ class ExperimentFile:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key that two configurations disagree on: `Difference("seed", 0, 1, resumable=False)`."""
+    """A key with different values: `Difference("seed", 0, 1, resumable=False)`."""
 
     key: str
     old: JSON
@@ -77,10 +75,9 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
-    """Read an experiment by its name in `./conf` or its path; raises ValueError that names every
-    mistake.
+    """Read an experiment by its name in `./conf` or its path; raises ValueError with all mistakes.
 
-    An override replaces all that stands at its key: after `rewards={"a:b": 1}` there is one reward.
+    An override replaces the whole value: after `rewards={"a:b": 1}` there is one reward.
     """
     path = _path(experiment)
     written = strict_yaml.settings(path)
@@ -92,15 +89,12 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
         _require_task(values, _keys(key))
         values = _replaced(values, _keys(key), value)
     if "code" in values:
-        raise ValueError(
-            "code: the digests of your modules are found out, and not set; data files that they "
-            "read are named by `code_files`."
-        )
+        raise ValueError("code: cannot be set; name data files of your modules in `code_files`.")
     settings = _completed(_validate(Settings, values, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}
     for key in flat(settings.model_dump(mode="json")):
-        # The first source that says something about the key, or about a section that holds it.
+        # the first source that sets the key or a section with it
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
         derived = TASKS if settings.tasks and key.startswith(FROM_TASKS) else None
@@ -109,16 +103,14 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 
 
 def site(name: str, store: str = "") -> Site:
-    """The site `conf/site/NAME.yaml` with `AGENTFLY_<KEY>` variables and `store` on top of it."""
+    """The site of `conf/site/NAME.yaml`, `AGENTFLY_<KEY>` variables and `store`."""
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}
     return _validate(Site, values, ", ".join(source for source, layer in layers.items() if layer))
 
 
 def site_origin(name: str, store: str = "") -> dict[str, str]:
-    """Where each value of a site came from:
-    `{"ranks": "AGENTFLY_RANKS", "store": "--store", "device": "default"}`.
-    """
+    """Origins of a site's values: `{"ranks": "AGENTFLY_RANKS", "device": "default"}`."""
     last = {key: source for source, layer in _layers(name, store).items() for key in layer}
     return {key: last.get(key, "default") for key in Site.model_fields}
 
@@ -142,9 +134,7 @@ def settings() -> list[str]:
 
 
 def defaults() -> dict[str, JSON]:
-    """What each key of an experiment and of a site is where nothing is said of it, as `flat` has
-    it; without those that must be given: `{"seed": 0, ..., "site.ranks": 1}`.
-    """
+    """Defaults of an experiment and a site by dotted key: `{"seed": 0, ..., "site.ranks": 1}`."""
     given: dict[str, JSON] = {
         "model": "",
         "data": {"use": "", "train": 1, "test": 1},
@@ -179,7 +169,7 @@ def _completed(settings: Settings) -> Settings:
     changed: dict[str, Section] = {}
     for name, given in GIVEN.items():
         if name == "algorithm" and refills is None:
-            continue  # It is no algorithm; the checks before a run say all that it lacks.
+            continue  # no algorithm: checked later
         part: Part = getattr(settings, name)
         with at(name):
             part_settings = with_defaults(load(part.use), part.settings, given)
@@ -198,7 +188,7 @@ def _completed(settings: Settings) -> Settings:
 
 
 def _with_tasks_completed(settings: Settings) -> Settings:
-    """The same with the defaults of each task's dataset."""
+    """The experiment with the defaults of each task's dataset."""
     raw = settings.model_dump(mode="json")
     for name, task in settings.tasks.items():
         with at(f"tasks.{name}.data"):
@@ -208,9 +198,7 @@ def _with_tasks_completed(settings: Settings) -> Settings:
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
-    """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped
-    variable.
-    """
+    """Settings of a site by source, the last one wins; raises ValueError for unknown variables."""
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
         hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
@@ -239,8 +227,8 @@ def _path(experiment: str) -> Path:
     if not os.path.isfile(path):
         if not CONF.is_dir():
             raise ValueError(
-                f"There is no experiment {experiment!r}, as {Path.cwd()} has no folder {CONF}: "
-                "give the command in the folder of your project, or the path of a .yaml file."
+                f"There is no experiment {experiment!r}: {Path.cwd()} has no folder {CONF}. Give "
+                "the command in the folder of your project, or a .yaml file."
             )
         hint = did_you_mean(experiment, names())
         raise ValueError(f"There is no experiment {experiment!r} in {CONF.resolve()}.{hint}")
@@ -248,10 +236,10 @@ def _path(experiment: str) -> Path:
 
 
 def override(text: str) -> tuple[str, JSON]:
-    """What `rollout.problems=8` changes: `("rollout.problems", 8)`."""
+    """Key and value of an override: `("rollout.problems", 8)` of `rollout.problems=8`."""
     key, equals, value = text.partition("=")
     if not equals or not all(_keys(key)):
-        begin = re.split(r"[\s:]", key)[0]  # and no more: what follows may be a secret
+        begin = re.split(r"[\s:]", key)[0]  # the rest may be a secret
         raise ValueError(
             f"Got the override {begin!r}, expected key=value, for example "
             "update.learning_rate=3e-4."
@@ -263,9 +251,7 @@ def override(text: str) -> tuple[str, JSON]:
 
 
 def _keys(key: str) -> list[str]:
-    """Where a dotted key leads; the import path in rewards.my_project.rewards:cites is one key, as
-    in rewards.my_project.rewards:cites.weight.
-    """
+    """The parts of a dotted key; an import path is one part of rewards.my.rewards:cites.weight."""
     before, _, name = key.partition(":")
     outer = 3 if key.startswith("tasks.") else 1  # tasks.NAME.rewards
     *sections, module = before.split(".", outer)
@@ -276,7 +262,7 @@ def _keys(key: str) -> list[str]:
 
 
 def _require_task(settings: Mapping[str, JSON], keys: Sequence[str]) -> None:
-    """Raise ValueError for a setting of a task that a mixture has not."""
+    """Raise ValueError for a setting of an unknown task."""
     if not isinstance(tasks := settings.get("tasks"), Mapping) or keys[:1] != ["tasks"]:
         return
     if len(keys) > 2 and keys[1] not in tasks:
@@ -287,7 +273,7 @@ def _require_task(settings: Mapping[str, JSON], keys: Sequence[str]) -> None:
 
 
 def _sections_of(key: str) -> set[str]:
-    """A dotted key and what holds it: `{"update", "update.epochs"}`."""
+    """A dotted key and its sections: `{"update", "update.epochs"}`."""
     return {key[: end.start()] for end in re.finditer(r"\.|$", key)}
 
 
@@ -324,7 +310,7 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             section = _section(kind, path)
             if path[:1] == ["tasks"] and key in _section(kind, path[2:]).model_fields:
                 shared = ".".join([*path[2:], key])
-                yield f"{where}: it is the same for all tasks: give {shared} once, beside `tasks`"
+                yield f"{where}: tasks share this setting: give {shared} once, outside `tasks`"
                 continue
             hint = did_you_mean(key, list(section.model_fields))
             typed = next(iter(flat({where: fault["input"]})), where)  # verl's have more parts
@@ -339,13 +325,13 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             yield f"{where}: {message_of(fault)}"
         elif not where:
             yield message_of(fault)
-        elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
+        elif fault["type"] != "default_factory_not_called":  # follows from another fault
             message, got = message_of(fault), repr(fault.get("input"))
             yield f"{where}: {message}" + ("" if got in message else f" (got {got})")
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
-    """What stands at a path within a section."""
+    """The section at a path within a section."""
     for name in path:
         if name in kind.model_fields:  # an import path is none
             kind = next(_sections(kind.model_fields[name].annotation), kind)

@@ -73,9 +73,7 @@ def message_of(fault: ErrorDetails) -> str:
 
 
 def place(steps: Iterable[int | str]) -> str:
-    """Where it is, `adapter.targets`, without the name that pydantic gives to one of several
-    allowed types.
-    """
+    """The dotted key, `adapter.targets`, without pydantic's names of union members."""
     return ".".join(str(step) for step in steps if not _OPTION.fullmatch(str(step)))
 
 

@@ -1,4 +1,4 @@
-"""What an experiment names by import path, with the settings that each of these may have."""
+"""Sections of parts that an experiment names by import path."""
 
 from __future__ import annotations
 
@@ -40,29 +40,25 @@ T = TypeVar("T")
 
 
 class Part(Section):
-    """A plug-in named by its import path, with its settings:
-    `{use: "my.rewards:cites", weight: 2}`.
-    """
+    """A part by import path, with its settings: `{use: "my.rewards:cites", weight: 2}`."""
 
     model_config = OPEN
     use: str
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """Everything beside `use`."""
+        """All keys except `use`."""
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Import it and call it with its settings; raises ValueError for a setting that it does not
-        have.
-        """
+        """Import and call it with its settings; raises ValueError for an unknown setting."""
         return construct(load(self.use), self.settings)
 
 
 class AlgorithmPart(Part):
-    """The algorithm: a name in agentfly_core.algorithms or an import path, and its settings.
+    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`.
 
-    `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a name alone is short for `{use: name}`.
+    A name alone is short for `{use: name}`.
     """
 
     @model_validator(mode="before")
@@ -77,7 +73,7 @@ class AlgorithmPart(Part):
 
 
 class Data(Part):
-    """Where problems come from: a function of (seed, train, validation, test, its own settings)."""
+    """A dataset: a function of (seed, train, validation, test, its own settings)."""
 
     train: Positive
     validation: Annotated[int, Field(ge=0)] = 200
@@ -90,9 +86,7 @@ class Data(Part):
 
 
 class ToolPart(Section):
-    """A tool: its import path, or `{use: "my_search:Search", index: wiki}` with the settings of its
-    class.
-    """
+    """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`."""
 
     model_config = OPEN
     use: str
@@ -108,12 +102,11 @@ class ToolPart(Section):
 
 
 class RewardPart(Section):
-    """A reward's weight in the sum, and what else is set of it:
-    `{weight: 0.5, timeout: 60, model: judge-7b}`.
+    """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`.
 
-    A number is short for its weight. `timeout`, `retries` and `concurrency` stand for those of
-    `@reward`; what is not known here is a setting of its class. The key at which it stands is its
-    import path, or with `use` a name of your own, which is then its name in metrics.
+    A number is short for its weight. `timeout`, `retries` and `concurrency` override those of
+    `@reward`; further keys are settings of its class. Its key is the import path, or with `use` its
+    name in metrics.
     """
 
     model_config = OPEN
@@ -135,13 +128,11 @@ class RewardPart(Section):
 
 
 class AgentPart(Section):
-    """How an episode is played; lengths in tokens, `max_tokens` those of a reply,
-    `max_sampled_tokens` those of all replies together, `deadline` in seconds. What is not known
-    here is a setting of the agent's class.
+    """The agent and its limits in tokens, `max_tokens` of a reply, and `deadline` in seconds.
 
-    `stop` are strings at which a reply ends, `["Observation:"]` for ReAct. The text that the agent
-    gets ends before it; training has all tokens that were sampled. `frozen` are speakers that are
-    not trained, by role: `{critic: "run:demo@7", referee: "endpoint:gpt"}`.
+    `stop` are strings that end a reply, `["Observation:"]` for ReAct; the agent's text ends before
+    them. `frozen` are roles that are not trained: `{critic: "run:demo@7", judge: "endpoint:gpt"}`.
+    Further keys are settings of the agent's class.
     """
 
     model_config = OPEN
@@ -167,23 +158,18 @@ class AgentPart(Section):
     def _speak(cls, frozen: dict[str, str]) -> dict[str, str]:
         for role, who in frozen.items():
             if not role or "/" in role:
-                raise ValueError(
-                    f"got the role {role!r}, expected one without a slash, which holds for all "
-                    "speakers of the role"
-                )
+                raise ValueError(f"got the role {role!r}, expected a role without a slash")
             if speaker(who) is None:
                 raise ValueError(
-                    f"got {role}: {who!r}, expected run:NAME@STEP, the policy of a run's step, or "
-                    "endpoint:NAME, a chat service of the site"
+                    f"got {role}: {who!r}, expected run:NAME@STEP or endpoint:NAME of the site"
                 )
         return frozen
 
 
 class PoolSettings(Section):
-    """How many environments of a kind there may be at a time, how many episodes and seconds each
-    serves, and the settings of their class.
+    """Environments of a kind: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`.
 
-    `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`; a number is short for its
+    At most `limit` exist, each for `max_uses` episodes and `lifetime` seconds. A number is the
     limit.
     """
 
@@ -205,10 +191,8 @@ class PoolSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
-    """The settings that a tool, reward, agent or environment is given, and where they stand.
-
-    `OwnSettings(("tools", "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; the keys in
-    `taken` mean something else at that place.
+    """Settings of a tool, reward, agent or environment and their place: `OwnSettings(("tools",
+    "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; `taken` are keys of the section.
     """
 
     keys: Keys
@@ -218,25 +202,22 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> OwnSettings:
-        """Those that stand among the keys of a section."""
+        """The further keys of a section."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:
-        """With the defaults of the class for those left out; raises ValueError, with the key, for
-        what the class does not have, and where there is no class.
-        """
+        """Settings with the defaults of the class; raises ValueError for unknown settings."""
         where = ".".join(self.keys)
         with at(where):
             maker = self._maker()
             own = settings_of(maker)
             if clash := [key for key in own if key in self.taken]:
                 raise ValueError(
-                    f"{self.path} has a setting {clash[0]!r}, which is what an experiment calls "
-                    "another one there: give that of the class another name."
+                    f"{self.path} has a setting {clash[0]!r}, a key of this section: rename it."
                 )
         for key in self.settings:
             if key not in own:
-                only = "" if isinstance(maker, type) else " Only a class has settings of its own."
+                only = "" if isinstance(maker, type) else " Only a class has settings."
                 hint = did_you_mean(key, [*own, *self.taken])
                 raise ValueError(f"{where}.{key}: there is no such key.{hint}{only}")
         with at(where):
@@ -244,12 +225,12 @@ class OwnSettings:
 
     def _maker(self) -> Maker:
         loaded = load(self.path)
-        maker: Maker = getattr(loaded, "made_of", loaded)  # a decorated class is a Tool or a Reward
+        maker: Maker = getattr(loaded, "made_of", loaded)  # of a decorated class
         return maker
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Those in the sections `tools`, `rewards` and `environments` that stand below these keys."""
+    """Settings in the sections `tools`, `rewards` and `environments` below these keys."""
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)
     for name, reward in sections.get("rewards", {}).items():
@@ -259,13 +240,11 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 
 
 class Curriculum(Section):
-    """Which problems a step plays depends on how often such problems were solved: of `window` times
-    as many as it plays, each is drawn in proportion to p (1 - p), the variance of being solved,
-    and 0.01 beside it, so that none is forgotten.
+    """Choice of problems by pass rate: `{window: 4, by: kind}`.
 
-    p is the pass rate in the steps that were scored when the step's policy was made, with one
-    solved and one unsolved episode added, of the problem itself, or of all with its value of the
-    fact `by`: `{window: 4, by: kind}`.
+    Of `window` times as many problems as a step plays, each is drawn by weight p (1 - p) + 0.01.
+    p is the pass rate in earlier steps, with one solved and one unsolved episode added, of the
+    problem, or of all problems with the same fact `by`.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -273,10 +252,10 @@ class Curriculum(Section):
 
 
 class Nano(Section):
-    """The model `nano`, whose tokens are learned from training problems and their demonstrations.
+    """The model `nano`, whose tokens are learned from training problems and demonstrations.
 
-    What the regular expressions `atoms` match stands alone as a token wherever it occurs, so that
-    it can be copied: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`. Digits and words do so anyway.
+    Matches of the regular expressions `atoms` are tokens, as digits and words are:
+    `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
     """
 
     atoms: tuple[str, ...] = ()
@@ -290,5 +269,5 @@ class Nano(Section):
             except re.error as error:
                 raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None
             if fits_nothing:
-                raise ValueError(f"got {atom!r}, which matches an empty text; expected a letter")
+                raise ValueError(f"got {atom!r}, which matches an empty text")
         return atoms

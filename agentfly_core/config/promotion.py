@@ -1,6 +1,4 @@
-"""How a night's policy, the challenger, is judged against the champion: margins of the guards,
-datasets of one's own, and the confirmation on other problems.
-"""
+"""Comparison of a night's challenger with the champion: guards, datasets and confirmation."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ class GuardDataset(HeldOutDataset):
     """A dataset of one's own on which success must not fall; champion and challenger play it.
 
     `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
-    A margin below 2.5 standard errors of the difference keeps back policies that lost nothing: with
-    1,000 problems of one episode that is 0.04 to 0.05, with 250 it is 0.08 to 0.10.
+    Margins below 2.5 standard errors of the difference reject equal policies: 0.04 to 0.05 with
+    1,000 problems of one episode, 0.08 to 0.10 with 250.
     """
 
     margin: Margin = 0.05
@@ -53,12 +51,11 @@ class GuardDataset(HeldOutDataset):
 
 
 class Confirmation(Section):
-    """The other problems on which a challenger that won must be better, too.
+    """Further problems on which a winning challenger must be better.
 
-    `fresh`: those that the dataset's function generates from another seed, `times` as many as
-    data.test; `split`: a `share` of the test problems, which the first comparison leaves out;
-    `auto`: fresh where the function is marked `@generated`, else split; `none`: no confirmation. A
-    file has no fresh problems, so split is what is safe for every dataset that does not say more.
+    `fresh`: problems of another seed, `times` as many as data.test. `split`: a `share` of the test
+    problems, excluded from the first comparison. `auto`: fresh for a `@generated` dataset, else
+    split. `none`: no confirmation.
     """
 
     use: Literal["auto", "fresh", "split", "none"] = "auto"
@@ -67,18 +64,15 @@ class Confirmation(Section):
 
 
 class Promotion(Section):
-    """When a challenger becomes the champion: its success is higher, and each guard is worse by
-    less than its margin, all at 95 % confidence; `null` takes a guard away.
+    """Conditions of a promotion, all at 95 % confidence: higher success, and each guard within its
+    margin; `null` removes a guard.
 
-    `rewards` is the margin of the mean of each reward, and of each part of one that every test
-    problem has, in its own unit (0.05 of a reward from 0 to 1), `reward_margins` that of single
-    ones by the name that MLflow shows, `{"exact/tag": 0.02}`; `tasks` is that of the success in
-    each task of a mixture; `tokens` is a share of the champion's tokens an episode;
-    `unreadable_calls` and `unscored`, the share of unscored episodes, are differences of shares.
-    With 1,000 test problems a 95 % bound lies 0.02 to 0.04 below the difference: a smaller margin
-    than 0.05 would mostly measure chance. Tokens may grow by up to a quarter in a night, since
-    answers that get better often get longer. `start` says which policy the next night starts from;
-    the champion, so that a bad night is not built upon.
+    `rewards` is the margin of each reward's mean and of parts that all test problems have, in its
+    own unit, `reward_margins` that of single ones by MLflow's name, `{"exact/tag": 0.02}`. `tasks`
+    is the margin of success in each task, `tokens` a share of the champion's tokens, and
+    `unreadable_calls` and `unscored` are differences of shares. With 1,000 problems a 95 % bound is
+    0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better answers are
+    often longer, so tokens may grow by a quarter. `start` is the policy of the next night.
     """
 
     rewards: Margin | None = 0.05

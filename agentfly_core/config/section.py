@@ -27,9 +27,7 @@ class Section(BaseModel):
 
 
 def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
-    """What stands at keys within a dumped configuration, at `("tools", "0")` the first tool; None
-    where nothing does.
-    """
+    """The value at keys of a dumped configuration, such as `("tools", "0")`, or None."""
     for key in keys:
         if isinstance(tree, list):
             tree = tree[int(key)]
@@ -39,9 +37,7 @@ def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted keys that may change when a run is continued: `"steps"`, `"update.learner_every"`,
-    ...
-    """
+    """Dotted keys that may change when a run continues: `"steps"`, `"update.learner_every"`."""
     for key, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
             yield f"{prefix}{key}"
@@ -50,10 +46,9 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def by_name(value: T) -> T | dict[str, str]:
-    """A name alone as a section: `{"use": "clip"}` for "clip"; anything else stays as it is."""
+    """`{"use": "clip"}` for the name "clip"; other values are kept."""
     return {"use": value} if isinstance(value, str) else value
 
 
 BY_NAME = BeforeValidator(by_name)
-"""Where one of several sections is chosen by its `use`, the name alone is short for `{use: name}`.
-"""
+"""Accepts a name as short form of `{use: name}`."""

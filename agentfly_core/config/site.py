@@ -1,4 +1,4 @@
-"""Where an experiment runs: its sampler and its learner, their devices, threads and memory."""
+"""Sections of a site: sampler, learner, devices, threads and memory."""
 
 from __future__ import annotations
 
@@ -24,27 +24,24 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def without_secret(uri: str, instead: str) -> str:
-    """The uri; raises ValueError for one with a secret, with what to do `instead`."""
+    """The uri; raises ValueError with the remedy `instead` if it contains a secret."""
     if redact(uri) != uri:
         raise ValueError(f"a secret is not a setting; {instead}")
     return uri
 
 
 def variable(name: str, held: str, example: str) -> str:
-    """The name of an environment variable, or none; raises PydanticCustomError for anything else,
-    which may be what the variable should have held.
-    """
+    """The name of an environment variable, or ""; raises PydanticCustomError without the value."""
     if name and not VARIABLE.fullmatch(name):
         raise PydanticCustomError(
             UNSHOWN,
-            f"expected the name of an environment variable that holds {held}, as {example}; "
-            f"{held} itself would be stored with every run",
+            f"expected the name of an environment variable that holds {held}, as {example}",
         )
     return name
 
 
 def _places(site: Mapping[str, Any]) -> int:
-    """How many workers of the learner a site has place for."""
+    """The number of learner workers for which a site has room."""
     return (
         sum(hardware.slots(site["hostfile"]).values())
         if site["hostfile"]
@@ -56,8 +53,8 @@ class Endpoint(Section):
     """A chat service in OpenAI's format: `{url: "https://api.openai.com/v1", model: gpt-5-mini,
     api_key_env: OPENAI_API_KEY}`.
 
-    A command sends it `max_requests` at most, repeated ones too, and none after `max_tokens` that
-    were read and written. `extra` are further fields of each request; null leaves one of ours out.
+    `max_requests` counts retries too, `max_tokens` prompts and replies of a command. `extra` are
+    further fields of a request; null removes one of ours.
     """
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
@@ -85,7 +82,7 @@ class Endpoint(Section):
 
 
 class Site(Section):
-    """Where an experiment runs; may change when a run is continued, and is recorded with it."""
+    """Where an experiment runs; recorded with a run, and may change when it continues."""
 
     name: str = "local"
     store: str = "."
@@ -142,7 +139,7 @@ class Site(Section):
     @field_validator("sampler_gpus", "learner_gpus", mode="before")
     @classmethod
     def _listed(cls, gpus: T) -> T | list[str]:
-        """GPUs without brackets, `1,2,3` or `0`, as an environment variable holds them."""
+        """Accept `1,2,3` and `0` of an environment variable."""
         return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
 
     @field_validator("sampler_gpus", "learner_gpus")
@@ -172,7 +169,7 @@ class Site(Section):
     @field_validator("endpoints", mode="before")
     @classmethod
     def _written_as_json(cls, endpoints: T) -> T | JSON:
-        """As an environment variable holds them."""
+        """Accept JSON of an environment variable."""
         return strict_json.parse(endpoints) if isinstance(endpoints, str) else endpoints
 
     @model_validator(mode="after")
@@ -184,10 +181,7 @@ class Site(Section):
                 f"zero_stage {needed} or more"
             )
         if needed and self.device == "cpu":
-            raise ValueError(
-                f"got offload {self.offload!r} on `device: cpu`, whose memory is the host's: "
-                "leave it out"
-            )
+            raise ValueError(f"got offload {self.offload!r} on `device: cpu`: leave it out")
         return self
 
     @model_validator(mode="after")
@@ -200,7 +194,7 @@ class Site(Section):
             )
         if self.sampler == "transformers" and len(sampler) > 1:
             raise ValueError(
-                f"got sampler_gpus {sampler}, and the sampler transformers can use one GPU"
+                f"got sampler_gpus {sampler}, but the sampler transformers uses one GPU"
             )
         return self
 
@@ -211,13 +205,13 @@ class Site(Section):
                 f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()
             )
             raise ValueError(
-                f"got {self.ranks} ranks for {places} places ({shown}): leave `ranks` out, "
-                "or change learner_gpus or the slots of the hostfile"
+                f"got {self.ranks} ranks for {places} places ({shown}): leave `ranks` out, or "
+                "change learner_gpus or the hostfile"
             )
         return self
 
     def endpoint(self, name: str) -> Endpoint:
-        """The chat service of this name; raises ValueError where there is none."""
+        """The chat service of this name; raises ValueError if missing."""
         if name not in self.endpoints:
             hint = did_you_mean(name, list(self.endpoints))
             raise ValueError(
@@ -229,23 +223,19 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The places of the learner's workers on each node, this machine first:
-        `{"localhost": (1, 2, 3)}`.
-
-        Where there are GPUs these are their numbers.
-        """
+        """Places of learner workers by node, as GPU numbers on GPUs: `{"localhost": (1, 2, 3)}`."""
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
         return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """This machine's GPUs that it works on, the sampler's and the learner's."""
+        """This machine's GPUs of the sampler and the learner."""
         learner = next(iter(self.nodes.values())) if self.device == "cuda" else ()
         return tuple(sorted({*self.sampler_gpus, *learner}))
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether vLLM and the learner have a GPU in common, and so take turns."""
+        """Whether vLLM and the learner share a GPU and take turns."""
         learner = next(iter(self.nodes.values()))
         return self.sampler == "vllm" and not {*self.sampler_gpus}.isdisjoint(learner)

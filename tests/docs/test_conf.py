@@ -102,11 +102,11 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ),
         (
             "data.use=agentfly_core.inference.templates.chatml:Hermes",
-            "Hermes takes no 'seed', expected a function of seed, train",
+            "Hermes has no parameter 'seed', expected seed, train",
         ),
         (
             "data.use=agentfly_core.tools.answer:answer",
-            "Got a Tool, expected a function or a class that takes",
+            "Got a Tool, expected a function or a class",
         ),
         (
             "template.show_tools=[1]",

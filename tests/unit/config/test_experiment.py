@@ -248,7 +248,7 @@ def test_a_url_to_call_is_named_by_its_variable_and_never_shown(monkeypatch):
             "got offload 'optimizer' at zero_stage 0, expected .* 1 or more",
         ),
         ({"device": "cuda", "offload": "all", "zero_stage": 2}, "expected zero_stage 3 or more"),
-        ({"offload": "optimizer", "zero_stage": 1}, "on `device: cpu`, whose memory is the host's"),
+        ({"offload": "optimizer", "zero_stage": 1}, "on `device: cpu`: leave it out"),
     ],
 )
 def test_offload_is_refused_where_it_can_do_nothing(settings, complaint):

@@ -90,7 +90,7 @@ def test_a_module_name_is_short_for_its_class() -> None:
         (
             drawn,
             {"canvas": "blue"},
-            "drawn: canvas is annotated with .*Canvas'>, which nothing in a file can be",
+            "drawn: canvas has the type .*Canvas'>, which no setting can have",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_an_override_leads_into_what_an_import_path_names(tmp_path: Path) -> Non
         (f"tools=[{{use: '{HERE}:Search', results: 2}}]", "Search has no default for index"),
         (
             f"tools=[{{use: '{HERE}:count', books: 2}}]",
-            r"^tools\.0\.books: there is no such key\..*Only a class has settings of its own",
+            r"^tools\.0\.books: there is no such key\..*Only a class has settings",
         ),
         (
             f"rewards={{'{EXACT}': {{wieght: 2}}}}",
@@ -147,7 +147,7 @@ def test_a_setting_that_does_not_fit_is_refused_with_its_key(
 
 def test_a_class_whose_setting_has_a_name_of_the_experiments_own_is_refused(tmp_path: Path) -> None:
     settings = read(tmp_path, f"rewards={{'{HERE}:Clashes': 1}}")
-    with pytest.raises(ValueError, match=r"has a setting 'timeout', .* give that of the class"):
+    with pytest.raises(ValueError, match=r"has a setting 'timeout', .* rename it"):
         checks.check(settings)
 
 

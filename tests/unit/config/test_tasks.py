@@ -138,10 +138,10 @@ def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
     )
     with pytest.raises(ValueError, match="is not a valid experiment") as refusal:
         loading.read(str(path))
-    assert "tasks.sums.algorithm: it is the same for all tasks: give algorithm once" in str(
+    assert "tasks.sums.algorithm: tasks share this setting: give algorithm once" in str(
         refusal.value
     )
-    assert "tasks.sums.agent.use: it is the same for all tasks: give agent.use once" in str(
+    assert "tasks.sums.agent.use: tasks share this setting: give agent.use once" in str(
         refusal.value
     )
     assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)

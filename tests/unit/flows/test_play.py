@@ -210,9 +210,9 @@ def test_in_another_folder_than_the_projects_it_is_said_where_to_play(
     (tmp_path / "mine.yaml").write_text(EXPERIMENT.replace(PATH, "my_unknown_atlas"))
     monkeypatch.chdir(other)
     assert main(["play", "../mine.yaml", "--policy", "oracle"]) == 2
-    assert f"looked for in {other}, where the command was given" in capsys.readouterr().err
+    assert f"folder of your project; this one is {other}" in capsys.readouterr().err
     assert main(["play", "mine"]) == 2
-    assert f"{other} has no folder conf: give the command in the" in capsys.readouterr().err
+    assert f"{other} has no folder conf. Give the command in the" in capsys.readouterr().err
 
 
 def test_what_was_stored_before_an_error_can_be_read(store: Store) -> None:

@@ -105,7 +105,7 @@ def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
     [
         ({"critic": "run:demo"}, "critic: 'run:demo', expected run:NAME@STEP"),
         ({"critic": "gpt"}, "critic: 'gpt', expected run:NAME@STEP.* or endpoint:NAME"),
-        ({"critic/2": "run:demo@1"}, "'critic/2', expected one without a slash"),
+        ({"critic/2": "run:demo@1"}, "'critic/2', expected a role without a slash"),
     ],
     ids=["no step", "no policy", "an instance"],
 )

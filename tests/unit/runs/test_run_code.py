@@ -98,7 +98,7 @@ def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
 
 def test_digests_are_found_out_and_not_set(tmp_path):
     (tmp_path / "a.yaml").write_text("code: {rollout: {a: b}}\n")
-    with pytest.raises(ValueError, match="code: the digests of your modules are found out"):
+    with pytest.raises(ValueError, match="code: cannot be set"):
         read(str(tmp_path / "a.yaml"))
 
 
