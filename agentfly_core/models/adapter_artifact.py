@@ -1,4 +1,4 @@
-"""Policies that are an adapter: what lies beside its weights, and which model they stand on.
+"""Policies that are an adapter: their base model and shape.
 
 `adapter.json` is `{"base": {"uri": "artifacts/model/1f2e", "digest": "9f2c...e1"}, "shape":
 {"rank": 16, ...}}`.
@@ -24,18 +24,18 @@ FILE = "adapter.json"
 
 
 def remember(folder: Path, base: Pointer, shape: Adapter) -> None:
-    """Write beside an adapter which model it stands on, and its shape."""
+    """Write the base model and shape of an adapter."""
     write_json(folder / FILE, {"base": base.to_json(), "shape": shape.model_dump(mode="json")})
 
 
 def base_of(store: Store, policy: Pointer) -> Pointer | None:
-    """The model that an adapter stands on; None for a policy that is a whole model."""
+    """The base model of an adapter; None for a whole model."""
     adapter = _stored(store, policy)
     return Pointer.of(adapter["base"], f"{policy.uri}/{FILE}") if adapter else None
 
 
 def shape_of(store: Store, policy: Pointer) -> Adapter | None:
-    """The shape of a policy's adapter; None for one that is a whole model."""
+    """The shape of an adapter; None for a whole model."""
     adapter = _stored(store, policy)
     return Adapter.model_validate(adapter["shape"]) if adapter else None
 
@@ -48,10 +48,7 @@ def _stored(store: Store, policy: Pointer) -> Any:
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
-    """The local folders of a policy and of the model that it stands on, None for a whole model.
-
-    Raises Damaged when that model is not the very one that the adapter was trained on any more.
-    """
+    """Local folders of a policy and its base model; raises Damaged if the base has changed."""
     base = base_of(store, policy)
     if base is None:
         return store.open(policy), None
@@ -59,20 +56,19 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
         return store.open(policy), store.open(base)
     except Damaged as damage:
         raise Damaged(
-            f"{policy.uri} is an adapter on the model {base.uri} with digest {base.digest[:12]}, "
-            f"and on other weights it would be another policy. {damage}"
+            f"{policy.uri} is an adapter on {base.uri} with digest {base.digest[:12]}. {damage}"
         ) from damage
 
 
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
-    """The config of a policy, of an adapter that of its model; None for a chat service."""
+    """The config of a policy or of its base model; None for a chat service."""
     folder, base = folders(store, policy)
     whole = base or folder
     return model_config.of_folder(whole) if (whole / "config.json").is_file() else None
 
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
-    """Raise ValueError when training would continue an adapter of another shape than asked for."""
+    """Raise ValueError if the policy has an adapter of another shape."""
     own = shape_of(store, policy)
     if own and own != adapter:
         raise ValueError(
@@ -83,7 +79,7 @@ def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -
 
 
 def weights(model: Path, shape: Adapter) -> int:
-    """How many numbers an adapter of this shape has on the model in this directory, at most."""
+    """Largest number of weights of an adapter of this shape on a model."""
     total = 0
     for path in model.glob("*.safetensors"):
         with safe_open(path, "numpy") as tensors:

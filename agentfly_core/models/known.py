@@ -1,4 +1,4 @@
-"""What a model reference can name, as far as is known without a download and without torch."""
+"""Checks of model references without a download and without torch."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ FILES = {
     "weights": ("*.safetensors",),
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
-"""What a model's folder must hold, by the names of its files."""
+"""Required files of a model's folder."""
 TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
 MOST_NAMED = 8
-"""How many folders beside a mistyped one an error names."""
+"""Number of neighbouring folders that an error names."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values of vLLM's `max_lora_rank`: it takes adapters up to such a rank."""
+"""The values of vLLM's `max_lora_rank`."""
 END_TOKENS = "end_tokens"
-"""The key of a tokenizer_config.json with all end tokens of the model, where there are several."""
+"""The key in tokenizer_config.json of a model's end tokens, if there are several."""
 
 
 def require(model: ModelReference) -> None:
-    """Raise ValueError for what names no model, as far as is known without a download."""
+    """Raise ValueError for a wrong reference, as far as known without a download."""
     match model:
         case PackagedModel(name):
             require_package(name)
@@ -64,20 +64,17 @@ def _require_files(folder: Path) -> None:
     for what, patterns in FILES.items():
         if not any(path for pattern in patterns for path in folder.glob(pattern)):
             raise ValueError(
-                f"The folder {folder} is no model that can be trained: it has no {patterns[0]}, "
-                f"{what}. Save it with transformers' `save_pretrained`, model and tokenizer."
+                f"The folder {folder} has no {patterns[0]}, {what}: save model and tokenizer with "
+                "`save_pretrained`."
             )
     if all((folder / name).is_file() for name in TWO_SAVES):
         raise ValueError(
-            f"The folder {folder} has {TWO_SAVES[0]} and {TWO_SAVES[1]}, the weights of two "
-            "saves: remove the older ones."
+            f"The folder {folder} has {TWO_SAVES[0]} and {TWO_SAVES[1]}: remove the older weights."
         )
 
 
 def _beside(reference: str) -> list[str]:
-    """The folders that make a mistyped folder likelier than a hub id: those in the same folder, or
-    for a bare name the similar ones that hold a model.
-    """
+    """Folders beside a possibly mistyped one; for a bare name only similar ones with a model."""
     parent = Path(reference).parent
     if not parent.is_dir():
         return []
@@ -99,21 +96,20 @@ def require_package(name: str) -> None:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a directory holds an adapter as peft writes it, and not a whole model."""
+    """Whether a directory holds a peft adapter."""
     return (folder / "adapter_config.json").is_file()
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Raise ValueError for a directory that holds an adapter where a whole model is expected."""
+    """Raise ValueError for a directory with an adapter."""
     if is_adapter(folder):
         raise ValueError(
-            f"{folder} holds an adapter, expected a whole model: name the run that made it, "
-            "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
-            "folder with the result."
+            f"{folder} holds an adapter, expected a whole model: use run:NAME, or merge it with "
+            "peft's merge_and_unload."
         )
 
 
 def end_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Return the tokens with which a model ends a reply."""
+    """The tokens that end a reply."""
     own = tokenizer.eos_token_id
     return tuple(tokenizer.init_kwargs.get(END_TOKENS) or ([] if own is None else [own]))

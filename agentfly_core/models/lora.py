@@ -1,6 +1,4 @@
-"""Models with a low-rank adapter (LoRA, arXiv 2106.09685) inside, as peft makes, writes and reads
-them.
-"""
+"""Models with a low-rank adapter (LoRA, arXiv 2106.09685) of peft."""
 
 from __future__ import annotations
 
@@ -17,11 +15,9 @@ from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
-    """The model of a policy directory; that of an adapter is `base` with the adapter inside, its
-    weights trainable.
+    """Load a policy directory, an adapter with trainable weights inside `base`.
 
-    Raises FileNotFoundError where there is no model, ValueError when weights are missing or too
-    many there.
+    Raises FileNotFoundError, and ValueError for missing or surplus weights.
     """
     adapted = is_adapter(folder)
     if adapted and base is None:
@@ -39,11 +35,7 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Put a new adapter into a model, the same for the same seed; from now on nothing else of it is
-    trainable.
-
-    Raises ValueError for a target that the model does not have.
-    """
+    """Add a new adapter from a seed as the only trainable part; raises ValueError for a target."""
     from peft import LoraConfig
 
     modules = model.base_model.named_modules()
@@ -66,9 +58,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Keep the same bytes for the same adapter: peft would write down this machine's path, and a
-    set in any order.
-    """
+    """Remove this machine's path and the order of sets, for equal bytes of equal adapters."""
     from peft import LoraConfig
 
     settings = model.peft_config["default"]

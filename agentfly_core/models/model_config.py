@@ -1,6 +1,4 @@
-"""Checks of a model's config.json, before any weights are read: whether the model loads, how many
-positions it has, and whether the learner can train it.
-"""
+"""Checks of a model's config.json before weights are read."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ CHANGES_LOGITS = (
     "lm_head_multiplier",
     "logits_mup_width_multiplier",
 )
-"""Settings by which transformers changes logits after, or hidden states before, the projection."""
+"""Settings that change logits after, or hidden states before, the projection."""
 OTHER_OUTPUTS = ("bert-generation", "cpmant", "modernbert-decoder", "xlnet")
-"""Model types, beside encoders, whose logits are not one projection of causal hidden states."""
+"""Model types whose logits are not one projection of causal hidden states, besides encoders."""
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 FULL = {"full_attention", "mlp", "moe", "dense", "sparse"}
-"""Layer types that follow any attention mask, as that of shared prefixes."""
+"""Layer types that follow any attention mask, such as shared prefixes."""
 UNMASKED = (
     "bloom",
     "ctrl",
@@ -42,7 +40,7 @@ UNMASKED = (
     "xlstm",
     "youtu",
 )
-"""Model types without `layer_types` whose attention does not follow a mask of prefix trees."""
+"""Model types without `layer_types` that ignore a mask of prefix trees."""
 STRETCHED = ("linear", "dynamic", "yarn")
 """RoPE types whose factor is not contained in `max_position_embeddings`."""
 
@@ -56,10 +54,7 @@ def source(model: HubModel | LocalModel) -> dict[str, str]:
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
-    """Return the config of a folder, or of a hub model that was fetched before, else None.
-
-    Raises ValueError for a config.json that transformers cannot read.
-    """
+    """The config of a folder or a fetched hub model, else None; raises ValueError if damaged."""
     from transformers import AutoConfig  # takes seconds
 
     try:
@@ -89,27 +84,27 @@ def require_loadable(config: PreTrainedConfig, where: str) -> None:
 
 
 def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
-    """Raise ValueError for a model that the learner would read otherwise than the sampler."""
+    """Raise ValueError for a model that learner and sampler would compute differently."""
     if reasons := untrainable(config, shares_prefixes):
         raise ValueError(f"A {config.model_type} model cannot be trained: {' '.join(reasons)}")
 
 
 def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
-    """Raise ValueError where an episode may be longer than the model has positions."""
+    """Raise ValueError if episodes may exceed the model's positions."""
     limit = positions(config)
     if limit is not None and max_model_len > limit:
         raise ValueError(
-            f"agent.max_model_len is {max_model_len}, and the model {where} has {limit} positions "
-            f"(config.json): set agent.max_model_len={limit} or less."
+            f"agent.max_model_len is {max_model_len}, but the model {where} has {limit} positions: "
+            f"set agent.max_model_len={limit} or less."
         )
 
 
 def require_vocabulary(
     tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, where: str
 ) -> None:
-    """Raise ValueError for a tokenizer with ids beyond the model's embedding.
+    """Raise ValueError for token ids beyond the embedding.
 
-    Special tokens are allowed there if the chat template does not write them, as Gemma's images.
+    Special tokens that the chat template does not write are allowed, such as Gemma's images.
     """
     size = config.get_text_config(decoder=True).vocab_size
     template = str(getattr(tokenizer, "chat_template", None) or "")
@@ -122,14 +117,13 @@ def require_vocabulary(
     )
     if beyond:
         raise ValueError(
-            f"The tokenizer of {where} has the token {beyond[0]!r} ({len(beyond)} such), and the "
-            f"model has {size} tokens only (vocab_size): save it again after "
-            "model.resize_token_embeddings(len(tokenizer))."
+            f"The tokenizer of {where} has {len(beyond)} tokens such as {beyond[0]!r} beyond the "
+            f"model's vocab_size of {size}: call model.resize_token_embeddings(len(tokenizer))."
         )
 
 
 def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
-    """Return the reasons why the learner cannot train a model, a sentence each."""
+    """Reasons why the learner cannot train a model, as sentences."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     text = config.get_text_config(decoder=True)
@@ -159,7 +153,7 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
 
 
 def positions(config: PreTrainedConfig) -> int | None:
-    """Return the number of tokens that a model's positions allow; None without a limit."""
+    """The number of positions of a model; None without a limit."""
     text = config.get_text_config(decoder=True)
     limit = getattr(text, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit <= 0:
@@ -221,7 +215,7 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """The obstacle to a mask of shared prefixes; empty for full attention."""
+    """What prevents a mask of shared prefixes; empty for full attention."""
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - FULL:
         return ", ".join(sorted(limited))

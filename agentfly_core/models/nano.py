@@ -34,9 +34,8 @@ _CHATML = (
 class Recipe:
     """Source of a nano model's tokenizer.
 
-    `conversation` makes up the pieces of one conversation, from which the tokens are learned;
-    `atoms` is a regular expression of what stands alone as a token wherever it occurs, so that it
-    can be copied from anywhere.
+    Tokens are learned from pieces of `conversation`; matches of the regular expression `atoms` are
+    single tokens, so that they can be copied.
     """
 
     conversation: Callable[[random.Random], Iterator[str]]
@@ -100,9 +99,7 @@ def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
 
 
 def learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most `vocabulary` tokens, learned from texts; what the regular
-    expression `atoms` matches is never joined with its neighbours.
-    """
+    """A byte-level BPE of at most `vocabulary` tokens from texts, with matches of `atoms` apart."""
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")
     bpe.pre_tokenizer = Sequence([isolated, ByteLevel(False, use_regex=False)])

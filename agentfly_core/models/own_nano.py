@@ -1,6 +1,4 @@
-"""A nano model for an experiment of any kind: its tokens are learned from what is said on training
-problems.
-"""
+"""A nano model whose tokens are learned from conversations on training problems."""
 
 from __future__ import annotations
 
@@ -30,10 +28,9 @@ def make(
     folder: Path,
     dtype: str,
 ) -> None:
-    """Write an untrained model, for contexts of up to `longest` tokens, and the tokenizer that is
-    learned from these conversations into `folder`, the same bytes each time.
+    """Write an untrained model for contexts of `longest` tokens with a learned tokenizer.
 
-    Raises ValueError as `tokenizer`.
+    The bytes are always the same. Raises ValueError as `tokenizer`.
     """
     from agentfly_core.models.untrained import write_untrained  # loads torch, which takes seconds
 
@@ -44,10 +41,9 @@ def make(
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
     """A byte-level BPE of at most VOCABULARY tokens.
 
-    Digits and what the regular expressions `atoms` match are tokens of their own, so that they can
-    be copied from anywhere; so are words, as far as there are tokens for them. Only the form that
-    all conversations share, such as a call's markup, is joined into longer tokens. Raises
-    ValueError for atoms that are no regular expressions.
+    Digits, matches of `atoms` and, while there is room, words are single tokens, so that they can
+    be copied. Only shared forms, such as a call's markup, are longer tokens. Raises ValueError for
+    invalid regular expressions.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"

@@ -1,4 +1,4 @@
-"""The page in the directory of an exported policy: how transformers and vLLM load it."""
+"""The README of an exported policy: how to load it in transformers and vLLM."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ _OTHER = (
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFormat:
-    """How the episodes were written that a policy was trained on: `EpisodeFormat(AgentPart(),
-    Part(use="my:Template"), ["my:calculator"], "bfloat16")`; `tools` by import path.
+    """Format of training episodes: `EpisodeFormat(AgentPart(), Part(use="my:Template"),
+    ["my:calculator"], "bfloat16")`.
     """
 
     agent: AgentPart
@@ -97,8 +97,9 @@ def page(
     templated: bool,
     stop: Sequence[int],
 ) -> str:
-    """The page of a policy: of a whole model, or of an adapter of this `rank`; `templated`: its
-    chat template is that of its training; `stop`: the tokens that end its replies.
+    """The page of a whole model, or of an adapter of this `rank`.
+
+    `templated` says that its chat template is that of training; `stop` are its end tokens.
     """
     agent = episodes.agent
     most = next(limit for limit in VLLM_RANKS if limit >= (rank or 0))

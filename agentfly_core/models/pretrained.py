@@ -1,6 +1,4 @@
-"""Models from a local directory, from the Hugging Face hub, or from a Python package with a GGUF
-file, for machines with a package index alone.
-"""
+"""Models from a local directory, the Hugging Face hub, or a Python package with a GGUF file."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -42,7 +40,7 @@ WRAPPERS = {
     "module.": "DistributedDataParallel",
     "_fsdp_wrapped_module.": "FSDP",
 }
-"""Programs that put their prefix before the names of a model's weights."""
+"""Programs by the prefix that they add to weight names."""
 PROBLEMS = {
     "missing_keys": "missing",
     "unexpected_keys": "not part of the model",
@@ -52,15 +50,14 @@ PROBLEMS = {
 }
 """Fields of transformers' loading report."""
 SHOWN = 3
-"""How many weights of each problem an error names."""
+"""Number of weights that an error names for each problem."""
 
 
 def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
-    """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into
-    `folder`.
+    """Write the model of a local directory or a hub id (`Qwen/Qwen2.5-3B-Instruct@main`).
 
-    Raises ValueError when there is no such model, its safetensors are missing or damaged, its
-    weights do not fit its config.json or are not finite, or it is an adapter.
+    Raises ValueError for a missing or damaged model, for weights that do not fit its config.json or
+    are not finite, and for an adapter.
     """
     reference, source = str(model_named), model_config.source(model_named)
     words, config = tokenizer(model_named), model_config.of_reference(model_named)
@@ -70,7 +67,12 @@ def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
     try:
         model = load(source, dtype)
     except SafetensorError as error:
-        raise ValueError(_damaged(reference, source, error)) from error
+        raise ValueError(
+            sentence(
+                f"Cannot load the model {reference!r}: a safetensors file is damaged ({error}). "
+                "Download or copy it again; `hf cache` shows the cache of the hub"
+            )
+        ) from error
     except WrongFiles:
         raise
     except Exception as error:  # damaged files raise errors of many types
@@ -83,9 +85,7 @@ def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
 
 
 def make_packaged(name: str, folder: Path, dtype: str) -> None:
-    """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or
-    not installed.
-    """
+    """Write the model of a package; raises ValueError if it is unknown or not installed."""
     path, file = _packaged(name)
     model: Any = load({"pretrained_model_name_or_path": str(path), "gguf_file": file}, dtype)
     model.hf_quantizer, model.is_quantized = None, False
@@ -94,7 +94,7 @@ def make_packaged(name: str, folder: Path, dtype: str) -> None:
 
 
 def tokenizer(model: HubModel | LocalModel) -> PreTrainedTokenizerBase:
-    """The tokenizer of the same, without the weights; raises ValueError when there is none."""
+    """The tokenizer of a model; raises ValueError if missing."""
     refuse_adapter(Path(str(model)))
     try:
         loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -106,7 +106,7 @@ def tokenizer(model: HubModel | LocalModel) -> PreTrainedTokenizerBase:
 
 
 def packaged_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of the package `name`; raises ValueError as `make_packaged`."""
+    """The tokenizer of a package; raises ValueError as `make_packaged`."""
     path, file = _packaged(name)
     loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         path, gguf_file=file, trust_remote_code=False
@@ -119,9 +119,7 @@ class WrongFiles(ValueError):
 
 
 def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
-    """Load a causal language model by `from_pretrained` arguments; raises WrongFiles, with names,
-    when weights are missing, surplus or of another shape.
-    """
+    """Load a model by `from_pretrained` arguments; raises WrongFiles unless all weights fit."""
     with _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             **source,
@@ -159,16 +157,14 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model as one safetensors file with its tokenizer, its end tokens and its probe; raises
-    WrongFiles for weights that are not finite.
-    """
+    """Save a model with tokenizer, end tokens and probe; raises WrongFiles unless finite."""
     _require_finite(model)
     model.eval()
     logprobs = probe.of_model(model)
     if not all(map(math.isfinite, logprobs)):
         raise WrongFiles(
-            f"The model {model.config.name_or_path} computes log-probabilities that are not "
-            f"finite in {model.dtype}: its weights are too large. Take an earlier checkpoint."
+            f"The log-probabilities of {model.config.name_or_path} are not finite in "
+            f"{model.dtype}: its weights are too large. Take an earlier checkpoint."
         )
     logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")
@@ -196,7 +192,7 @@ def _require_finite(model: PreTrainedModel) -> None:
 
 
 def _require_generation_config(folder: Path) -> None:
-    """Raise WrongFiles for a generation_config.json that transformers would ignore or refuse."""
+    """Raise WrongFiles for an unusable generation_config.json."""
     path = folder / "generation_config.json"
     if not path.is_file():
         return
@@ -209,7 +205,7 @@ def _require_generation_config(folder: Path) -> None:
 
 
 def _repair_generation_config(model: PreTrainedModel) -> None:
-    """Set `do_sample` where sampling settings need it: transformers saves no others."""
+    """Set `do_sample` if sampling settings need it, so that transformers saves them."""
     settings = model.generation_config
     assert settings is not None, "every causal language model has one"
     try:
@@ -219,9 +215,7 @@ def _repair_generation_config(model: PreTrainedModel) -> None:
 
 
 def _repair_tied_weights(model: PreTrainedModel) -> None:
-    """Set `tie_word_embeddings` by the weights: transformers keeps an output layer that differs
-    from the embedding, and vLLM would drop it.
-    """
+    """Set `tie_word_embeddings` by the weights, so that vLLM keeps a differing output layer."""
     layers = model.get_input_embeddings(), model.get_output_embeddings()
     if layers[1] is not None and layers[0].weight is not layers[1].weight:
         model.config.tie_word_embeddings = False
@@ -229,7 +223,7 @@ def _repair_tied_weights(model: PreTrainedModel) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep transformers from logging the report that `require_complete` raises."""
+    """Suppress the loading report, which `require_complete` raises."""
     logging.disable_progress_bar()
     level = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -237,22 +231,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(level)
-
-
-def _damaged(reference: str, source: Mapping[str, str], error: SafetensorError) -> str:
-    # only the hub's cache has the file names of a hub model
-    unreadable = []
-    for path in sorted(Path(source["pretrained_model_name_or_path"]).glob("*.safetensors")):
-        try:
-            with safe_open(path, "np"):
-                pass
-        except SafetensorError:
-            unreadable.append(str(path))
-    return sentence(
-        f"Cannot load the model {reference!r}: {', '.join(unreadable) or 'one of its files'} "
-        f"is no whole safetensors file ({error}). Download or copy it again; one from the hub "
-        "lies in its cache, see `hf cache`"
-    )
 
 
 def _packaged(name: str) -> tuple[Path, str]:
@@ -266,14 +244,13 @@ def _packaged(name: str) -> tuple[Path, str]:
 def _not_there(reference: str, error: Exception) -> str:
     cause = str(error) if isinstance(error, OSError | ValueError) else fault(error)
     return (
-        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano:<recipe>, "
-        "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
-        "Hugging Face id."
+        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano, package:<name>, a "
+        "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
     )
 
 
 def _named(problem: object) -> str:
-    """A report's entry: a name, or a name with the shape in the file and the model's."""
+    """An entry of the report: a name, or a name with two shapes."""
     if not isinstance(problem, tuple):
         return str(problem)
     name, *shapes = problem

@@ -1,4 +1,4 @@
-"""The weight probe: log-probabilities stored with a policy, to verify a sampler's weights."""
+"""The weight probe: stored log-probabilities that verify a sampler's weights."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 TOKENS = 32
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
-"""Largest mean distance of a sampler's log-probabilities from a probe. With the right weights vLLM
-was at most 2e-5 and 0.16 away, with noise of 2 % on all weights at least 0.45 in bfloat16
-(SmolLM2-135M on CPU, 19 probes). In bfloat16 two programs that round in another order differ by
-0.08 to 0.16 on these improbable tokens."""
+"""Largest mean distance from a probe. Right weights had at most 2e-5 and 0.16 in vLLM, noise of 2 %
+at least 0.45 in bfloat16 (SmolLM2-135M on CPU, 19 probes)."""
 
 
 class WrongWeights(RuntimeError):
@@ -30,14 +28,12 @@ class WrongWeights(RuntimeError):
 
 
 def tokens(vocabulary: int) -> list[int]:
-    """The 32 token ids of the probe, the same for every model of this vocabulary."""
+    """The 32 token ids of the probe for this vocabulary size."""
     return [hashing.seed("probe", position) % vocabulary for position in range(TOKENS)]
 
 
 def of_model(model: PreTrainedModel) -> list[float]:
-    """The log-probability, at temperature 1, of each token of the probe but the first, given those
-    before it.
-    """
+    """Log-probabilities of the probe's tokens after the first, at temperature 1."""
     row = torch.tensor([tokens(model.config.vocab_size)], device=model.device)
     with torch.no_grad():
         logprobs = model(input_ids=row).logits[0, :-1].float().log_softmax(-1)
@@ -53,9 +49,7 @@ def write(folder: Path, vocabulary: int, logprobs: Sequence[float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The stored probe of a policy with weights of this dtype: 32 tokens, and the log-probability
-    of all but the first at temperature 1.
-    """
+    """The stored probe of a policy: 32 tokens and 31 log-probabilities at temperature 1."""
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -72,17 +66,13 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights where a sampler that loaded the policy computes other
-        log-probabilities of the probe's tokens. The coarser dtype of the two counts.
-        """
+        """Raise WrongWeights for other log-probabilities, by the coarser dtype of the two."""
         distance = fmean(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
         if not distance <= tolerance:
             raise WrongWeights(
                 f"{sampler} loaded {policy}, but its log-probabilities are {distance:.2g} from "
-                f"those of probe.json on average, expected at most {tolerance:g} in "
-                f"{dtype}. Either it has other weights (another model or dtype, or a probe of "
-                "another update), or the weights are so large that rounding makes the "
-                f"difference: the probe's log-probabilities are {fmean(self.logprobs):.3g} on "
-                "average. Lower update.learning_rate if they have grown in training."
+                f"those of probe.json on average, expected at most {tolerance:g} in {dtype}. "
+                "Either it has other weights, or they are so large that rounding matters (mean "
+                f"{fmean(self.logprobs):.3g}): lower update.learning_rate."
             )

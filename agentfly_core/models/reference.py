@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:
-    """Write config.json, model.safetensors and tokenizer files of `reference` into the empty
-    `folder`.
+    """Write config.json, model.safetensors and tokenizer files of `reference` into `folder`.
 
     A reference is `nano:<recipe>` (the same bytes each time), `package:<name>` (a model inside a
     Python package), a local directory, or a Hugging Face id, with `@revision` if wanted. `dtype` is

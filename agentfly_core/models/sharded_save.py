@@ -1,8 +1,4 @@
-"""Saving a model's weights as several safetensors files in parallel.
-
-The kernel finds memory for a new file page by page: for half a gigabyte that can take longer than
-the disk does.
-"""
+"""Saving weights as several safetensors files in parallel, since page allocation is slow."""
 
 from __future__ import annotations
 
@@ -21,11 +17,9 @@ PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
 
 
 def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Write what `model.save_pretrained` would with these weights: configurations, safetensors, and
-    their index.
+    """Write configurations, weights and index, as `model.save_pretrained` does.
 
-    There are at most `PARTS` files, fewer rather than with less than `SMALLEST` bytes, more rather
-    than with more than about `LARGEST` bytes.
+    Writes at most `PARTS` files of at least `SMALLEST` bytes, or more of about `LARGEST` bytes.
     """
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
@@ -46,7 +40,7 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
 
 
 def _divided(weights: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Parts of about the same size, by where each weight would begin if all lay in one file."""
+    """Parts of about the same size, in the order of weights."""
     sizes = [weight.nbytes for weight in weights.values()]
     total = sum(sizes)
     count = max(1, min(PARTS, total // SMALLEST), -(-total // LARGEST))

@@ -120,14 +120,14 @@ DEFECTS = [
     (other_shape, r"1 of another shape \(lm_head.weight \[100, 128\] \[\d+, 128\]\)"),
     (not_a_number, r"NaN or infinite numbers in 1 weights \(model.norm.weight\)"),
     (quantised, r"model: .* its weights are quantised \(gptq\)"),
-    (cut, "no whole safetensors file"),
+    (cut, "a safetensors file is damaged"),
     (no_json, "model: The config.json in .* cannot be read"),
     (shard_lost, "Cannot load the model"),
     (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),
     (cut_generation, "generation_config.json cannot be read"),
-    (two_saves, "model: .* the weights of two saves: remove the older"),
-    (tokens_added, r"model: .* has the token '<tool>' \(1 such\), and the model has \d+ tokens"),
-    (huge, "log-probabilities that are not finite"),
+    (two_saves, "model: .* remove the older weights"),
+    (tokens_added, r"model: .* has 1 tokens such as '<tool>' beyond the model's vocab_size of \d+"),
+    (huge, "The log-probabilities of .* are not finite"),
     (encoder_decoder, "model: .* expected a causal language model"),
 ]
 
