@@ -1,6 +1,4 @@
-"""The client of the DeepSpeed workers: `UpdateJob`s go to a warm process over a UNIX socket,
-metrics come back.
-"""
+"""The client of the DeepSpeed workers on a UNIX socket."""
 
 from __future__ import annotations
 
@@ -47,16 +45,14 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""The world of a single rank; nothing listens on the port: it finds itself by a file."""
+"""Environment of a single rank; nothing listens on the port."""
 REPLY: TypeAdapter[WorkerReply] = TypeAdapter(WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """The command that starts the workers listening at `address`, and what it needs in its
-    environment.
+    """Command and environment of workers at `address`.
 
-    Raises ValueError for GPUs that are not there, and a hostfile that does not name this machine
-    first.
+    Raises ValueError for missing GPUs, and for a hostfile without this machine first.
     """
     first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
@@ -76,9 +72,7 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """The command that starts the ranks of a node: DeepSpeed's launcher, or for a rank without
-    others the worker itself, with the environment that the launcher would give it.
-    """
+    """The command of a node: DeepSpeed's launcher, or the worker itself for a single rank."""
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, 2 s and 200 MB
         environment = [f"{name}={value}" for name, value in ALONE.items()]
@@ -94,9 +88,7 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
 
 class DeepSpeedLearner:
-    """A `Learner` whose weights live in the DeepSpeed workers behind a service; no connection
-    outlives a call.
-    """
+    """A `Learner` in DeepSpeed workers, with a connection for each call."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -116,11 +108,11 @@ class DeepSpeedLearner:
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Have the workers write the policy that the last update made."""
+        """Write the policy of the last update."""
         self._ask(SavePolicy(label=self._label, folder=folder.absolute()))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Have the workers copy the state that the last update made, and then write it."""
+        """Copy the state of the last update, then write it."""
         results = self._results(SaveState(label=self._label, folder=folder.absolute()))
         next(results)
         return partial(next, results)
@@ -129,9 +121,7 @@ class DeepSpeedLearner:
         return next(self._results(request, progress))
 
     def _results(self, request: WorkerRequest, progress: OnStep = unobserved) -> Iterator[Result]:
-        """What the workers answer to a request; raises LearnerFailed, and LearnerLost also where
-        they send no more.
-        """
+        """Results of a request; raises LearnerFailed and LearnerLost."""
         with (
             suppress(ConnectionError),
             closing(self._connect()) as channel,

@@ -1,6 +1,4 @@
-"""The data of an update: a job's stored trajectories and scores as a batch with outcomes, in
-mini-batches.
-"""
+"""Trajectories and scores of an update as a batch with outcomes, in mini-batches."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from agentfly_core.training.job import UpdateJob
 
 @dataclass(frozen=True)
 class UpdateData:
-    """A batch of `trajectories` trajectories with their outcomes; `unscored` more were left out."""
+    """A batch with outcomes, the number of its trajectories, and of skipped unscored ones."""
 
     batch: RolloutBatch
     outcomes: Outcomes
@@ -33,12 +31,10 @@ class UpdateData:
 
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
-    """Read a job's files, leaving out trajectories without a score, failed demonstrations and
-    frozen speakers; the batch may be empty.
+    """Read a job's files without unscored, failed and frozen trajectories.
 
-    With `drop_equal` problems on which the rewards of each speaker are equal are left out as well.
-    The reward of a greedy episode is a baseline; its tokens are not trained. Raises ValueError when
-    a trajectory has no row in the scores.
+    `drop_equal` also skips problems with equal rewards of each speaker. A greedy episode's reward
+    is a baseline. Raises ValueError for a trajectory without a row in the scores.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]
@@ -61,7 +57,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     if drop_equal:
         kept = _with_spread(scored, scores)
     batch = pack(kept, job.temperature)
-    if not job.scores:  # what was demonstrated is learned as it is, however it was sampled
+    if not job.scores:  # demonstrations may have been sampled at another temperature
         batch = replace(batch, temperature=torch.full_like(batch.temperature, job.temperature))
     rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch, job.tasks)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
@@ -70,7 +66,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 def _with_spread(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
 ) -> list[Trajectory]:
-    """Those of the problems on which a speaker's rewards differ."""
+    """Trajectories of problems on which a speaker's rewards differ."""
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):
         if rewards := earned_by_speaker(episode, scores):
@@ -80,11 +76,9 @@ def _with_spread(
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
-    """The trajectories of each optimizer step: every epoch divides all of them, shuffled by the
-    seed.
+    """Trajectories of each optimizer step; every epoch shuffles them by the seed.
 
-    `job.batch` bounds the trajectories of a step; without it an epoch has `update.mini_batches`
-    steps of about equal size.
+    A step has at most `job.batch` trajectories, or an epoch has `update.mini_batches` steps.
     """
     if not len(trajectories):
         return []

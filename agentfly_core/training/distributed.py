@@ -27,22 +27,20 @@ from agentfly_core.training.prefix_tree import PrefixTrees
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process is `rank` of `count`; they communicate over `channel`, a group that works on CPU
-    tensors (gloo).
-    """
+    """This process is `rank` of `count`; `channel` is a gloo group for CPU tensors."""
 
     rank: int
     count: int
     channel: dist.ProcessGroup
 
     def broadcast(self, text: str) -> str:
-        """What the first rank said, on every rank."""
+        """The text of the first rank."""
         holder = [text]
         dist.broadcast_object_list(holder, src=0, group=self.channel)
         return holder[0]
 
     def gather(self, patience: timedelta) -> bool:
-        """A barrier with a time limit: False where a rank did not come to it."""
+        """A barrier with a time limit; False if a rank is missing."""
         try:
             dist.monitored_barrier(self.channel, patience)
         except RuntimeError:
@@ -55,7 +53,7 @@ class Ranks:
         return tensor
 
     def add_up(self, numbers: Mapping[str, float]) -> dict[str, float]:
-        """Numbers with the same names on every rank, each summed over all of them."""
+        """Sums over ranks of numbers with the same names."""
         names = sorted(numbers)
         total = self.sum(torch.tensor([numbers[name] for name in names], dtype=torch.float64))
         return dict(zip(names, total.tolist(), strict=True))
@@ -71,9 +69,7 @@ class ParameterGroup(TypedDict):
 
 
 class Optimizer(Protocol):
-    """AdamW, or what DeepSpeed makes of it; the state of a parameter holds its `MOMENTS` and its
-    `step`.
-    """
+    """AdamW, or DeepSpeed's wrapper; a parameter's state has its `MOMENTS` and `step`."""
 
     param_groups: list[ParameterGroup]
     state: Mapping[nn.Parameter, dict[str, Tensor]]
@@ -88,7 +84,7 @@ class ClippingOptimizer(Optimizer, Protocol):
 
 
 class Engine(Protocol):
-    """What is used of `deepspeed.DeepSpeedEngine`, which has no types."""
+    """The used part of `deepspeed.DeepSpeedEngine`, which has no types."""
 
     module: Policy
     device: torch.device
@@ -117,7 +113,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
-    """The float32 weight; where it is divided among ranks, each must call it."""
+    """The float32 weight; each rank must call it."""
     full: Tensor = (
         safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     )
@@ -125,7 +121,7 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
-    """One of the `MOMENTS`; where they are divided among ranks, each must call it."""
+    """One of the `MOMENTS`; each rank must call it."""
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
     whole: Tensor = safe_get_full_optimizer_state(parameter, name)
@@ -152,9 +148,7 @@ def put(
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
-    """This rank's part of a tensor at stage 3; DeepSpeed 0.19 cannot find the last one of a tensor
-    it had to pad.
-    """
+    """This rank's part of a tensor at stage 3, padded because of a fault in DeepSpeed 0.19."""
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))
     return flat.narrow(0, size * dist.get_rank(), size)

@@ -1,8 +1,7 @@
-"""A policy and its optimizer inside a DeepSpeed engine: made, saved and loaded, for ZeRO stages 0
-to 3.
+"""A policy and its optimizer in a DeepSpeed engine, for ZeRO stages 0 to 3.
 
-What is saved are the float32 weights and the moments of AdamW, whole, in safetensors: the same
-bytes for the same state, no pickle, and no trace of how many ranks there were.
+Saved states are whole float32 weights and AdamW moments in safetensors: equal bytes for equal
+states, with any number of ranks.
 """
 
 from __future__ import annotations
@@ -47,11 +46,9 @@ TOKENIZER = (
 
 @dataclass(frozen=True)
 class Memory:
-    """What a learner does to need less memory:
-    `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
+    """Memory settings: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
 
-    ZeRO (arXiv 1910.02054) divides among the ranks the optimizer's state (1), gradients too (2),
-    weights too (3).
+    ZeRO (arXiv 1910.02054) divides optimizer state (1), gradients (2) and weights (3) among ranks.
     """
 
     zero_stage: int
@@ -86,7 +83,7 @@ class LearnerState:
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
-    """An engine around a job's policy and a new critic, with an optimizer that has no history."""
+    """An engine with a job's policy, a new critic and a new optimizer."""
     model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
@@ -106,8 +103,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
         model_parameters=groups,
         config=memory.config(job.dtype),
     )[0]
-    # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers
-    # get them from.
+    # with one rank it only copies gradients, but ZeRO's own optimizers need them
     copies = isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
     engine.enable_backward_allreduce = ranks > 1 or not copies
     _make_moments(engine)
@@ -115,7 +111,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
 
 
 def close(engine: Engine) -> None:
-    """Free the large tensors: DeepSpeed 0.19 keeps ZeRO 3's modules, and so the whole engine."""
+    """Free the large tensors, because DeepSpeed 0.19 keeps ZeRO 3's modules."""
     engine.destroy()
     for parameter in engine.module.parameters():
         vars(parameter).clear()
@@ -126,11 +122,7 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Set the next steps' hyper-parameters; none of them comes from an earlier update or a saved
-    state.
-
-    A critic's own weights learn `critic_rate` times as fast.
-    """
+    """Set the hyper-parameters of the next steps; a critic learns `critic_rate` times as fast."""
     for group, rate in zip(engine.optimizer.param_groups, (1.0, critic_rate), strict=False):
         group["lr"] = update.learning_rate * rate
         group["betas"] = update.betas
@@ -139,19 +131,17 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for tokens that the policy does not have; on a GPU they would end the
-    process.
-    """
+    """Raise ValueError for unknown tokens, which would end the process on a GPU."""
     vocabulary = engine.module.model.config.vocab_size
     if bool((batch.tokens >= vocabulary).any()):
         raise ValueError(
-            f"The trajectories have the token {int(batch.tokens.max())}, but the policy knows "
-            f"only {vocabulary}: they were sampled from another model."
+            f"The trajectories have the token {int(batch.tokens.max())}, but the policy has "
+            f"{vocabulary} tokens: they were sampled from another model."
         )
 
 
 def copy_state(engine: Engine) -> LearnerState:
-    """A copy of all that a bit-identical resume needs; every rank calls it, the first gets it."""
+    """Copy the state for a bit-identical resume; every rank calls it, the first gets tensors."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}
@@ -173,10 +163,9 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:
-    """Put a saved state into a fresh engine around the policy that was saved with it.
+    """Load a saved state into a fresh engine of the same policy.
 
-    Raises FileNotFoundError when there is none, ValueError when it has another label or belongs to
-    another policy.
+    Raises FileNotFoundError without a state, ValueError for another label or policy.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
@@ -200,9 +189,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every
-    rank must call it.
-    """
+    """Write a policy directory with the tokenizer of `source` and the probe, on every rank."""
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -229,10 +216,9 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a
-    # gradient of 0. Before it one without DeepSpeed, which looks for all moments as soon as the
-    # first group of parameters has had its step. Where the optimizer is offloaded it has gradients
-    # already, in memory that a GPU can reach.
+    # AdamW creates its moments in its first step, too late to load them: take a step of size 0.
+    # Before it one without DeepSpeed, which expects all moments after the first group's step. An
+    # offloaded optimizer has gradients already, in memory that a GPU can reach.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
@@ -242,8 +228,7 @@ def _make_moments(engine: Engine) -> None:
     engine.backward(0.0 * torch.stack([part.sum() for part in outputs]).sum(), scale_wrt_gas=False)
     engine.step()
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
-        # DeepSpeed 0.19 links all moments to their parameters after the step of the first group,
-        # when only its exist.
+        # DeepSpeed 0.19 linked the moments when only those of the first group existed
         engine.optimizer._hp_optimizer_states_linked = False
         assert hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state")
         engine.optimizer._lazy_init_hp_params_optimizer_state()
@@ -260,11 +245,9 @@ def _set_steps(engine: Engine, steps: int) -> None:
 
 
 class ClippedAdamW(torch.optim.AdamW):
-    """Clips the norm of all gradients to `clip_grad`, and takes no step when that norm is not
-    finite.
+    """Clips the gradient norm to `clip_grad`, and skips steps with a norm that is not finite.
 
-    DeepSpeed reads `overflow` and `_global_grad_norm` after a step, as it does with the optimizers
-    of its own.
+    DeepSpeed reads `overflow` and `_global_grad_norm` after a step.
     """
 
     clip_grad = 1.0
@@ -272,7 +255,7 @@ class ClippedAdamW(torch.optim.AdamW):
     _global_grad_norm = 0.0
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take the step, or say that it was left out: `overflow`."""
+        """Take the step, or set `overflow`."""
         assert closure is None, "DeepSpeed gives none"
         parameters = [
             p for group in self.param_groups for p in group["params"] if p.grad is not None

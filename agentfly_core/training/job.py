@@ -1,4 +1,4 @@
-"""What changes weights, and the messages between a learner's workers and their client."""
+"""Update jobs, and messages between a learner's workers and their client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """One update, by references to what is on disk, between the learner states `start` and `end`.
+    """One update from the learner state `start` to `end`, with paths of its inputs.
 
         UpdateJob(
             start="step/6",  # one that begins with "fresh:" has no history
@@ -36,16 +36,12 @@ class UpdateJob:
             temperature=1.0, dtype="float32", seed=8123, reference=None,
         )
 
-    `start` and `end` are labels. `before` are the metrics of the run's update before this one: an
-    adaptive setting continues from them, as does the count of optimizer steps skipped in a row;
-    the update stops after three of them. `learner` is None for a fresh optimizer on
-    `policy`, and where the state at `start` was not kept on disk: then the learner must have it in
-    memory.
+    `before` are the metrics of the run's last update, for adaptive settings and skipped steps.
+    `learner` is None for a fresh optimizer, or if the state is in memory only.
 
-    With an `adapter`, only that is trained: a new one, made from the `seed`, on the model that
-    `policy` is, or the one that `policy` is, on the model in the directory `base`. A `reference`
-    that is an adapter stands on `reference_base`. In a mixture `tasks` are the names of the rewards
-    that each task has.
+    With an `adapter` only the adapter is trained: that of `policy` on the model `base`, or a new
+    one from the `seed`. `reference_base` is the model of a reference adapter. `tasks` are the
+    reward names of each task in a mixture.
     """
 
     start: str
@@ -70,73 +66,65 @@ class UpdateJob:
 
 
 class LearnerLost(RuntimeError):
-    """The learner died, or no longer has the state that it was asked to save; the update must be
-    run again.
-    """
+    """The learner died or lost its state; the update must be repeated."""
 
 
 class LearnerFailed(RuntimeError):
-    """The learner could not do what it was asked; the message ends with its own traceback."""
+    """A request failed in the learner; the message ends with its traceback."""
 
 
 def unobserved(done: int, total: int) -> None:
-    """A listener that does nothing with the number of optimizer steps done."""
+    """Ignore the number of optimizer steps done."""
 
 
 class Learner(Protocol):
-    """Something that changes weights, and keeps them in memory from one update to the next."""
+    """Trains weights, and keeps them in memory between updates."""
 
     def label(self) -> str | None:
-        """The label of the state in memory, None when there is none. Raises LearnerLost."""
+        """The label of the state in memory, or None; raises LearnerLost."""
 
     def update(self, job: UpdateJob, progress: OnStep = unobserved) -> dict[str, float]:
-        """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk;
-        return the metrics.
+        """Run an update from memory or disk, and return its metrics.
 
-        `progress` hears how many optimizer steps are done, of how many. A step whose loss or
-        gradient norm is not finite, or whose trajectories have no advantage, is skipped and
-        counted. Raises LearnerLost and LearnerFailed.
+        `progress` gets the number of steps done and of all. Steps without advantages, or with a
+        loss or gradient norm that is not finite, are skipped and counted. Raises LearnerLost and
+        LearnerFailed.
         """
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy as a Hugging Face or peft directory, with the probe that verifies
-        a weight swap.
+        """Write the newest policy as a Hugging Face or peft directory with its probe.
 
-        The probe, `probe.json`, is `{"tokens": [32 ids], "logprobs": [31 floats]}`: the
-        log-probability of each token but the first, given those before it, at temperature 1. Raises
-        LearnerLost and LearnerFailed.
+        Raises LearnerLost and LearnerFailed.
         """
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy all that a bit-identical resume needs; write it while the learner does what is next.
+        """Copy the state for a bit-identical resume, and write it in the background.
 
-        What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.
+        The returned function waits until it is written. Both raise LearnerLost and LearnerFailed.
         """
 
 
 class WorkerMessage(BaseModel):
-    """One line of JSON between the workers and their client, which has a connection for each
-    request.
-    """
+    """A line of JSON between the workers and their client, on a connection for each request."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class AskLabel(WorkerMessage):
-    """Which state is in memory? The result is its label or None."""
+    """Request of the label in memory."""
 
     op: Literal["label"] = "label"
 
 
 class RunUpdate(WorkerMessage):
-    """Run an update; the result are its metrics."""
+    """Request of an update; the result is its metrics."""
 
     op: Literal["update"] = "update"
     job: UpdateJob
 
 
 class SavePolicy(WorkerMessage):
-    """Write the policy of the state with this label into a folder."""
+    """Request to write the policy of the state with this label."""
 
     op: Literal["save_policy"] = "save_policy"
     label: str | None
@@ -144,9 +132,7 @@ class SavePolicy(WorkerMessage):
 
 
 class SaveState(WorkerMessage):
-    """Copy the state with this label, which is the first result, and write it into a folder, which
-    is the second.
-    """
+    """Request to copy the state with this label (first result) and write it (second result)."""
 
     op: Literal["save_state"] = "save_state"
     label: str | None
@@ -154,7 +140,7 @@ class SaveState(WorkerMessage):
 
 
 class StepsDone(WorkerMessage):
-    """How many optimizer steps of an update are done, of how many."""
+    """Optimizer steps done, and of all."""
 
     kind: Literal["steps_done"] = "steps_done"
     done: int
@@ -162,21 +148,21 @@ class StepsDone(WorkerMessage):
 
 
 class Result(WorkerMessage):
-    """What a request asked for."""
+    """The result of a request."""
 
     kind: Literal["result"] = "result"
     value: str | dict[str, float] | None
 
 
 class Lost(WorkerMessage):
-    """The state that is to be saved is not in memory."""
+    """The state to save is not in memory."""
 
     kind: Literal["lost"] = "lost"
     reason: str
 
 
 class Failure(WorkerMessage):
-    """What went wrong, and where."""
+    """An error with its traceback."""
 
     kind: Literal["failure"] = "failure"
     error: str

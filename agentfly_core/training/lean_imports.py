@@ -1,9 +1,7 @@
-"""`python -m agentfly_core.training.lean_imports MODULE ...` runs a module as a program without
-packages that would be imported for nothing.
+"""`python -m agentfly_core.training.lean_imports MODULE ...` runs a program with fewer imports.
 
-DeepSpeed imports MLflow for its autotuner and transformers scikit-learn for assisted generation
-wherever they are installed: two seconds for each process that it starts. To look for garbage among
-what is being imported takes another one: the module turns that on, `gc.enable()`, when it is there.
+DeepSpeed imports MLflow and transformers imports scikit-learn, which takes two seconds. Garbage
+collections take another one; the module calls `gc.enable()` when it is loaded.
 """
 
 import gc

@@ -1,11 +1,9 @@
-"""The program that starts a command on every node of a learner, and ends it everywhere once it
-ended anywhere.
+"""The program that runs a command on every node of a learner until it ends on one.
 
     python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
-The first node is this machine, where the command is a child of this process. On the others it is
-started through ssh, by the same Python in the same folder, under a watchdog (remote_watchdog.py).
-In the command `{node}` stands for the number of the node, `{port}` for a free port of the first.
+The first node is this machine. The others use ssh, the same Python, the same folder and a watchdog
+(remote_watchdog.py). In the command `{node}` is the node's number, `{port}` a port of the first.
 """
 
 from __future__ import annotations
@@ -40,14 +38,12 @@ HANDED_ON = (
     "PYTORCH_",
     "TORCH_",
 )
-"""What the variables begin with that the command needs on other nodes, too; none of them holds a
-secret.
-"""
+"""Prefixes of environment variables for other nodes; none holds a secret."""
 INTERVAL = 1.0
 
 
 def main() -> None:
-    """Run until a node's part ends, or SIGTERM comes; the first node's part is ended politely."""
+    """Run until a node's part ends, or until SIGTERM."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -74,23 +70,18 @@ def main() -> None:
 
 
 def free_port(node: str) -> int:
-    """A port on which this machine can listen as `node`; raises ValueError where it has no such
-    name.
-    """
+    """A free port of this machine under the name `node`; raises ValueError for a wrong name."""
     try:
         with socket.create_server((node, 0)) as server:
             return int(server.getsockname()[1])
     except OSError as error:
         raise ValueError(
-            f"The first node of the hostfile is {node!r}, and this machine cannot listen as that "
-            f"({error}): name this machine first, as the other nodes call it."
+            f"This machine cannot listen as {node!r} ({error}): name it first in the hostfile."
         ) from error
 
 
 def remote(command: Sequence[str]) -> str:
-    """What another node's shell runs: the command under a watchdog, where and with what it is
-    run here.
-    """
+    """The shell command of another node: the same command under a watchdog."""
     handed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(HANDED_ON)]
     there = ["env", *handed, sys.executable, "-m", remote_watchdog.__name__, *command]
     return f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(there)}"

@@ -1,6 +1,4 @@
-"""A causal language model as the learner sees it: log-probabilities at sampled tokens, and nothing
-else.
-"""
+"""A causal language model that computes log-probabilities at sampled tokens only."""
 
 from __future__ import annotations
 
@@ -24,17 +22,14 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the
-whole vocabulary.
-"""
+"""Tokens projected at once; more on a GPU, where each piece adds a gradient of the vocabulary."""
 
 
 class Policy(nn.Module):
-    """Projects onto the vocabulary only where a sampled token is predicted.
+    """Projects onto the vocabulary only at predictors of sampled tokens.
 
-    Rows are padded on the right: causal attention then needs no mask. A critic predicts the return
-    from the hidden state before each sampled token. It reads the policy's hidden states, or its own
-    backbone's.
+    Rows are padded on the right, so causal attention needs no mask. A critic predicts the return
+    from the hidden state before each sampled token, of the policy or of its own backbone.
     """
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
@@ -43,7 +38,7 @@ class Policy(nn.Module):
         self.projection = Projection(model.get_output_embeddings())
         self.critic: nn.ModuleDict | None = None
         if critic != "none":
-            # It predicts 0 at first. Its own backbone is a copy of the policy's layers.
+            # predicts 0 at first
             head = nn.Linear(self.projection.weight.shape[1], 1, dtype=model.dtype)
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
@@ -57,10 +52,10 @@ class Policy(nn.Module):
         temperature: float | Tensor,
         trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere. `tokens` are
-        int64 and `sampled` is bool, both [rows, T]; `temperature` is a number or [rows, T].
+        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere.
 
-        With `trees`, these rows as prefix trees, the model reads those instead, to the same result.
+        `tokens` int64 and `sampled` bool are [rows, T], `temperature` a number or [rows, T].
+        `trees` are the same rows as prefix trees, with the same result.
         """
         inputs = {"input_ids": tokens} if trees is None else trees.inputs(self.model.dtype)
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
@@ -83,11 +78,10 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """A model's output layer, which never makes the logits of more than a piece of the tokens at
-    once.
+    """An output layer that computes logits piece by piece.
 
-    All pieces are one call of one module: ZeRO 3 gathers the weights of modules as they are called,
-    which must be on all ranks in the same order, and one rank may have more pieces than another.
+    All pieces are one call of the module: ZeRO 3 gathers weights by calls, which must have the same
+    order on all ranks.
     """
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -97,9 +91,7 @@ class Projection(nn.Module):
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The log-probability and entropy [n] of tokens, at one temperature or one each [n]; if in
-        several pieces, each is recomputed in the backward.
-        """
+        """Log-probability and entropy [n] of tokens; pieces are recomputed in the backward."""
 
         def chosen(
             hidden: Tensor, tokens: Tensor, temperature: float | Tensor
@@ -123,7 +115,7 @@ class Projection(nn.Module):
 
 
 def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
-    """The last hidden states [rows * T, width], one row of tokens after another."""
+    """The last hidden states [rows * T, width]."""
     hidden: Tensor = backbone(**inputs, use_cache=False).last_hidden_state
     return hidden.flatten(0, 1)
 
@@ -136,12 +128,10 @@ def load_policy(
     adapter: Adapter | None = None,
     seed: int = 0,
 ) -> Policy:
-    """The policy in a directory, an adapter on `base` if it is one, without dropout, and a new
-    critic.
+    """Load a policy directory without dropout, an adapter on `base`, with a new critic.
 
-    With an `adapter`, a policy that has none gets a new one, made from the `seed`. Raises OSError
-    where no model is. A weight of -0.0 becomes 0.0: a saved state is a sum over ranks, which loses
-    the sign of zero.
+    With `adapter` a whole model gets a new adapter from the `seed`. -0.0 becomes 0.0, because saved
+    states are sums over ranks. Raises OSError without a model.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not is_adapter(Path(folder)):
@@ -152,12 +142,10 @@ def load_policy(
 
 
 def recompute_activations(policy: Policy) -> None:
-    """Keep only the inputs of each layer; the backward pass recomputes its activations (arXiv
-    1604.06174).
+    """Recompute activations of layers in the backward pass (arXiv 1604.06174).
 
-    transformers does so only for layers in training mode. This mode is set on the layers alone, not
-    on the modules inside them. Raises ValueError for a model that cannot do it, or would do it with
-    dropout.
+    Sets training mode, which transformers requires, on layers only. Raises ValueError for a model
+    with dropout.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):

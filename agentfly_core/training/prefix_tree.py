@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 SMALL = 2048
-"""Up to this many tokens the attention between rows, computed only to be masked, costs little."""
+"""Up to this many tokens the masked attention between rows costs little."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Rows with a common prefix, by their index, and the places of each row's tokens among the
-    tree's.
+    """Indices of rows with a common prefix, and the places of their tokens in the tree.
 
     The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]:
     `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
@@ -77,18 +76,15 @@ class PrefixTrees:
 
 
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
-    """Trees of at most `limit` tokens, or of one row, from rows [rows, T] that are padded on the
-    right.
+    """Trees of at most `limit` tokens, or of one row, from right-padded rows [rows, T].
 
-    A row joins a tree that shares at least as many tokens with it as it adds, and that stays
-    `SMALL` or needs no more attention than the tree and the row apart: beyond that the masked
-    attention costs more than sharing saves.
+    A row joins a tree if it shares as many tokens as it adds, and the tree stays `SMALL` or needs
+    no more attention than tree and row apart.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
     before: list[int] = []
-    # Sorted, a row shares its longest prefix with the one before it, which is the last branch of
-    # the last tree: no other row has to be compared, and what is added lies behind all branches.
+    # in sorted order a row shares its longest prefix with the last branch of the last tree
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         row, size = rows[index], trees[-1].size if trees else 0
         pairs = enumerate(zip(before, row, strict=False))
@@ -107,9 +103,7 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
 
 def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """The tensors of trees; `tokens` [rows, T] are the rows of the first tree, in its order, then
-    of the next.
-    """
+    """Tensors of trees; `tokens` [rows, T] are the rows, tree by tree."""
     width = max(tree.size for tree in trees)
     rows = tokens.numpy()
     merged, depths = np.zeros((2, len(trees), width), np.int64)

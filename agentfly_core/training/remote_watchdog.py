@@ -1,11 +1,9 @@
-"""The program that runs a command on another node for as long as it hears from the node that
-started it.
+"""The program that runs a command on another node while the starting node sends signs of life.
 
     python -m agentfly_core.training.remote_watchdog COMMAND...
 
-Nothing else would end the command: sshd lets it run on when the connection is gone. A sign of life
-comes on stdin. When it stays away for a minute, as after a power cut, or stdin ends, the command
-ends with everything that it started.
+sshd would let it run on without a connection. If stdin ends or is silent for a minute, the command
+and its descendants end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps.
 
-Signals are what the learner's models compute of the batch before the first step: reference and old
-log-probabilities, and values.
+Signals are reference and old log-probabilities and values before the first step.
 """
 
 from __future__ import annotations
@@ -32,15 +31,13 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
 @dataclass
 class Updater:
-    """The work of one job; every rank holds all the update's data and computes its share of the
-    rows.
+    """Runs a job; every rank has all data and computes its share of the rows.
 
-    Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the
-    update to the one in it; `train/kl_reference`; `train/clip_fraction`; the share in rows with a
-    backward pass, `train/learned_share`) but those of a micro-batch whose loss is not finite, whose
-    share is `train/not_finite_share`; means over optimizer steps (`train/loss`, `train/grad_norm`)
-    and the largest (`train/grad_norm_max`), counts, seconds (`time/forward`, `time/backward`,
-    `time/optimizer`), and `mismatch/*` before the first step. One that is not finite is left out.
+    Metrics are means over tokens (`train/entropy`, `train/kl` from the policy before the update,
+    `train/kl_reference`, `train/clip_fraction`, `train/learned_share` of rows with a backward pass)
+    without micro-batches whose loss is not finite (`train/not_finite_share`), means over optimizer
+    steps (`train/loss`, `train/grad_norm`) and the largest (`train/grad_norm_max`), counts, seconds
+    (`time/forward`, `time/backward`, `time/optimizer`), and `mismatch/*` before the first step.
     """
 
     engine: Engine
@@ -82,9 +79,7 @@ class Updater:
     def _with_signals(
         self, batch: RolloutBatch, reference: Policy | None, steps: int
     ) -> RolloutBatch:
-        """The batch with the log-probabilities and values that the algorithm needs and that cost a
-        forward pass.
-        """
+        """The batch with the log-probabilities and values that the algorithm needs."""
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)
             batch = replace(
@@ -92,9 +87,8 @@ class Updater:
             )
             reference.to("cpu")  # the optimizer steps need its memory
         needs = self.algorithm.needs
-        # With one optimizer step the old policy is the policy: its forward pass gives the old
-        # log-probabilities for nothing, as a constant (`on_policy`), unless the advantages need
-        # them before it.
+        # one optimizer step: its forward pass also gives the old log-probabilities (`on_policy`),
+        # unless the advantages need them earlier
         ours = needs.old_logprobs and self.job.update.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
@@ -102,7 +96,7 @@ class Updater:
             batch = replace(
                 batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs
             )
-            # before the first step: any later, and it would measure the training
+            # before the first step, so that training is not measured
             self._compare(logprobs, batch)
         return batch
 
@@ -119,7 +113,7 @@ class Updater:
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        """One optimizer step. Rows whose gradient is 0 are measured, and have no backward pass."""
+        """Take an optimizer step; rows without a gradient are measured without a backward pass."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
         new_logprobs = torch.zeros_like(batch.rollout_logprobs)
         teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
@@ -178,9 +172,7 @@ class Updater:
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
     ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
-        """This rank's of the wanted rows, with their indices in the batch; none for any rank if no
-        row is wanted.
-        """
+        """This rank's micro-batches of the wanted rows, with row indices in the batch."""
         rows = wanted.nonzero().flatten()
         limit = self.token_budget if self.job.update.share_prefixes else 0
         built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)
@@ -191,8 +183,7 @@ class Updater:
             if picked:
                 micro = batch.select(mine)
             else:
-                # As many passes as the other ranks make, with nothing to learn: in each the ranks
-                # exchange weights or gradients, and would wait for one that left out a pass.
+                # an empty pass, because ranks exchange weights or gradients in each pass
                 shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
                 nothing = torch.zeros_like(shortest.weight)
                 micro = replace(
@@ -242,12 +233,10 @@ class Updater:
 
 
 def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
-    """Of each task of a mixture the mean `advantage` of its sampled tokens, its mean size and its
-    standard deviation, and the mean `baseline` where there are greedy episodes.
-    """
+    """Mean, size and deviation of advantages, and mean baselines, of each task of a mixture."""
     metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
-        if not name:  # those of an experiment without tasks are measured anyway
+        if not name:  # an experiment without tasks
             continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]

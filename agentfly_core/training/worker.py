@@ -1,8 +1,6 @@
-"""The program that `deepspeed --num_accelerators N --module agentfly_core.training.worker` runs on
-each rank.
+"""The learner's program on each rank: handles JSON requests from a UNIX socket.
 
-It keeps one policy with its optimizer in memory and does what a client says over a UNIX socket, in
-lines of JSON. The first rank listens and hands on what comes to the others.
+It keeps one policy with its optimizer in memory. The first rank listens and broadcasts requests.
 """
 
 from __future__ import annotations
@@ -57,11 +55,11 @@ PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
 class Forgotten(RuntimeError):
-    """The state that should be saved is not the one in memory."""
+    """The state to save is not in memory."""
 
 
 class Worker:
-    """One rank: what it has in memory, and what it does when asked."""
+    """One rank with its engine and reference policy."""
 
     def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
         self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
@@ -74,10 +72,7 @@ class Worker:
     def obey(
         self, request: WorkerRequest, progress: OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Handle one request; raises Forgotten, and whatever goes wrong.
-
-        A function is what the first rank does while the next request is handled.
-        """
+        """Handle a request; a returned function runs on the first rank during the next request."""
         if isinstance(request, AskLabel):
             return self.label
         if isinstance(request, RunUpdate):
@@ -118,7 +113,7 @@ class Worker:
         return metrics
 
     def forget(self) -> None:
-        """Free what is in memory."""
+        """Free the memory."""
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None
@@ -126,14 +121,13 @@ class Worker:
         get_accelerator().empty_cache()
 
     def _engine_at(self, job: UpdateJob, critic: Critic) -> Engine:
-        """The engine with the state that the job starts from."""
+        """The engine in the start state of a job."""
         if self.engine is not None and (self.label, self.critic) == (job.start, critic):
             return self.engine
         if job.learner is None and not job.start.startswith(FRESH):
             raise ValueError(
-                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job names "
-                "no saved state: run the updates before it again. Only a start that begins with "
-                f"{FRESH!r} needs no state."
+                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job has no "
+                f"saved state: repeat the updates before it. Only {FRESH!r} starts need no state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
@@ -144,9 +138,7 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """What clients ask, a line and a connection each, and how to reply to it; a client that left is
-    not replied to.
-    """
+    """Requests of clients, one line a connection, with a function that replies."""
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -165,10 +157,9 @@ def _write(lines: TextIO, reply: WorkerReply) -> None:
 
 
 def answer(worker: Worker, request: str, reply: Send) -> None:
-    """Do what a request says on every rank. After an error nothing in memory is relied on.
+    """Handle a request on every rank, and free the memory after an error.
 
-    If the error was not that of all ranks the process ends, and the client finds its learner lost:
-    a rank may be gone, or wait for this one in a collective without end.
+    If not all ranks fail, the process ends, because a rank may hang in a collective.
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))
@@ -202,15 +193,13 @@ def _failure(error: Exception) -> Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks: by a file and over loopback on one machine, by the launcher's address
-    on several.
-    """
-    # DeepSpeed would compile a shared-memory operator that only its inference uses.
+    """Join the other ranks: by a file on one machine, by the launcher's address on several."""
+    # keeps DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
     meeting = "env://"
     if here == count:
-        # No file of an earlier launch has the process id and the start time of this launcher.
+        # pid and start time of the launcher make the file unique
         launcher = os.getppid() if count > 1 else os.getpid()
         started = Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[19]
         meeting = f"file://{tempfile.gettempdir()}/ranks-{launcher}-{started}"

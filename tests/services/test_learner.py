@@ -260,7 +260,7 @@ def test_a_failure_comes_back_with_the_traceback_and_the_learner_goes_on(service
 
 
 def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
-    with pytest.raises(LearnerFailed, match="token 9999, but the policy knows only"):
+    with pytest.raises(LearnerFailed, match="token 9999, but the policy has"):
         learner.update(stored(tmp_path, nano, [played(turn([1], {9999: -1.0}))]))
 
 
