@@ -204,8 +204,7 @@ FAULTS = (
     Fault(
         "a grader that a program broke gives no reward",
         "rewards/code_tests.py",
-        "    except Exception:  # whatever a result does to who reads it, it is wrong\n        "
-        "return False\n",
+        "    except Exception:  # an unreadable result is wrong\n        return False\n",
         "    except KeyError:\n        return False\n",
         "unit/rewards",
     ),

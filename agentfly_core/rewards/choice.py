@@ -1,4 +1,4 @@
-"""Does the answer name the right one of several options?"""
+"""Reward of an answer that names one of several options."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(examples=_examples)
 async def choice(trajectory: Trajectory) -> float:
-    """1 when the answer names `problem.facts["answer"]` and no other one of
-    `problem.facts["options"]`; else, or without an answer, 0.
+    """1 if the answer names `problem.facts["answer"]` and no other of `problem.facts["options"]`.
 
-    "A horse, of course." names the horse, in whatever case; "horses" and "horseshoe" do not. Where
-    options overlap the longest one is named: "a horse race" does not name the horse. The case of
-    an option of one letter counts within a sentence, since "a" is an article.
+    "A horse, of course." names the horse in any case; "horses" does not. The longest of overlapping
+    options counts: "a horse race" does not name the horse. Options of one letter are case-sensitive
+    within a sentence, because "a" is an article.
     """
     problem = trajectory.problem
     options, right = option_texts(problem), _right_options(problem)
@@ -38,7 +37,7 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """The options that the fact `answer` gives; raises ValueError where it gives none of them."""
+    """The options of the fact `answer`; raises ValueError if there are none."""
     options, answers = option_texts(problem), right_answers(problem)
     alike = {" ".join(_key(option).casefold().split()): option for option in options}
     keys = [" ".join(_key(one).casefold().split()) for one in answers]
@@ -53,7 +52,7 @@ def _right_options(problem: Problem) -> list[str]:
 
 
 def _named(answer: str, options: Sequence[str]) -> list[str]:
-    """The options that an answer names, from left to right, the longest one at each place."""
+    """The options in an answer from left to right, the longest at each place."""
     letter = answer.strip(_AROUND).casefold()
     if len(letter) == 1:
         return [option for option in options if option.casefold() == letter]
@@ -65,12 +64,12 @@ def _named(answer: str, options: Sequence[str]) -> list[str]:
 
 
 def _pattern(option: str) -> str:
-    """An option as a whole word or number, however it is spaced; a sign makes another number."""
+    """A pattern of an option as a whole word or number, with any spaces."""
     before = _BEFORE + (r"(?<![-+])" if option[:1].isdecimal() else "")
     return f"{before}{_SPACES.join(map(re.escape, option.split()))}{_AFTER}"
 
 
 def _key(text: str) -> str:
-    """The key by which options are compared: case and extra spaces removed, single letters kept."""
+    """An option without case and extra spaces; single letters keep their case."""
     plain = text.replace("\u2212", "-")
     return plain if len(plain) == 1 else " ".join(plain.casefold().split())

@@ -1,9 +1,7 @@
-"""Does the program that the model wrote give the right results on hidden tests?
+"""Reward of a program by hidden tests.
 
-The program runs in one sandbox, on the tests' arguments only, and leaves results; they are graded
-in another one, where nothing of the model's runs. So there is nothing to overwrite, and no exit
-code, output or verdict to fake. Whatever the program leaves is graded: a program that could break
-its grading would choose to be unscored instead of wrong.
+The program runs in one sandbox on the tests' arguments. A second sandbox without model code grades
+its results, so no verdict can be faked. Results that break the grading are wrong, not unscored.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
-DISK = 8 * MIB  # of the program's own, beside what it is given
-LONGER = 100  # times what was expected: no right result is, however it writes its numbers
+DISK = 8 * MIB  # for the program, besides its files
+LONGER = 100  # times the length of the expected result is wrong
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 _CALLS = """
 import json
@@ -32,7 +30,7 @@ with open("results.jsonl", "w") as file:
     for arguments in calls:
         try:
             result = json.dumps([getattr(solution, name)(*arguments)])
-        except Exception:  # the model's program may raise anything: this call has no result
+        except Exception:  # the program may raise anything
             result = "[]"
         file.write(result + "\\n")
         file.flush()
@@ -59,7 +57,7 @@ def passes(line, expected):
     try:
         results = json.loads(line)
         return len(results) == 1 and same(results[0], expected)
-    except Exception:  # whatever a result does to who reads it, it is wrong
+    except Exception:  # an unreadable result is wrong
         return False
 
 with open("grading.json") as file:
@@ -73,7 +71,7 @@ with open("verdict.json", "w") as file:
 
 
 def _readable(problem: Problem) -> Examples:
-    """No examples, since no program is known; raises ValueError for facts without tests."""
+    """No examples, because no program is known; raises ValueError for facts without tests."""
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
         raise ValueError(f"facts['function'] is {function!r:.80}, expected the name of a function")
@@ -90,13 +88,12 @@ def _readable(problem: Problem) -> Examples:
 
 @reward(timeout=120.0, ready=chosen, examples=_readable)
 async def code_tests(trajectory: Trajectory) -> Score:
-    """1 when the program in the episode's answer passes every hidden test, else 0.
+    """1 if the program in the answer passes every hidden test, else 0; part `passed`: the share.
 
-    The part `passed` of the score is the share of the tests that it passes. The program is the
-    answer's last ``` block, or else all of it. `problem.facts["function"]` names the function to
-    call, and `problem.facts["tests"]` lists `{"args": [2, 3], "expected": 5}`, all of it JSON; a
-    tuple that it returns counts as a list, and floats are compared to nine digits. All calls
-    together may take `problem.facts["seconds"]`, 10 without it.
+    The program is the answer's last ``` block, or the whole answer. `problem.facts["function"]` is
+    the function, and `problem.facts["tests"]` lists `{"args": [2, 3], "expected": 5}` in JSON.
+    Tuples count as lists, floats are compared to nine digits. All calls may take
+    `problem.facts["seconds"]`, by default 10.
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
@@ -108,14 +105,14 @@ async def code_tests(trajectory: Trajectory) -> Score:
     grading = json.dumps([nonce, [test["expected"] for test in tests]])
     files = {"results.jsonl": results or b"", "grading.json": grading}
     verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
-    # none is right where they end their grading, since whatever else it reads is ours
+    # without the nonce the results have ended the grading
     graded = verdict["passed"] if verdict.get("nonce") == nonce else [False] * len(tests)
     passed = [right is True for right in graded]
     return Score(float(all(passed)), parts={"passed": sum(passed) / len(passed)})
 
 
 def program(answer: str) -> str:
-    """The code in an answer: its last fenced block, or else the whole."""
+    """The last fenced block of an answer, or the whole answer."""
     blocks: list[str] = _BLOCK.findall(answer)
     return blocks[-1] if blocks else answer
 

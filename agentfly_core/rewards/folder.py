@@ -1,7 +1,6 @@
-"""Are the files that an episode left in its workspace the right ones?
+"""Rewards of the files in an episode's workspace.
 
-Both rewards judge text that was copied out of the sandbox after the last command: links, pipes and
-programs that still ran were left there, and so were variables such as PATH.
+Both judge copies of text files. Links, pipes, running programs and variables stay in the sandbox.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ with open("verdict.txt", "w") as file:
 
 @reward
 async def expected_files(workspace: Workspace, problem: Problem) -> Score:
-    """1 when the workspace's files are those of `problem.facts["expected"]`, no more and no less,
-    else 0; line breaks at the end of a file do not count.
+    """1 if the workspace has exactly the files of `problem.facts["expected"]`, else 0.
 
-    Its part `wrong` is how many files are not as expected, missing ones and further ones included.
+    Line breaks at the end of a file are ignored. The part `wrong` counts wrong, missing and further
+    files.
     """
     expected: dict[str, str] = {n: t.rstrip("\n") for n, t in problem.facts["expected"].items()}
     left = {name: text.rstrip("\n") for name, text in workspace.files.items()}
@@ -68,18 +67,15 @@ async def expected_files(workspace: Workspace, problem: Problem) -> Score:
 
 @reward(timeout=1200.0, ready=chosen)
 async def hidden_check(workspace: Workspace, problem: Problem) -> float:
-    """What a problem's check says of the workspace, from 0 to 1, in a fresh sandbox that its files
-    are copied to.
+    """The value of a problem's check, from 0 to 1, in a fresh sandbox with the workspace's files.
 
     `problem.facts["check"]`, as `datasets.harbor` makes it:
 
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 
-    These files lie in /tests and the workspace's in /app. The script runs in /tests, with an empty
-    home, and nothing of the workspace runs unless the script runs it: Python imports nothing from
-    the folder that it stands in. It writes a number to /logs/verifier/reward.txt, or with
-    `by_exit_code` ends with 0 for a 1; all else is 0, and so is a check that is killed or takes
-    longer than `seconds`.
+    These files are in /tests, the workspace's in /app. The script runs in /tests with an empty
+    home, and Python imports nothing from /app. It writes a number to /logs/verifier/reward.txt, or
+    with `by_exit_code` exits with 0 for a 1. Otherwise, and after `seconds`, the value is 0.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])

@@ -1,4 +1,4 @@
-"""Right answers of a problem, read from its fact `answer`, and examples to check a reward with."""
+"""Right answers of a problem's fact `answer`, and examples that check a reward."""
 
 from __future__ import annotations
 
@@ -22,19 +22,17 @@ _EXPECTED = (
 
 
 def right_answers(problem: Problem) -> list[str]:
-    """Texts of the right answers, each of which counts: `["Lima", "City of Lima"]`.
+    """Texts of the right answers: `["Lima", "City of Lima"]`, `["72", "72.0"]` of 72.0.
 
-    Accepts a text, a number and a list of these, SQuAD's `{"text": [...], "answer_start": [...]}`
-    and TriviaQA's `{"value": "Lima", "aliases": [...]}`. A number without a fraction is also
-    written as an integer: 72.0 gives `["72", "72.0"]`. Raises ValueError for anything else, and
-    for an empty list or text.
+    Accepts a text, a number, a list of these, SQuAD's `{"text": [...], "answer_start": [...]}` and
+    TriviaQA's `{"value": "Lima", "aliases": [...]}`. Raises ValueError for anything else, and for
+    empty lists or texts.
     """
     facts = problem.facts
     if "answer" not in facts:
         names = ", ".join(map(repr, facts)) or "none"
         raise ValueError(
-            f"facts['answer'] is missing, the problem has {names}: rename the column in "
-            "data.columns, or add the fact"
+            f"facts['answer'] is missing, the problem has {names}: map it in data.columns"
         )
     texts = [text for value in _values(facts["answer"]) for text in _texts(value, facts)]
     if not texts:
@@ -43,9 +41,7 @@ def right_answers(problem: Problem) -> list[str]:
 
 
 def option_texts(problem: Problem) -> list[str]:
-    """The fact `options` as texts; raises ValueError for anything but a list of texts and numbers,
-    and for two options that differ only in case or spaces.
-    """
+    """The fact `options` as texts; raises ValueError for wrong types and repeated options."""
     options = problem.facts.get("options")
     if not isinstance(options, list | tuple) or not options:
         raise ValueError(f"facts['options'] is {_written(options)}, expected a list of texts")
@@ -75,9 +71,7 @@ def number_text(number: float) -> str:
 
 
 def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Examples]:
-    """Make the `examples` of a reward: each right answer, NO_ANSWER, and what `mistaken` makes of a
-    right answer.
-    """
+    """Make a reward's `examples`: right answers, NO_ANSWER and `mistaken` right answers."""
 
     def of_problem(problem: Problem) -> Examples:
         right = right_answers(problem)

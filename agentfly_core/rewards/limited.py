@@ -1,6 +1,4 @@
-"""A computation on what a model wrote, under limits that the kernel keeps: what takes too long is
-the answer's doing, and wrong, not unscored.
-"""
+"""Computations on model text under kernel limits; answers beyond them are wrong, not unscored."""
 
 from __future__ import annotations
 
@@ -19,12 +17,10 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
-    """What `work` returns in a fork of this process that may compute for `seconds` and take MEMORY
-    bytes more; None where it raises, or needs more than that.
+    """Run `work` in a fork with limits of `seconds` and MEMORY; None if it raises or exceeds them.
 
-    Raises RuntimeError where the fork was killed by something else, such as a machine without
-    memory, and where it could not begin. It is for the processes of `process=True`, which have one
-    thread.
+    Raises RuntimeError if the fork was killed from outside or could not begin. For processes of
+    `process=True`, which have one thread.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -41,7 +37,7 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
 
 
 def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
-    """Do the work, say what it returned, and end the fork."""
+    """Do the work, write its result, and end the fork."""
     code = NOT_BEGUN
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
@@ -57,6 +53,6 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
 
 
 def _limit(kind: int, most: int) -> None:
-    """Lower a soft limit; the hard one, which a machine may have set lower, stays."""
+    """Lower a soft limit, within the hard limit."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

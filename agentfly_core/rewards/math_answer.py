@@ -1,7 +1,7 @@
-"""Is the answer mathematically the right one?
+"""Rewards for mathematically right answers.
 
-math-verify reads both as LaTeX, nothing as Python, and compares them by value. An equal value is
-not enough where the form is the work: 41+58 is no answer to "What is 41+58?".
+math-verify reads answers as LaTeX and compares values. Copies are wrong: 41+58 does not answer
+"What is 41+58?".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER = re.compile(
 _TERM = re.compile(r"[-+]?[\d.]+([A-Za-z])")
 _WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*((?i:no)|[A-Za-z][A-Za-z' -]{2,}?)\s*\}?")
 
-# It warns that its own alarms are off; the limits of the kernel stand in their place.
+# it warns that its alarms are off, which kernel limits replace
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
 
@@ -41,8 +41,8 @@ def installed() -> None:
     """Raise ValueError where math-verify is missing."""
     if importlib.util.find_spec("math_verify") is None:
         raise ValueError(
-            "The rewards of agentfly_core.rewards.math_answer need the package math-verify, which "
-            "is not installed: pip install math-verify==0.9.0 (the extra `math`)."
+            "agentfly_core.rewards.math_answer needs math-verify: pip install math-verify==0.9.0 "
+            "(the extra `math`)."
         )
 
 
@@ -53,19 +53,18 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=installed, examples=_examples)
 def math(trajectory: Trajectory) -> float:
-    """1 when what the answer states equals what `problem.facts["answer"]` states, else 0.
+    """1 if the answer states the same as `problem.facts["answer"]` (see `stated`), else 0.
 
-    See `stated` for what a text states. A number is the answer to a number, worked out: 99, 99.0
-    and 1,234, a fraction, a mixed number or a decimal (to PLACES digits) where the right one is no
-    integer. Words are compared without case. Numbers with a base, 1010_2, have to be the same in
-    the same base. All else is compared by value, but for what stands in the prompt as it is. Units
-    are not compared. An answer that cannot be compared in 5 s of computing is wrong.
+    A number must be worked out: 99, 99.0 and 1,234, or a fraction, mixed number or decimal (to
+    PLACES digits) if the right one is no integer. Words are compared without case, numbers with a
+    base such as 1010_2 in the same base, and other text by value. Units are ignored; copies of the
+    prompt, and comparisons that need more than 5 s, are wrong.
     """
     return _judged(trajectory)
 
 
 def _readable(problem: Problem) -> Examples:
-    """No examples, since an answer alone earns nothing; raises ValueError as `_examples`."""
+    """No examples, because an answer alone earns nothing; raises ValueError as `_examples`."""
     for right in _examples(problem).right:
         if not stated(right):
             raise ValueError(f"facts['answer'] states no answer: {right!r:.80}")
@@ -74,11 +73,9 @@ def _readable(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=installed, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
-    """As `math`, for an agent that is to learn to use its tools: 0 without a tool's answer, 0.1
-    when wrong with one, 1 when right with one.
+    """As `math` with tool use: 0 without a tool's answer, 0.1 if wrong with one, 1 if right.
 
-    The tool that ends the episode and calls that were answered with an error do not count. Its part
-    `right` is what `math` finds.
+    Errors and the tool that ends the episode do not count. The part `right` is the score of `math`.
     """
     right = _judged(trajectory)
     ended = trajectory.ending is Ending.TERMINAL
@@ -88,10 +85,10 @@ def math_with_tool(trajectory: Trajectory) -> Score:
 
 
 def stated(text: str) -> str:
-    """What a text says is its answer: `stated("So it is $\\boxed{99}$.")` is "99".
+    """The answer in a text: `stated("So it is $\\boxed{99}$.")` is "99".
 
-    That is what its last box holds, else what follows the last `####`, "answer is" or "answer:" in
-    its line, else all of it; nothing where that box is not closed.
+    The content of its last box, else the rest of the line after the last `####`, "answer is" or
+    "answer:", else the whole text; empty for a box that is not closed.
     """
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
@@ -102,7 +99,7 @@ def stated(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A text without what is set around it: `_bare("**$99$**.")` is "99"."""
+    """A text without markup around it: `_bare("**$99$**.")` is "99"."""
     bare = text.strip().rstrip(".").strip("$* \n")
     for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
         bare = bare.removeprefix(opening).removesuffix(closing)
@@ -110,7 +107,7 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the brace is closed that was opened before `start`; `start` where none is."""
+    """The place of the brace that closes the one before `start`; `start` without one."""
     depth = 1
     for place in range(start, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
@@ -158,9 +155,7 @@ def _in_words(match: re.Match[str]) -> str:
 
 
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
-    """Whether an answer is wrong whatever its value is: empty, spilling out of its braces, an
-    equation where none is asked for, or a copy.
-    """
+    """Whether an answer is empty, has unbalanced braces, or is a needless equation or a copy."""
     return (
         not answer
         or _closing(f"{answer}}}", 0) != len(answer)
@@ -170,9 +165,7 @@ def _is_excluded(answer: str, right: str, prompt: str) -> bool:
 
 
 def _equal(expected: list[Any], answer: str) -> float:
-    """Whether an answer has the form and the value of what is `expected`, as `_read` gives it;
-    decimals are compared to PLACES digits of the right number.
-    """
+    """Whether an answer has the form and value of `expected`, decimals to PLACES digits."""
     from math_verify import verify
 
     parsed = _read(answer)
@@ -189,7 +182,7 @@ def _equal(expected: list[Any], answer: str) -> float:
 
 
 def _read(text: str) -> list[Any]:
-    """A text as math-verify reads it: its value, where it has one, and at last the normal text."""
+    """Values of a text by math-verify, and its normal text last."""
     from math_verify import LatexExtractionConfig, parse
 
     escaped = re.sub(r"(?<!\\)%", r"\\%", text)
@@ -203,5 +196,5 @@ def _text(parsed: list[Any]) -> str:
 
 
 def _squeezed(text: str) -> str:
-    """A text without spaces and dollar signs, but for those between digits: 1 1/2 is not 11/2."""
+    """A text without spaces and dollar signs except between digits: 1 1/2 is not 11/2."""
     return re.sub(r"(?<!\d)[\s$]+|[\s$]+(?!\d|\s)", "", text)

@@ -1,4 +1,4 @@
-"""How well does a short answer fit the right one? As SQuAD and HotpotQA measure it."""
+"""Rewards of short answers as in SQuAD and HotpotQA."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 
 @reward(examples=_EXAMPLES)
 async def qa_em(trajectory: Trajectory) -> float:
-    """1 when the answer equals a right one apart from case, articles, punctuation and spaces (arXiv
-    1606.05250, section 6.1); 0 for any other answer and without an answer.
+    """1 if the answer equals a right one up to case, articles, punctuation and spaces, else 0.
 
-    See `gold.right_answers` for the shapes of `problem.facts["answer"]`.
+    See arXiv 1606.05250, section 6.1, and `gold.right_answers` for `problem.facts["answer"]`.
     """
     given = normalised(trajectory.answer or "")
     return float(given != "" and given in map(normalised, right_answers(trajectory.problem)))
@@ -29,11 +28,9 @@ async def qa_em(trajectory: Trajectory) -> float:
 
 @reward(examples=_EXAMPLES)
 async def qa_f1(trajectory: Trajectory) -> float:
-    """The F1 of the words that the answer has in common with a right one, the best of these; words
-    are compared as `qa_em` compares answers.
+    """The best F1 of words shared with a right answer, compared as by `qa_em`.
 
-    "Lima in Peru" earns 0.5 where "Peru" is right: 2 * p * r / (p + r) with precision p = 1/3 and
-    recall r = 1.
+    "Lima in Peru" earns 0.5 if "Peru" is right: 2 * p * r / (p + r) with p = 1/3 and r = 1.
     """
     given = normalised(trajectory.answer or "").split()
     best = 0.0
@@ -45,11 +42,9 @@ async def qa_f1(trajectory: Trajectory) -> float:
 
 
 def normalised(text: str) -> str:
-    """`normalised("The  River-Bank!")` is "riverbank": in lower case, without ASCII punctuation
-    and articles, with one space between words.
+    """Lower case without punctuation and articles: "riverbank" of "The  River-Bank!".
 
-    A number keeps its sign and its point. Articles stay where no other word remains, and
-    punctuation stays where no word remains: `normalised("A.")` is "a".
+    Numbers keep sign and point. Articles or punctuation stay if nothing else remains: "a" of "A.".
     """
     lower = " ".join(text.lower().replace("\u2212", "-").split())
     bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())

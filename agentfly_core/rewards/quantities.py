@@ -1,4 +1,4 @@
-"""Numbers as people write them: with units, currencies, bases, mixed and in scientific notation."""
+"""Numbers with units, currencies and bases, mixed numbers and scientific notation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NO_UNITS = re.compile(
     r"|mod|more|negative|nor|not|of|or|over|pi|plus|pm|sin|sqrt|squared|tan|than|think|times|to)\b",
     re.IGNORECASE,
 )
-"""Words behind a number that change it, or make no unit."""
+"""Words after a number that change it, or are no unit."""
 _MIXED = re.compile(
     rf"([-+]?)({_DIGITS})\s*(?:\s(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{{(\d+)\}}\s*\{{(\d+)\}}"
     r"|\\[dt]?frac\s*(\d)(\d))",
@@ -75,10 +75,8 @@ def plain(text: str) -> str:
 def without_unit(text: str) -> str:
     """The number of a quantity: "5" of "5 cm^2", of "\\$5" and of "5 clips"; "5\\%" of "5 percent".
 
-    Any other text comes back with signs as `plain` writes them. A unit is a degree sign, a
-    currency, or up to four words after a space. Words that change the number, such as "million",
-    are not units: with them `\\text{}` is removed. A single letter is a unit only after a space:
-    `4s` is a term.
+    Other text is returned as by `plain`. A unit is a degree sign, a currency, or up to four words
+    after a space, but not words such as "million". A single letter needs a space: `4s` is a term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
@@ -93,9 +91,7 @@ def without_unit(text: str) -> str:
 
 
 def decimal(text: str) -> str:
-    """A mixed number as a fraction and scientific notation, 1.5 \\times 10^7, as a decimal; any
-    other text as it is.
-    """
+    """A mixed number as a fraction, 1.5 \\times 10^7 as a decimal, other text unchanged."""
     if mixed := _MIXED.fullmatch(text):
         sign, whole, *rest = mixed.groups()
         over, under = (int(digits) for digits in rest if digits is not None)

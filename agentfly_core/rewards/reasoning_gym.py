@@ -1,6 +1,4 @@
-"""Does the scorer of reasoning-gym find the answer right? For problems of
-`datasets.reasoning_gym`.
-"""
+"""The reward of reasoning-gym's scorers, for problems of `datasets.reasoning_gym`."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ PARSED = frozenset(
 )
 """Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
 OF_GIVEN_NUMBERS = frozenset({"countdown", "puzzle24"})
-"""Answers to them consist of the problem's numbers, which their scorers look for in the text."""
+"""Their scorers look for the problem's numbers in the answer."""
 _FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
 _ARITHMETIC = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
@@ -46,13 +44,13 @@ def installed() -> None:
     """Raise ValueError where reasoning-gym is missing."""
     if importlib.util.find_spec("reasoning_gym") is None:
         raise ValueError(
-            "Problems and rewards of reasoning-gym need the package reasoning-gym, which is not "
-            "installed: pip install reasoning-gym==0.1.25 (the extra `reasoning-gym`)."
+            "Problems and rewards of reasoning-gym need it: pip install reasoning-gym==0.1.25 (the "
+            "extra `reasoning-gym`)."
         )
 
 
 def _examples(problem: Problem) -> Examples:
-    """The entry's answer, which is missing where many answers are right."""
+    """The entry's answer; none if many answers are right."""
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
     return Examples(right, tuple(text for text in NO_ANSWER if text not in right))
@@ -60,11 +58,10 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=installed, examples=_examples)
 def reasoning_gym(trajectory: Trajectory) -> Score:
-    """1 where the scorer of `problem.facts["dataset"]` gives the answer 1, else 0.
+    """1 if the scorer of `problem.facts["dataset"]` returns 1, else 0.
 
-    Its part `partial` is what the scorer gives. It is for the metrics alone, since scorers pay for
-    text that merely contains the right answer. An answer that could run code in its scorer, or
-    takes it more than 5 s of computing, is wrong.
+    The part `partial` is the scorer's value, for metrics only: scorers reward text that contains
+    the answer. Answers that could run code, or need more than 5 s, are wrong.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
     if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
@@ -76,9 +73,7 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 
 
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
-    """A dataset of reasoning-gym; raises ValueError for one that there is not, and for a wrong
-    configuration.
-    """
+    """A dataset of reasoning-gym; raises ValueError for an unknown name or configuration."""
     installed()
     from reasoning_gym.factory import DATASETS, create_dataset
 
@@ -106,10 +101,10 @@ def _scorer(dataset: str, config: str) -> Any:
 
 
 def runs_code(dataset: str, answer: str) -> bool:
-    """Whether the scorer of a dataset would evaluate more than arithmetic when given this answer,
-    or for OF_GIVEN_NUMBERS more than arithmetic of whole numbers.
+    """Whether a scorer would evaluate more of this answer than arithmetic.
 
-    What is no Python, `eval` refuses by itself; `parse_expr` rewrites it first.
+    For OF_GIVEN_NUMBERS only whole numbers are allowed. `eval` refuses text that is no Python,
+    while `parse_expr` rewrites it.
     """
     if dataset not in EVALUATED | PARSED:
         return False
@@ -124,7 +119,7 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """A name or a function, x/x, would make numbers that the problem does not give."""
+    """Names and functions such as x/x would give numbers outside of the problem."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     return not isinstance(node, ast.Name | ast.Call) and _is_arithmetic(node)

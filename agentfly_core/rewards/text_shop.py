@@ -1,4 +1,4 @@
-"""How well does what was bought fit the wish?"""
+"""Reward of a purchase in the text shop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Problem, Score
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked for: `Wish("shirt", ("cotton", "slim"), ("red",), limit=40)`."""
+    """The wanted product: `Wish("shirt", ("cotton", "slim"), ("red",), limit=40)`."""
 
     category: str
     attributes: Sequence[str]
@@ -23,12 +23,10 @@ class Wish:
 
 @reward
 async def purchase(shop: TextShop, problem: Problem) -> Score:
-    """type x (attributes met + options met + [price <= limit]) / (attributes + options asked + 1)
-    of what was bought, and 0 for nothing: 1 only where all is as wished.
+    """type x (attributes met + options met + [price <= limit]) / (attributes + options asked + 1).
 
-    `problem.facts["wish"]` has the fields of a Wish. The type is 1 for a product of its category,
-    0.5 for one of a sibling, a category of the same department, else 0. It and the three that are
-    added up are the parts.
+    0 without a purchase. `problem.facts["wish"]` has the fields of a Wish. The type is 1 for the
+    category, 0.5 for another one of its department, else 0. The four terms are the parts.
     """
     if shop.purchase is None:
         return Score(0.0, {"type": 0.0, "attributes": 0.0, "options": 0.0, "price": 0.0})

@@ -182,5 +182,5 @@ def test_a_text_states_its_last_box_or_what_it_calls_its_answer_or_all_of_it(
 def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
     for reward in (math, math_with_tool):
-        with pytest.raises(ValueError, match=r"not installed: pip install math-verify==0.9.0"):
+        with pytest.raises(ValueError, match=r"needs math-verify: pip install math-verify==0.9.0"):
             reward.ready()

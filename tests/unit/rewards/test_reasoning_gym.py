@@ -106,7 +106,7 @@ def test_every_scorer_that_evaluates_answers_is_known() -> None:
 
 def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    with pytest.raises(ValueError, match=r"not installed: pip install reasoning-gym==0.1.25"):
+    with pytest.raises(ValueError, match=r"need it: pip install reasoning-gym==0.1.25"):
         reasoning_gym.ready()
-    with pytest.raises(ValueError, match=r"not installed: pip install reasoning-gym==0.1.25"):
+    with pytest.raises(ValueError, match=r"need it: pip install reasoning-gym==0.1.25"):
         one_of("chain_sum")
