@@ -34,11 +34,11 @@ ENVIRONMENT = {
 
 
 class Unavailable(OSError):
-    """The sandbox does not work on this machine; the message says why."""
+    """The sandbox does not work on this machine; the message has the reason."""
 
 
 class ForkServer:
-    """Starts the server when first used, and again when it died; from any thread and event loop."""
+    """Starts the server on first use and after its death; from any thread and event loop."""
 
     name = "forkserver"
     warm = True
@@ -49,10 +49,9 @@ class ForkServer:
         self._link: socket.socket | None = None
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
-        """A connection to a new execution's init process.
+        """A connection to a new init process in these open cgroups; raises Unavailable.
 
-        The execution enters the cgroups of these open files. One that is `kept` for several
-        requests takes none of the 32 places. Raises Unavailable.
+        A `kept` execution takes none of the 32 places.
         """
         link = self._link
         if link is None or not self.alive():
@@ -69,7 +68,7 @@ class ForkServer:
                         link.sendmsg([kind], rights, flags)
                         return ours
                     await asyncio.sleep(0.01)
-            except BaseException as error:  # cancelled too: it passes on, the connection is closed
+            except BaseException as error:  # cancelled too: close the connection
                 ours.close()
                 if isinstance(error, OSError):
                     raise Unavailable(f"the sandbox's server ended: {error}") from error
@@ -136,7 +135,7 @@ class _PerExecution:
         where: Sequence[str],
         cgroups: Sequence[int],
     ) -> socket.socket:
-        """Start a process that is reaped when it has ended, and return the connection to it."""
+        """Start a process, reaped at its end, and return the connection to it."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
@@ -181,9 +180,7 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """One plain process an execution, in a temporary directory; limits hold for each process,
-    nothing is hidden.
-    """
+    """One plain process an execution without isolation; limits hold for each process."""
 
     name = "unsafe"
 

@@ -1,7 +1,6 @@
-"""A control group for each execution, to bound the memory of all its processes together.
+"""Control groups that bound the memory of all processes of an execution.
 
-cgroup v1 (a hierarchy a controller), v2 (one for all), or none where this user may not make any:
-then each process is bounded, and the init process counts what they use together.
+v1, v2, or none without permission: then each process is bounded, and the init process sums memory.
 """
 
 from __future__ import annotations
@@ -27,15 +26,13 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The groups of one execution; `entries` are open files: a process that writes "0" to each is
-    in.
-    """
+    """The groups of an execution; a process enters by writing "0" to the open files `entries`."""
 
     folders: tuple[Path, ...]
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits, once; the init process counts as a process too."""
+        """Set the limits; the init process is one more process."""
         bounds = {
             "memory.limit_in_bytes": limits.memory,
             "memory.memsw.limit_in_bytes": limits.memory,
@@ -48,7 +45,7 @@ class Cgroup:
                 path.write_text(str(bounds[path.name]))
 
     def oom_kills(self) -> int:
-        """How many processes the kernel ended because there was no memory left for the group."""
+        """Number of processes that the kernel killed at the memory limit."""
         words: list[str] = []
         names = ("memory.oom_control", "memory.events")
         for path in (folder / name for folder in self.folders for name in names):
@@ -57,7 +54,7 @@ class Cgroup:
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:
-        """Remove the groups; False while the kernel has not seen their last process gone."""
+        """Remove the groups; False while the kernel still has processes in them."""
         for folder in self.folders:
             try:
                 folder.rmdir()
@@ -70,9 +67,7 @@ class Cgroup:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Where groups are made: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"),
-    Path("/sys/fs/cgroup/pids")))`.
-    """
+    """Parents of groups: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`."""
 
     version: str
     parents: tuple[Path, ...]
@@ -80,7 +75,7 @@ class Cgroups:
 
     @classmethod
     def detect(cls) -> Cgroups:
-        """The best that this process may use; what runs that ended left behind is removed."""
+        """The best usable version; removes groups of dead processes."""
         for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))
             if parents and here._works():
@@ -89,13 +84,13 @@ class Cgroups:
         return cls("none", ())
 
     def sweep(self) -> None:
-        """Remove the groups of dead processes; those that we did not make stay."""
+        """Remove groups of our dead processes."""
         for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
             if not mark_alive(folder.name):
                 Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
-        """New groups, without limits so far; to be given back to `end`."""
+        """New groups without limits, for `end`."""
         name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
@@ -108,16 +103,14 @@ class Cgroups:
         return Cgroup(folders, tuple(entries))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Remove groups whose processes have ended, or are about to: then it is done with one of
-        the next calls.
-        """
+        """Remove groups of ended processes, or in a later call if some still run."""
         for entry in cgroup.entries:
             os.close(entry)
         self._ended.append(cgroup)
         self._remove_ended()
 
     def close(self) -> None:
-        """Remove what is left of all groups, within a second."""
+        """Remove the remaining groups, within a second."""
         for _ in range(100):
             self._remove_ended()
             if not self._ended:
@@ -146,9 +139,9 @@ class Cgroups:
 
 
 def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Where groups may be possible: below this process's own group and, in v2, beside it."""
+    """Possible parents: this process's own group and, in v2, its parent."""
     entries = (line[1:] for line in _lines(proc / "cgroup", ":", 2) if len(line) == 3)
-    # by their controllers, "" in v2; those that have no path are left out
+    # by controllers, "" in v2; groups without a path are skipped
     groups = {names: path for names, path in entries if path.startswith("/")}
     v1: list[Path] = []
     for mount in _lines(proc / "mountinfo", " "):
@@ -167,18 +160,16 @@ def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
 
 
 def _lines(file: Path, between: str, splits: int = -1) -> list[list[str]]:
-    """The fields of each line; names may hold any bytes but those with which the kernel ends a
-    field or line.
-    """
+    """The fields of each line, which may contain any other bytes."""
     text = os.fsdecode(file.read_bytes())
     return [line.split(between, splits) for line in text.split("\n") if line]
 
 
 def _plain(path: str) -> str:
-    """A path of mountinfo, where space, tab, line end and backslash are octal numbers."""
+    """A path of mountinfo with octal escapes decoded."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def _below(top: Path, root: str, group: str) -> Path:
-    """Where a group's folder is, when `root` of the hierarchy is mounted at `top`."""
+    """The folder of a group if `root` of its hierarchy is mounted at `top`."""
     return Path(os.path.normpath(top / os.path.relpath(group, root)))

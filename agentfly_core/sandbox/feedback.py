@@ -8,10 +8,9 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """What the program printed, and `note` behind it; empty when there is neither.
+    """Printed text and `note`; raises ToolError with them for a failed program.
 
-    Raises ToolError, with what it printed until then, for a program that did not end well, and
-    ServiceFailure when the sandbox failed.
+    Raises ServiceFailure if the sandbox failed.
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")

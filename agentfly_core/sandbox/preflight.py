@@ -1,4 +1,4 @@
-"""Choosing this machine's sandbox backend, once, by testing what each one stops."""
+"""Choice of this machine's sandbox backend, by attacks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """This machine's sandbox; found out by the first call of a process.
+    """This machine's sandbox, cached; AGENTFLY_SANDBOX selects a backend, or `unsafe` for none.
 
-    The environment variable AGENTFLY_SANDBOX names one backend to be tried, or `unsafe` for none.
-    Raises Unavailable, with what to do, where no backend passes.
+    Raises Unavailable with a remedy if no backend passes.
     """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
@@ -62,7 +61,7 @@ def _chosen(wanted: str) -> Sandbox:
 
 
 async def _weakness(sandbox: Sandbox) -> str:
-    """Why it cannot be trusted; empty when it stops every probe."""
+    """The attacks that a sandbox does not stop; empty if it stops all probes."""
     try:
         first = await sandbox.execute(ExecRequest(b"print(6 * 7)"))
         if first.stdout != "42\n":

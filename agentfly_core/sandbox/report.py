@@ -1,6 +1,4 @@
-"""What the sandbox of this machine stops and what it does not, for people:
-`agentfly doctor --sandbox`.
-"""
+"""Report of stopped attacks for `agentfly doctor --sandbox`."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ NO_CGROUP = (
 
 
 def described(sandbox: Sandbox) -> str:
-    """In a line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7; Linux
-    6.18.44".
-    """
+    """One line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7"."""
     version = sandbox.cgroups.version
     parts = [
         f"{sandbox.backend.name}: {WHAT_IT_IS[sandbox.backend.name]}",
@@ -51,7 +47,7 @@ def described(sandbox: Sandbox) -> str:
 
 
 def table(sandbox: Sandbox, outcomes: Sequence[AttackResult]) -> RenderableType:
-    """What became of each attack, and what is not stopped."""
+    """The result of each attack, and what a sandbox cannot stop."""
     shown = Table("stopped", "attack", "how it ended", show_edge=False)
     for outcome in outcomes:
         mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")

@@ -20,16 +20,15 @@ async def run(
     limits: Limits | None = None,
     collect: Sequence[str] = (),
 ) -> ExecResult:
-    """Run Python in a sandbox of its own, with nothing of this machine in reach; many may run at
-    the same time.
+    """Run Python in a new sandbox without access to this machine.
 
         result = await run("print(open('a.txt').read().upper())", files={"a.txt": "hello"})
         result.status, result.stdout        # Status.OK, "HELLO\\n"
 
-    `files` lie in its working directory by relative name, `collect` names those to bring back. It
-    starts as main.py in a fresh interpreter state, numpy imported where it is installed. At most 32
-    run at once; the others wait, and waiting does not count. Raises Unavailable, with what to do,
-    where no sandbox works, and ValueError for a file name outside.
+    `files` are put into its working directory by relative name, `collect` names files to return.
+    The code runs as main.py in a fresh interpreter, with numpy if installed. At most 32 run at
+    once; waiting does not count. Raises Unavailable with a remedy, and ValueError for an absolute
+    name.
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: as_bytes(content) for name, content in (files or {}).items()}
@@ -39,14 +38,12 @@ async def run(
 
 
 def as_bytes(content: str | bytes) -> bytes:
-    """Code or content as UTF-8; what is none, such as half a pair of surrogates, is written out."""
+    """Content as UTF-8, with lone surrogates escaped."""
     return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 class Session:
-    """An interpreter in a sandbox of its own; it starts with the first call of `run`. Belongs to
-    one event loop.
-    """
+    """An interpreter in a sandbox, started by the first `run`, for one event loop."""
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox, self._limits = sandbox, limits
@@ -55,13 +52,11 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the next call will find what the last one left; False also before the first."""
+        """Whether the next call continues the last one's state; False before the first."""
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code after all that ran before it; see `session`. Calls wait for each other; a
-        cancelled one ends it.
-        """
+        """Run code in the session's state; calls run in order, and cancelling ends the session."""
         request = ExecRequest(
             as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True
         )
@@ -78,25 +73,24 @@ class Session:
                     await self.close()
 
     async def close(self) -> None:
-        """End it, with all that it started; another call would start afresh."""
+        """End all processes; another call starts afresh."""
         self._execution = None
         await self._stack.aclose()
 
 
 @asynccontextmanager
 async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
-    """An interpreter in a sandbox of its own, for the block's duration.
+    """An interpreter in a sandbox, for the block's duration.
 
         async with session() as it:
             await it.run("x = 6")
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    Each call has a result of its own, printing included, and what it raises or exits with leaves
-    the rest in place; its `collect` names files to bring back. Between the calls everything in
-    there stands still. Time, computing and output are limited for each call, memory, processes and
-    disk for all together. Where its process ended, at a limit or by itself, `alive` is False, and
-    the next call starts afresh. Raises Unavailable, with what to do, where no sandbox works.
+    Errors and exits of a call keep the state; `collect` names files to return. Processes stop
+    between calls. Time, computing and output are limited for each call, memory, processes and disk
+    for the session. After the end of the process `alive` is False, and the next call starts afresh.
+    Raises Unavailable with a remedy.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
     try:

@@ -1,4 +1,4 @@
-"""The sandbox of this machine: a backend, with spare executions that wait for requests."""
+"""The sandbox of this machine: a backend with spare executions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ AT_ONCE, SPARES = 32, 2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A backend, and why those before it are not used:
-    `{"forkserver": "unshare: Operation not permitted"}`.
+    """A backend, and why others are refused: `{"forkserver": "unshare: Operation not permitted"}`.
 
-    Where the backend is warm, two executions are kept ready: making namespaces and entering control
-    groups takes the kernel longer than running a short program. Usable from any thread and event
-    loop.
+    A warm backend keeps two executions ready, because namespaces and control groups take longer
+    than a short program. Usable from any thread and event loop.
     """
 
     backend: Backend
@@ -50,9 +48,7 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: ExecRequest) -> ExecResult:
-        """Run a request to its end, once fewer than 32 of this event loop run; a cancelled one is
-        ended.
-        """
+        """Run a request, at most 32 at once on an event loop; cancelling ends it."""
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             async with places, self.begin(request.limits, request.kept) as execution:
@@ -62,9 +58,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def begin(self, limits: Limits, kept: bool) -> AsyncIterator[Execution]:
-        """An execution for one request, or with `kept` for several, ended with the block; raises
-        OSError.
-        """
+        """An execution for one request, or several if `kept`, for the block; raises OSError."""
         ready = (None if kept else self._spared()) or await self._ready(kept)
         try:
             reader, writer = await asyncio.open_unix_connection(sock=ready.connection)
@@ -72,7 +66,7 @@ class Sandbox:
                 ready.cgroup.limit(limits)
                 yield Execution(reader, writer, ready, self.backend)
             finally:
-                writer.transport.abort()  # which ends what still runs
+                writer.transport.abort()  # ends the execution
                 with suppress(OSError):
                     await writer.wait_closed()
         finally:
@@ -80,7 +74,7 @@ class Sandbox:
             await self._prepare()
 
     def close(self) -> None:
-        """End what runs, in the process that started it; the next request starts it again."""
+        """End all executions, in the process that started them; the next request restarts."""
         if self._owner != os.getpid():
             return
         while spare := self._spared():
@@ -89,7 +83,7 @@ class Sandbox:
         self.cgroups.close()
 
     async def _prepare(self) -> None:
-        with suppress(OSError):  # the next request will say so
+        with suppress(OSError):  # the next request will raise it
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
                 spare = await self._ready(kept=False)
                 if len(self._spares) < SPARES:
@@ -101,15 +95,13 @@ class Sandbox:
         cgroup = self.cgroups.fresh()
         try:
             return ReadyExecution(await self.backend.connect(cgroup.entries, kept), cgroup)
-        except BaseException:  # cancelled too: whatever it is passes on, but the groups are ended
+        except BaseException:  # cancelled too: end the groups
             self.cgroups.end(cgroup)
             raise
 
     @property
     def _warm(self) -> bool:
-        """Whether spares are kept; a fork of this process finds its parent's, and must leave them
-        alone.
-        """
+        """Whether spares are kept; a fork must not use those of its parent."""
         return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> ReadyExecution | None:
@@ -127,19 +119,19 @@ class Sandbox:
 
 
 GRACE = 10.0
-SECONDS_TO_NOTICE = 0.2  # until the end of a server that took its executions along is known
+SECONDS_TO_NOTICE = 0.2  # until the end of a server is known
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyExecution:
-    """An execution that waits for its request, its namespaces made, its control groups entered."""
+    """An execution in its namespaces and control groups that waits for a request."""
 
     connection: socket.socket
     cgroup: Cgroup
 
     @property
     def waits(self) -> bool:
-        """Whether it still waits: its init process may have ended, silently, with its server."""
+        """Whether its init process still waits."""
         try:
             self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError as error:
@@ -149,7 +141,7 @@ class ReadyExecution:
 
 @dataclass
 class Execution:
-    """A connection to an init process and its requests' results; `alive`: it can take another."""
+    """A connection to an init process; `alive` says that it accepts another request."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -160,9 +152,7 @@ class Execution:
     oom_kills: int = 0
 
     async def run(self, request: ExecRequest) -> ExecResult:
-        """The outcome of a request; a broken or late answer is one too, and the code's own doing
-        once it has started.
-        """
+        """The result of a request; broken and late answers are attributed to started code."""
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())
         try:

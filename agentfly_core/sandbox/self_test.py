@@ -31,7 +31,7 @@ class Target:
     bystander: subprocess.Popen[bytes]
 
     async def harmed(self) -> str:
-        """What an attack did to this machine; empty for nothing."""
+        """Harm of an attack to this machine; empty for none."""
         if self.bystander.poll() is not None:
             return "a process outside was ended"
         try:
@@ -81,9 +81,7 @@ def target() -> Iterator[Target]:
 async def attacked(
     sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
 ) -> list[AttackResult]:
-    """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that
-    wait for more.
-    """
+    """Run attacks on a sandbox one after another, in kept interpreters if `kept`."""
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
     with target() as on:
@@ -108,7 +106,7 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """How many processes below this one are in their own process namespace, and not its first."""
+    """Number of descendants in another process namespace, without its first process."""
     survivors = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

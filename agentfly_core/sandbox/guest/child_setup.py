@@ -23,9 +23,8 @@ READY = b"ready"
 class Work:
     """Where and how the code runs.
 
-    `grouped` says that a control group bounds the memory of all, `locked` is False only where the
-    user chose to run without a sandbox, and `kept` says that the process waits for more when its
-    code has ended.
+    `grouped`: a control group bounds the memory. `locked`: False only for the unsafe backend.
+    `kept`: the process waits for further code.
     """
 
     folder: Path
@@ -36,11 +35,7 @@ class Work:
 
 
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
-    """Run main.py of the working directory, or what comes over the line, to its end, and this
-    process with it.
-
-    Over the line goes first that it is ready, or what prevents it.
-    """
+    """Report readiness or an error over the line, run main.py or code from the line, and exit."""
     code = 1
     try:
         why = _prevented(work, streams, line.fileno())
@@ -54,7 +49,7 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
-    """Make the process what the code finds; what prevents it, empty for nothing."""
+    """Set up the process; returns an error, or b""."""
     try:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         os.setsid()
@@ -64,7 +59,7 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
         os.closerange(line + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         os.chdir(work.folder)
         bound(work)
-        if work.locked:  # gives up for good every privilege, system call and file it can do without
+        if work.locked:  # drop privileges, system calls and files for good
             kernel.drop_capabilities()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
             landlock.apply([Path(place) for place in view.SCRATCH.values()])
@@ -76,10 +71,10 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
 
 
 def bound(work: Work) -> None:
-    """Set the limits that the kernel keeps for each process."""
+    """Set kernel limits of each process."""
     limits = work.limits
     Path("/proc/self/oom_score_adj").write_text("1000")
-    # what this interpreter takes before the code starts does not count
+    # memory of the interpreter before the code does not count
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     for kind, most in (
         (resource.RLIMIT_DATA, base + limits.memory),
@@ -96,9 +91,7 @@ def bound(work: Work) -> None:
 
 
 def _become(main: Path) -> None:
-    """Forget what is ours in this interpreter: modules, arguments, handlers, the state of random
-    generators.
-    """
+    """Reset our modules, arguments, handlers and random generators."""
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:

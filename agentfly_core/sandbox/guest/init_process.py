@@ -1,7 +1,6 @@
-"""The init process of an execution's namespaces: sets them up, runs the code, kills the rest.
+"""The init process of an execution's namespaces, which runs the code in a child.
 
-Model-written code runs in a child of it, so that nothing of the code is process 1: signals from
-inside cannot end it, and when it ends, the kernel ends whatever is left.
+Signals from inside cannot end process 1, and with its end the kernel ends all others.
 """
 
 from __future__ import annotations
@@ -28,15 +27,12 @@ UID = 1000
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Become the user 1000 of the namespaces that this process is the first of, and serve.
-
-    No process inside may look into this one.
-    """
+    """Become user 1000 of this process's new namespaces, hidden from other processes, and serve."""
     try:
         kernel.map_user((UID, UID), (uid, gid))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        # inherited from the server, whose pipe is not for the end of this one's children
+        # inherited from the server
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         socket.sethostname("sandbox")
@@ -47,19 +43,16 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Say why nothing can be run; the request is read first, or the kernel would drop the
-    answer.
-    """
+    """Report why nothing can run, after reading the request, or the kernel drops the report."""
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
         connection.sendall(protocol.packed({"unavailable": why}))
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run what the connection asks for, in a folder, and report.
+    """Run requests of a connection in a folder, and report.
 
-    What fails before the code starts is reported as unavailable; without a report after "started",
-    the code is to blame.
+    Failures before the code starts are reported as unavailable; later the code is responsible.
     """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
@@ -73,11 +66,9 @@ def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) 
 
 
 def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], work: Work) -> None:
-    """Lay out the files, run the code to its end, end whatever it started, and report with its
-    output and files.
+    """Write the files, run the code, report output and files, and end all processes.
 
-    A process that is kept is handed the code of further requests, until one of them or the caller
-    ends it.
+    A kept process runs further requests until it or the caller ends.
     """
     code, stdin, *contents = blobs
     named = dict(zip(header["files"], contents, strict=True))
@@ -98,7 +89,7 @@ def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], w
 
 
 def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor) -> bool:
-    """Report what became of a request; False when its process has ended."""
+    """Report the result of a request; False if its process has ended."""
     ended = monitor.until_end(connection)
     seconds, alive = time.monotonic() - monitor.started, ended is None and monitor.waits
     wait, peak = monitor.rest() if alive else monitor.end()
@@ -122,18 +113,14 @@ def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor
 
 
 def enter(cgroups: Sequence[int]) -> None:
-    """Enter control groups, and with this process all that it will start; a first entry takes the
-    kernel some ms.
-    """
+    """Enter control groups, with all later children; a first entry takes some ms."""
     for cgroup in cgroups:
         os.write(cgroup, b"0")
         os.close(cgroup)
 
 
 def furnish(limits: Limits) -> None:
-    """Mount what the code may write to, as one bounded file system, and a /proc that shows its own
-    processes only.
-    """
+    """Mount one bounded writable file system, and a /proc with own processes only."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     bounds = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
     kernel.mount("tmpfs", str(view.BOX), "tmpfs", flags, bounds)
@@ -146,13 +133,9 @@ def furnish(limits: Limits) -> None:
 
 
 def _plain(folder: Path, name: str, most: int) -> bytes | None:
-    """The content of a plain file; None for one that is not there or too large, and for whatever
-    else has that name.
-
-    No part of the name may be a symbolic link, and the file may have no second name.
-    """
-    # O_NOFOLLOW looks at the last part of a path only, so each is opened within the one before it;
-    # without O_NONBLOCK the opening of a FIFO would wait for a writer.
+    """The content of a plain file without links; None if missing, too large or anything else."""
+    # O_NOFOLLOW checks the last part of a path only, so parts are opened one by one; O_NONBLOCK
+    # keeps a FIFO from blocking
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     *folders, last = Path(name).parts
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY)]

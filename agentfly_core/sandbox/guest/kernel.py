@@ -1,4 +1,4 @@
-"""The system calls that Python does not offer, by their names in the Linux manual."""
+"""System calls that Python lacks, by their names in the Linux manual."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock
 
 
 def number(name: str) -> int:
-    """A system call's number on this machine; raises OSError for a processor that is not known."""
+    """A system call's number on this machine; raises OSError for an unknown processor."""
     if platform.machine() not in _NUMBERS:
         raise OSError(f"The sandbox knows {' and '.join(_NUMBERS)}, this is {platform.machine()}.")
     return _NUMBERS[platform.machine()][name]
@@ -72,19 +72,19 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unmount(target: str) -> None:
-    """Take a mount away from this namespace."""
+    """Remove a mount from this namespace."""
     _checked(_LIBC.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
 def set_read_only(target: str) -> None:
-    """Make a mount and all below it read-only, without set-user-id programs and devices."""
+    """Make a mount and all below it read-only, without set-uid programs and devices."""
     attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)
     data = ctypes.create_string_buffer(bytes(attributes), 32)
     syscall(number("mount_setattr"), -100, target.encode(), _AT_RECURSIVE, data, 32)
 
 
 def pivot_root(folder: str) -> None:
-    """Make a folder, which is a mount, the root; the old one is gone."""
+    """Make a mounted folder the root and drop the old one."""
     os.chdir(folder)
     syscall(number("pivot_root"), b".", b".")
     unmount(".")

@@ -1,6 +1,4 @@
-"""Landlock (landlock(7), Linux 5.13): a second restriction on the file system, should the first one
-fail.
-"""
+"""Landlock (landlock(7), Linux 5.13): a second restriction of the file system."""
 
 from __future__ import annotations
 
@@ -28,11 +26,10 @@ def version() -> int:
 
 
 def apply(writable: Sequence[Path]) -> None:
-    """Let this process and its children write below some folders and to devices only; needs
-    `no_new_privs`.
+    """Restrict writes to these folders and devices; needs `no_new_privs`.
 
-    Connecting and listening over TCP, and reaching processes and abstract sockets outside, go too
-    where the kernel knows of it. Does nothing where there is no Landlock.
+    Newer kernels also restrict TCP, outside processes and abstract sockets. Does nothing without
+    Landlock.
     """
     if not (abi := version()):
         return

@@ -1,4 +1,4 @@
-"""The monitor: collects the output of model-written code, and stops it at its limits."""
+"""The monitor: collects output of model-written code, and stops it at its limits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code, and its output since it was given the code.
+    """A process that runs code, and its output.
 
-    `pipes` are its stdout, its stderr and its line: over the line a process that is kept is handed
-    code, and says the exit code of what has ended, in one byte. Like every exit code, that is the
-    word of model-written code.
+    `pipes` are stdout, stderr and the line, over which a kept process gets code and reports exit
+    codes in one byte, which model-written code may fake.
     """
 
     pid: int
@@ -41,7 +40,7 @@ class Monitor:
 
     @classmethod
     def start(cls, stdin: bytes, work: Work) -> Monitor:
-        """Start the process; raises OSError with what prevents it."""
+        """Start the process; raises OSError."""
         given = _in_memory(stdin)
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
@@ -58,7 +57,7 @@ class Monitor:
         return cls(pid, work, line, os.pidfd_open(pid), pipes)
 
     def hand(self, code: bytes) -> None:
-        """Let a process that is kept continue, with code to run."""
+        """Send code to a kept process and continue it."""
         for text in self.pipes.values():
             text.clear()
         self.started, self.computed = time.monotonic(), self._computed
@@ -70,13 +69,9 @@ class Monitor:
         os.close(given)
 
     def until_end(self, connection: socket.socket) -> Status | None:
-        """Take its output until the code ends, which is None, or a limit is reached, or the caller
-        is gone.
-        """
-        # The code may close its pipes, fork, stop itself or write its exit code early, so neither
-        # the end of output nor its report is trusted alone: wait for the process, the caller and
-        # all pipes. Memory is polled where no control group bounds it; pipes are read until they
-        # are empty.
+        """Collect output until the code ends (None), a limit is reached, or the caller leaves."""
+        # the code may close its pipes, fork, stop itself or fake its exit code: wait for process,
+        # caller and all pipes; without a control group memory is polled
         limits, reading = self.work.limits, set(self.pipes)
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
@@ -95,21 +90,18 @@ class Monitor:
 
     @property
     def exit_codes(self) -> bytes:
-        """The exit codes that it wrote."""
+        """The exit codes on the line."""
         return bytes(self.pipes[self.line.fileno()])
 
     @property
     def waits(self) -> bool:
-        """Whether it said that its code has ended, and has not ended itself."""
+        """Whether it reported the end of its code and still runs."""
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Stop it, with whatever it started, until it is handed more; how its code ended, and its
-        peak memory.
-        """
+        """Stop all processes until the next request; wait status and peak memory in bytes."""
         self._signal(signal.SIGSTOP)
-        # Reap what has ended and has no other parent: it would count among the processes that may
-        # run.
+        # reap orphans, which count as processes
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid != self.pid:
@@ -118,11 +110,8 @@ class Monitor:
         return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill whatever is left, and wait for it, once; how the process ended, and its peak memory
-        in bytes.
-        """
-        # Children of the code are re-parented to us, so all of them are reaped here: a zombie left
-        # behind would count among the processes that later code may start.
+        """Kill and reap all processes, once; wait status and peak memory in bytes."""
+        # orphans have become our children; zombies would count as processes
         if self.ending is None:
             self._signal(signal.SIGKILL)
             wait, usage = os.wait4(self.pid, 0)[1:]
@@ -134,18 +123,14 @@ class Monitor:
 
     @property
     def output(self) -> tuple[bytes, bytes]:
-        """Its stdout and stderr, as much of them as is kept."""
+        """Kept stdout and stderr."""
         out, err, _ = self.pipes.values()
         room = self.work.limits.captured
         return bytes(out[:room]), bytes(err[: max(room - len(out), 0)])
 
     @property
     def _left(self) -> float:
-        """Seconds that its code has left.
-
-        The computing of a process that is kept is not limited by the kernel, which would count from
-        its start.
-        """
+        """Remaining seconds; for a kept process the kernel cannot limit computing by request."""
         left = self.started + self.work.limits.wall - time.monotonic()
         return (
             min(left, self.computed + self.work.limits.cpu - self._computed)
@@ -155,12 +140,12 @@ class Monitor:
 
     @property
     def _computed(self) -> float:
-        """Seconds that the process has computed, by its clock; see clock_getcpuclockid(3)."""
+        """CPU seconds of the process, see clock_getcpuclockid(3)."""
         return time.clock_gettime(~self.pid << 3 | 2)
 
     @property
     def disk_is_full(self) -> bool:
-        """Whether there is no room left."""
+        """Whether the disk is full."""
         disk = os.statvfs(self.work.folder)
         return self.work.locked and not (disk.f_bfree and disk.f_ffree)
 
@@ -172,9 +157,7 @@ class Monitor:
         return bool(data)
 
     def _signal(self, number: signal.Signals) -> None:
-        """To every other process of this namespace, or, where it has no namespace of its own, the
-        process's group.
-        """
+        """Signal every other process of this namespace, or the process group without one."""
         with suppress(ProcessLookupError):
             if os.getpid() == 1:
                 os.kill(-1, number)
@@ -183,9 +166,7 @@ class Monitor:
 
 
 def _in_memory(content: bytes) -> int:
-    """The descriptor of a file that has no name, and this content for good: nothing bounds what
-    else were written.
-    """
+    """The descriptor of a sealed memory file, because no limit bounds its size."""
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -197,9 +178,7 @@ def _in_memory(content: bytes) -> int:
 
 
 def _memory_used() -> int:
-    """Bytes that all processes of this namespace but this one use together, shared pages counted
-    once.
-    """
+    """Bytes of all other processes of this namespace, shared pages counted once."""
     total = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":

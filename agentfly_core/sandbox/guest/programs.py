@@ -36,11 +36,9 @@ def only(main: Path, line: socket.socket) -> int:
 
 
 def each(line: socket.socket) -> int:
-    """Run what comes over the line, all in one module, and answer each with its exit code in one
-    byte.
+    """Run code from the line in one module, and reply with exit codes of one byte.
 
-    Ends when the other end is closed, and in every process but the first: a fork that gets to the
-    end of its code is done.
+    Ends when the other end is closed. A fork ends with its code.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:
@@ -76,10 +74,10 @@ def _main() -> types.ModuleType:
 
 
 def _code(run: Callable[[], None], name: str) -> int:
-    """The exit code of code whose file is called `name`; what ended it is printed."""
+    """The exit code of code in the file `name`, whose error is printed."""
     try:
         run()
-    except BaseException as error:  # whatever the code raises ends it, and nothing else
+    except BaseException as error:  # the code may raise anything
         _flush()
         if isinstance(error, SystemExit):
             if error.code is None or isinstance(error.code, int):

@@ -28,9 +28,7 @@ def packed(header: Mapping[str, JSON], blobs: Sequence[bytes] = ()) -> bytes:
 
 
 def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
-    """The next message of a file, whose header is what its writer says; raises EOFError when there
-    is none.
-    """
+    """The next message of a file, with an unchecked header; raises EOFError at its end."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise EOFError
@@ -39,18 +37,14 @@ def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
 
 
 async def receive(reader: asyncio.StreamReader, most: int) -> tuple[Any, list[bytes]]:
-    """The next message of a stream; raises EOFError when it ends first, ValueError when it is above
-    `most` bytes.
-    """
+    """The next message of a stream; raises EOFError, and ValueError above `most` bytes."""
     size = _HEAD.unpack(await reader.readexactly(_HEAD.size))[0]
     if size > LARGEST_HEADER:
         raise ValueError(f"A header of {size} bytes is not one of ours.")
     header = json.loads(await reader.readexactly(size))
     sizes = header.pop("sizes")
     if sum(sizes) > most:
-        raise ValueError(
-            f"A message of {sum(sizes)} bytes is above the {most} that were asked for."
-        )
+        raise ValueError(f"A message has {sum(sizes)} bytes, expected at most {most}.")
     return header, [await reader.readexactly(size) for size in sizes]
 
 
@@ -59,12 +53,11 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and bytes for one execution: `Limits(wall=2.0, memory=256 * MIB)`; the rest as here.
+    """Seconds and bytes for an execution: `Limits(wall=2.0, memory=256 * MIB)`.
 
-    `memory` bounds each process, and all of them together where there is a memory cgroup;
-    `processes` counts threads too; `disk` and `inodes` bound the working directory, /tmp and
-    /dev/shm together; `captured` is how much of stdout and stderr together is kept before the
-    execution is ended.
+    `memory` bounds each process, and all together with a memory cgroup. `processes` includes
+    threads. `disk` and `inodes` bound the working directory, /tmp and /dev/shm together, `captured`
+    stdout and stderr.
     """
 
     wall: float = 10.0
@@ -88,7 +81,7 @@ PAGE = 4096
 
 
 class RequestHeader(TypedDict):
-    """The header to an init process: the limits, the names of the files sent and to collect."""
+    """Header of a request: limits, names of sent files and of files to collect."""
 
     limits: dict[str, float]
     files: list[str]
@@ -97,7 +90,7 @@ class RequestHeader(TypedDict):
 
 
 class Report(TypedDict):
-    """The header of an init process's message: how the code ended, the names of files after it."""
+    """Header of a result: how the code ended, and names of collected files."""
 
     ended: str | None
     wait: int
@@ -110,11 +103,9 @@ class Report(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """What to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (),
-    Limits())`.
+    """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
 
-    With `kept` the interpreter waits for further requests when the code has ended; of those the
-    code and `collect` count.
+    With `kept` the interpreter waits for further requests, of which `code` and `collect` are used.
     """
 
     code: bytes
@@ -143,8 +134,8 @@ class ExecRequest:
             or sum(name.count("/") + 1 for name in self.files) > self.limits.inodes // 2
         ):
             raise ValueError(
-                f"The code and {len(self.files)} files take {size} bytes, the disk of the sandbox "
-                f"has {self.limits.disk}; raise `disk`, or `inodes` to twice the number of files."
+                f"The code and {len(self.files)} files take {size} bytes of {self.limits.disk}: "
+                "raise `disk`, or `inodes` to twice the number of files."
             )
 
     def packed(self) -> bytes:
@@ -160,9 +151,7 @@ _FILE_TOO_LARGE = "[Errno 27]"
 
 
 class Status(StrEnum):
-    """How an execution ended. Only `unavailable` is ours: the sandbox failed, and the code is not
-    to blame.
-    """
+    """How an execution ended; with `unavailable` the sandbox failed, not the code."""
 
     OK = "ok"
     ERROR = "error"
@@ -176,13 +165,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What an execution left: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280,
-    "forkserver")`.
+    """A result: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
 
-    `exit_code` is the process's, -9 for signal 9, None when there was none; it proves nothing, and
-    neither does stdout. `truncated` says that there was more output, `duration` is in seconds,
-    `peak_rss` the bytes of the largest process. `files` are the collected ones that exist and are
-    plain files.
+    `exit_code` is -9 for signal 9, None without a process; like stdout it is no proof. `truncated`
+    says that output was cut, `duration` is in seconds, `peak_rss` the bytes of the largest process.
+    `files` are the collected plain files.
     """
 
     status: Status
@@ -197,12 +184,12 @@ class ExecResult:
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
-    """The sandbox failed; stderr says why, to people and never to a model."""
+    """A failure of the sandbox, whose reason in stderr is never shown to a model."""
     return ExecResult(Status.UNAVAILABLE, None, "", why, False, 0.0, 0, backend)
 
 
 def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str) -> ExecResult:
-    """The result in an init process's message; `oom_kills` are those that the cgroup counted."""
+    """The result of a report, with the number of OOM kills in the cgroup."""
     stdout, stderr = (blob.decode(errors="replace") for blob in blobs[:2])
     code, ended = os.waitstatus_to_exitcode(report["wait"]), report["ended"]
     last = stderr.rstrip().rpartition("\n")[2]

@@ -1,9 +1,8 @@
-"""The seccomp filter: system calls that model-written code may not make.
+"""The seccomp filter: forbidden system calls of model-written code, see seccomp(2).
 
-What makes or enters namespaces, mounts, traces or limits other processes, reaches the kernel's
-larger surfaces (bpf, io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V,
-memfd, aio), or makes a socket that could reach another than its own pair: all answered "Operation
-not permitted". See seccomp(2); the programs are classic BPF.
+Namespaces, mounts, tracing, limits of other processes, large kernel surfaces (bpf, io_uring,
+userfaultfd, keyrings), uncounted memory (System V, memfd, aio) and sockets other than pairs fail
+with "Operation not permitted".
 """
 
 from __future__ import annotations
@@ -75,11 +74,10 @@ def program() -> bytes:
     steps += [_step(_LOAD, _NUMBER), *_when(_AT_LEAST, _X32, not_permitted)]
     for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
         steps += _when(_EQUAL, denied, not_permitted)
-    # its flags lie in memory; the C library falls back to clone
+    # its flags are in memory; the C library falls back to clone
     steps += _when(_EQUAL, _CLONE3, not_there)
-    # A pair of stream or seqpacket sockets is allowed: its halves stay connected to each other for
-    # good. A half of a datagram pair, which is also what the kernel makes of a raw one, could be
-    # pointed at a socket file.
+    # halves of stream and seqpacket pairs stay connected; a half of a datagram (or raw) pair could
+    # be connected to a socket file
     steps += [_step(_EQUAL, _SOCKETPAIR[machine], 0, 8), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, _AF_UNIX, 0, 4), _step(_LOAD, _SECOND_ARGUMENT)]
     steps += [_step(_AND, _SOCK_TYPE_MASK), _step(_EQUAL, _SOCK_STREAM, 2, 0)]
@@ -94,7 +92,7 @@ def program() -> bytes:
 
 
 def apply() -> None:
-    """Hold this process and all its children to the filter for good; needs `no_new_privs`."""
+    """Apply the filter to this process and its children; needs `no_new_privs`."""
     code = program()
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))

@@ -1,10 +1,9 @@
 """The fork server: isolates itself, imports common modules, and forks for each execution.
 
-    python -m agentfly_core.sandbox.guest.server 3
+    python -m agentfly_core.sandbox.guest.server 3          (3: the descriptor of requests)
 
-3 is the descriptor on which requests come, one a message. The server lives in mount and process
-namespaces of its own, as an unprivileged user: its end, for whatever reason, is the end of all
-executions, and it ends when the other end of its descriptor is closed.
+It runs in its own mount and process namespaces as an unprivileged user, so all executions end with
+it. It ends when the other end of its descriptor is closed.
 """
 
 from __future__ import annotations
@@ -64,14 +63,14 @@ def _settle() -> None:
     sites = dict.fromkeys(str(package.parent) for package in view.packages())
     view.enter()
     if os.geteuid() == 0:
-        # In a container of one user, its root is the one who started it, and there is no other.
+        # in a container of one user there is only root
         uids = Path("/proc/self/uid_map").read_text().splitlines()
         ranges = [list(map(int, line.split())) for line in uids]
         if any(first <= NOBODY < first + count for first, _, count in ranges):
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-    if os.geteuid():  # the root of a container of one user could not make namespaces for it without
+    if os.geteuid():  # root of such a container needs them to make namespaces
         kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user forgets it
@@ -83,13 +82,11 @@ def _settle() -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message, and let the others wait in the socket when 32 and the
-    spares run.
+    """Start an execution for each message; above 32 and the spares, messages wait in the socket.
 
-    Those that are kept for several requests, by episodes, are not counted: else they could keep all
-    others waiting.
+    Kept executions are not counted, because they could block all others.
     """
-    # it has something to read when a process has ended
+    # readable when a process has ended
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)

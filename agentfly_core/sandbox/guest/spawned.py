@@ -2,8 +2,8 @@
 
 python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked          (7: the connection)
 
-"locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a
-plain process, and the folder is removed at its end.
+"locked": the first process of its own namespaces, which may mount; "open": a plain process, whose
+folder is removed at its end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
         if locked:
             if os.getpid() != 1:
                 raise OSError("not the first process of its namespace")
-            # a plain process lives on, to end the code when the connection's end says so
+            # a plain process must survive to end the code
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         init_process.enter(cgroups)

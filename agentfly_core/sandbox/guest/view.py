@@ -1,7 +1,6 @@
-"""The file system view of model-written code: interpreter, system libraries and programs, numpy.
+"""The file system of model-written code: interpreter, system libraries and programs, numpy.
 
-The rest is not there: no home folders, no /tmp, no project, no configuration beside what is needed
-to start programs.
+Home folders, /tmp, projects and other configuration are missing.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ STREAMS = {
 }
 
 FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/logs"}
-"""Where tasks in the layouts of Harbor and terminal-bench expect their files."""
+"""Folders of tasks in the layouts of Harbor and terminal-bench."""
 
 
 def visible() -> list[Path]:
-    """The files and folders of this machine that are shown, read-only, where they lie."""
+    """Visible files and folders of this machine, read-only at their own paths."""
     shown = [*map(Path, _SYSTEM), Path(sysconfig.get_path("stdlib")), interpreter()]
     shown += Path(sys.base_prefix).glob("lib/libpython*")
     shown += [Path(path) for path in _LINKED if not os.path.islink(path)]
@@ -54,12 +53,12 @@ def visible() -> list[Path]:
 
 
 def interpreter() -> Path:
-    """The program that runs Python, not a virtual environment's link to it."""
+    """The Python program behind a virtual environment's link."""
     return Path(os.path.realpath(sys.executable))
 
 
 def packages() -> list[Path]:
-    """The folders of the installed packages that are shown."""
+    """The folders of visible packages."""
     spec = importlib.util.find_spec(PACKAGES[0])
     if spec is None or spec.origin is None:
         return []
@@ -68,22 +67,20 @@ def packages() -> list[Path]:
 
 
 def links() -> dict[str, str]:
-    """Symbolic links of the root, by path: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`; none
-    where something of this machine is shown.
-    """
+    """Symbolic links of the root: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`."""
     taken = {f"/{path.parts[1]}" for path in (*visible(), *packages())}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}
     return {path: os.readlink(path) for path in _LINKED if os.path.islink(path)} | free
 
 
 def enter() -> None:
-    """Make the view the root of this process's mount namespace, which must be its own."""
+    """Make the view the root of this process's own mount namespace."""
     folder, flags = Path("/sys"), kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", str(folder), "tmpfs", kernel.MS_NOSUID, "mode=0755,size=1m")
     for path in visible():
         kernel.set_read_only(str(_bind(path, folder)))
-    # the shown packages, and no others of the interpreter's own
+    # hides other packages of the interpreter
     others = folder / Path(sysconfig.get_path("stdlib"), "site-packages").relative_to("/")
     if others.is_dir():
         kernel.mount("tmpfs", str(others), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m")
