@@ -1,4 +1,4 @@
-"""A comparison for people: a table and curves in the terminal, and the same as a picture."""
+"""A comparison as a table with curves, and as a picture."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 SETTINGS_SHOWN = 6
 LONGEST_SETTING = 40
 Curves = Mapping[str, Sequence[Curve]]
-"""The curves of each group's runs, by the group's label."""
+"""Curves of runs by the label of their group."""
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
-    """A row a group, what the runs differ in as columns; curves of training; the sentence."""
+    """A table of groups by differing settings, training curves, and the sentence."""
     keys = [*comparison.groups[0].differs]
     more = []
     if further := len(keys[SETTINGS_SHOWN:]):
@@ -47,7 +47,7 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
 
 
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
-    """Held-out success by group; a setting's heading has a line for each part of its name."""
+    """Held-out success by group, with headings wrapped at dots."""
     numbers = ["seeds", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
     count = comparison.left_out
     left_out = f", {count} left out: an episode has no score" if count else ""
@@ -79,9 +79,7 @@ def points(difference: Estimate) -> str:
 
 
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
-    """Write a picture: success in training over each axis, a line a run, and held-out success with
-    its interval.
-    """
+    """Write a picture of success in training over each axis, and of held-out success."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # loads for half a second
     from matplotlib.figure import Figure
 
@@ -106,7 +104,7 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
 
 
 def _draw_learning(panel: Axes, groups: Sequence[SeedGroup], curves: Curves, axis: str) -> None:
-    """A line a run with a point a step, in the colour of its group."""
+    """Draw a line for each run in the colour of its group."""
     for color, group in enumerate(groups):
         for number, curve in enumerate(curves[group.label]):
             label = group.label if number == 0 else None

@@ -1,4 +1,4 @@
-"""Success in training, step by step: over steps, over sampled tokens and over seconds."""
+"""Success in training over steps, sampled tokens and seconds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
 NOTHING = "No episode of training was solved, so there is no curve to show."
 LEAST = 0.1
-"""The bars stand for so much at least, so that a single solved episode is not drawn as a hill."""
+"""Smallest range of the bars, so that one solved episode stays small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The share of each step's episodes that were solved, and how far the run was by then, by axis.
+    """The solved share of each step's episodes, and the position on each axis.
 
     Curve((0.41, 0.52), {"steps": (1, 2), "sampled tokens": (15872, 31744),
                          "seconds": (4.1, 8.3)})
@@ -35,13 +35,11 @@ class Curve:
     reached: Mapping[str, tuple[float, ...]]
 
     def to_json(self) -> dict[str, JSON]:
-        """With each number of the curve in its place."""
+        """As JSON."""
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
     def within(self, axis: str, begin: float, end: float) -> float | None:
-        """The mean success of the steps that ended in a part of an axis, or that of the one which
-        ends behind it; None where the run had ended before.
-        """
+        """Mean success of steps that ended in this range, else of the next step, else None."""
         left = [
             (x, value)
             for x, value in zip(self.reached[axis], self.success, strict=True)
@@ -52,11 +50,10 @@ class Curve:
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
-    """The steps 1 to `last` of a run; a fork's begin with those of the run that it continues from.
+    """The curve of the steps 1 to `last` of a run, with those before a fork.
 
-    A step without a scored episode is left out of `success`, and counts in tokens and seconds; one
-    whose metrics.json a kill prevented is left out. The seconds are those of rollout, score and
-    update; where steps overlap they are the time from the end of one update to that of the next.
+    Steps without a scored episode count in tokens and seconds only. Seconds are those of rollout,
+    score and update, or from one update's end to the next where steps overlap.
     """
     layouts = [step_layout(store, run, k) for k in range(1, last + 1)]
     ended = [
@@ -81,12 +78,11 @@ def curve(store: Store, run: str, last: int) -> Curve:
 
 
 def _seconds(metrics: Sequence[Mapping[str, float]], ends: Sequence[float]) -> list[float]:
-    """The seconds that each step was at work; `ends` is when its update ended."""
+    """Working seconds of each step; `ends` are the end times of updates."""
     at_work = [sum(each[name] for name in SECONDS) for each in metrics]
     seconds = at_work[:1]
     for work, before, end in zip(at_work[1:], ends, ends[1:], strict=False):
-        # fewer where its stages ran beside those of the step before; a pause of a stopped run, an
-        # evaluation, and a repeated step count nothing
+        # less if steps overlap; pauses, evaluations and repeated steps do not count
         seconds.append(min(work, end - before) if end > before else work)
     return seconds
 
@@ -97,9 +93,7 @@ def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """A line of text for each group of runs, on common scales: `width` bars from 0 to where the
-    last run ended, each the mean over the group's runs that were at work in its part of the axis.
-    """
+    """Lines with `width` bars for each group on common scales, means over the group's runs."""
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
         return []

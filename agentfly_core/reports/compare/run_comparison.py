@@ -1,6 +1,4 @@
-"""Policies of runs on the same held-out problems: groups that differ in a setting, each against one
-of them, and one sentence of what that says.
-"""
+"""Comparison of policies on the same held-out problems, in groups of equal settings."""
 
 from __future__ import annotations
 
@@ -18,13 +16,13 @@ from agentfly_core.system.formats.text import counted
 
 @dataclass(frozen=True, slots=True)
 class SeedGroup:
-    """Policies that differ in the seed of their run only, and in what they differ from others.
+    """Policies of runs that differ in the seed only; `differs` are settings unlike other groups.
 
         SeedGroup({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
               Estimate(0.912, (0.893, 0.931), "problems and seeds"),
               Estimate(0.041, (0.02, 0.062), "problems and seeds"))
 
-    `difference` is None of the one that the others are compared with.
+    `difference` is None for the base group.
     """
 
     differs: Mapping[str, JSON]
@@ -34,12 +32,12 @@ class SeedGroup:
 
     @property
     def label(self) -> str:
-        """What it differs in, or its policy where that is nothing."""
+        """The differing settings, or its policies without any."""
         named = [f"{key}={shown(value)}" for key, value in self.differs.items()]
         return " ".join(named) or ", ".join(policy.name for policy in self.policies)
 
     def to_json(self) -> dict[str, JSON]:
-        """For programs: numbers are shares, not percent."""
+        """As JSON, with shares instead of percent."""
         return {
             "settings": dict(self.differs),
             "policies": [policy.name for policy in self.policies],
@@ -51,8 +49,9 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups on the same `problems`, the first of which the others are compared with; `left_out`
-    problems lack a scored episode of one of the policies.
+    """Groups on the same number of `problems`; the first one is the base.
+
+    `left_out` problems lack a scored episode of a policy.
     """
 
     groups: tuple[SeedGroup, ...]
@@ -61,7 +60,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """What the comparison says, in one sentence: of the group that solves most."""
+        """A sentence about the best group."""
         base, *others = self.groups
         if not others:
             low, high = base.success.interval
@@ -77,7 +76,7 @@ class RunComparison:
             than = shown(*base.differs.values())
         how = "more" if points >= 0 else "fewer"
         interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
-        sure = "" if low > 0 or high < 0 else ": they are not told apart"
+        sure = "" if low > 0 or high < 0 else ": no significant difference"
         mine, its = len(best.policies), len(base.policies)
         seeds = f"{mine} against {counted(its, 'seed')}"
         if mine == its:
@@ -89,7 +88,7 @@ class RunComparison:
         )
 
     def to_json(self) -> dict[str, JSON]:
-        """For programs."""
+        """As JSON."""
         return {
             "sentence": self.sentence,
             "problems": self.problems,
@@ -99,11 +98,10 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunComparison:
-    """Policies in groups of the same settings, compared with the group of the first, or of the
-    policy or run that `against` names.
+    """Compare policies, grouped by settings, with the group of the first policy or of `against`.
 
-    Raises ValueError for policies that were tried on other problems or have another goal, for two
-    that are one, and where no problem is left.
+    Raises ValueError for other problems or goals, equal policies, and fewer than two common
+    problems.
     """
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}
@@ -131,9 +129,7 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
-    """The problems of which each policy has a scored episode; raises ValueError for fewer than
-    two.
-    """
+    """Problems with a scored episode of each policy; raises ValueError for fewer than two."""
     first, *others = (policy.solved for policy in policies)
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
@@ -145,37 +141,32 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
 
 
 def require_comparable(policies: Sequence[Trial]) -> None:
-    """Raise ValueError for policies that are tried on other problems or have another goal, and for
-    two that are one.
-    """
+    """Raise ValueError for policies with other problems or goals, and for equal policies."""
     first = policies[0]
     for number, other in enumerate(policies):
         if other.goal != first.goal:
             raise ValueError(
-                f"{first.name} and {other.name} cannot be compared: solved means {first.goal} in "
-                f"one and {other.goal} in the other (evaluate.goal)."
+                f"{first.name} and {other.name} cannot be compared: evaluate.goal is {first.goal} "
+                f"and {other.goal}."
             )
         if other.problems != first.problems:
             keys = _differing([first.settings, other.settings])
-            data = [key for key in keys if key.startswith("data.")]
-            seeds = [] if data or first.seed == other.seed else [f"seed {first.seed}, {other.seed}"]
-            reasons = f" ({', '.join([*data, *seeds])})" if data or seeds else ""
+            data = [key for key in keys if key.startswith("data.")] or ["seed"]
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: they are tried on other "
-                f"problems, with the digests {first.problems[:12]} and {other.problems[:12]}"
-                f"{reasons}. Give runs that are to be compared the same data, and with several "
-                "seeds one data.seed, as `agentfly sweep` does."
+                f"problems ({', '.join(data)}). Use the same data, and one data.seed for several "
+                "seeds, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
             if _tried_as(earlier) == _tried_as(other):
                 raise ValueError(
                     f"{earlier.name} and {other.name} have the same settings and the same seed: "
-                    "name one of them. Several runs of a setting need a seed each."
+                    "name one of them."
                 )
 
 
 def shown(value: JSON) -> str:
-    """A setting's value as one types it: 3e-4, true, [1, 2]."""
+    """A value as typed: 3e-4, true, [1, 2]."""
     if isinstance(value, float):
         exact = repr(value)
         mantissa, _, exponent = f"{value:e}".partition("e")
@@ -200,7 +191,7 @@ def _base(groups: Sequence[Sequence[TriedPolicy]], against: str) -> int:
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """The keys, in order, whose values are not the same in all."""
+    """Keys with different values, in order."""
     keys = dict.fromkeys(key for each in settings for key in each)
     return [key for key in keys if len({_written(each.get(key)) for each in settings}) > 1]
 

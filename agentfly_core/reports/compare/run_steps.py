@@ -1,4 +1,4 @@
-"""A run step by step: what its episodes earned, what its update did, what its policy solves."""
+"""A run step by step: rewards, update metrics and held-out success."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was measured in a step of a run; 0 is its start, which is only evaluated.
+    """Figures of a step; step 0 is the start, which is only evaluated.
 
     Step(7, {"reward": 0.61, "success": 0.58, "tokens": 31.5, "kl": 0.012, "entropy": 0.41,
              "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
 
-    `parts` are the means of the rewards that are summed up and of their parts, where there are
-    several; `held_out` is what its policy solves, by the name of the problems.
+    `parts` are means of several rewards and their parts; `held_out` is the policy's success by
+    dataset.
     """
 
     step: int
@@ -61,16 +61,14 @@ class Step:
     held_out: Mapping[str, Rate]
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON, without what was not measured."""
+        """As JSON without missing figures."""
         held_out: dict[str, JSON] = {name: rate.to_json() for name, rate in self.held_out.items()}
         fields: dict[str, JSON] = {"step": self.step, **self.figures}
         return {**fields, "parts": dict(self.parts), "held_out": held_out}
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """The start of a run and each of its steps that has ended, those that a fork continues from,
-    too; raises ValueError where there is no such run, or nothing of it to show yet.
-    """
+    """The start and finished steps of a run, with those before a fork; raises ValueError."""
     record = known_run(store, run)
     settings = recorded_settings(record)
     last = max([settings.start_step, *RunLayout(run).steps(store)])
@@ -90,7 +88,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
         if seconds := [metrics[name] for name in SECONDS if name in metrics]:
             figures["seconds"] = sum(seconds)
         parts = {part[1]: metrics[name] for name in metrics if (part := PART.fullmatch(name))}
-        # one alone is the reward itself
+        # a single part is the reward
         steps.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
     if not steps:
         raise ValueError(f"The run {run!r} has ended no step yet.")
@@ -98,7 +96,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
 
 
 def view(run: str, steps: Sequence[Step]) -> RenderableType:
-    """A row a step, and success in training as bars."""
+    """A table with a row for each step, and success in training as bars."""
     figures, parts, held_out = (
         list(dict.fromkeys(name for step in steps for name in of(step)))
         for of in (attrgetter("figures"), attrgetter("parts"), attrgetter("held_out"))

@@ -1,9 +1,8 @@
-"""Intervals of success over problems and seeds: of runs that differ in their seed only, and of the
-difference between two such groups on the same held-out problems.
+"""Intervals of success over problems and seeds, and of the difference between two groups of seeds.
 
-Of 600 simulated differences each (200 problems that vary by 20 points, seeds by 3), the interval
-held the true one in 94.8 % of the cases with 1 and 3 seeds, 95.3 % with 2 each, 95.5 % with 3 and
-94.8 % with 5; with 1 seed each in 85.0 %, as that one says nothing of other seeds.
+In 600 simulated differences each (problems vary by 20 points, seeds by 3), intervals covered the
+true one in 94.8 % with 1 and 3 seeds, 95.3 % with 2 each, 95.5 % with 3, 94.8 % with 5, and 85.0 %
+with 1 each, which ignores the variation of seeds.
 """
 
 from __future__ import annotations
@@ -18,15 +17,13 @@ from agentfly_core.records import intervals
 from agentfly_core.records.intervals import Interval, student
 
 Solved = Mapping[str, float]
-"""The share of each held-out problem's episodes that reached the goal, by the problem's id."""
+"""Solved share of each problem's episodes, by problem id."""
 Source = Literal["problems", "problems and seeds"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval, and what varies in it:
-    `Estimate(0.041, (0.02, 0.062), "problems and seeds")`.
-    """
+    """A number with its 95 % interval: `Estimate(0.041, (0.02, 0.062), "problems and seeds")`."""
 
     value: float
     interval: Interval
@@ -34,11 +31,11 @@ class Estimate:
 
 
 def success(seeds: Sequence[Solved]) -> Estimate:
-    """The share of problems solved by runs that differ in the seed only.
+    """Solved share of runs that differ in the seed only.
 
-    Of one: the Wilson interval over its problems. Of k: their mean +- t s / sqrt(k), with s the
-    standard deviation of the runs' shares and t Student's for k - 1, and at least as far as the
-    Wilson interval of the mean over the problems: seeds that agree say nothing of other problems.
+    One run: the Wilson interval over problems. k runs: mean +- t s / sqrt(k), with the standard
+    deviation s of their shares and Student's t for k - 1, at least as wide as the Wilson interval
+    of the mean.
     """
     mean, (low, high) = intervals.success(_mean(seeds))
     if len(seeds) == 1:
@@ -50,19 +47,16 @@ def success(seeds: Sequence[Solved]) -> Estimate:
 
 
 def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
-    """How much more is solved `after` than `before`, each of them one run or several that differ in
-    the seed only, on the same problems.
+    """Gain of `after` over `before`, each with one or several seeds, on the same problems.
 
-    Of one run each: mean +- t sqrt(P), paired by problem (arXiv 2411.00640, section 4.2). P is the
-    variance of the mean of the n differences with two more, 1 and -1: problems that might have
-    been, without which few that differ seem too sure (Bonett and Price 2012, see
-    reports/nights/paired_comparison.py).
+    One run each: mean +- t sqrt(P), paired by problem (arXiv 2411.00640, section 4.2). P is the
+    variance of the mean of the n differences and two more, 1 and -1, which keep intervals of few
+    differing problems wide (Bonett and Price 2012, see reports/nights/paired_comparison.py).
 
-    Else mean +- t sqrt(V) with V = P + S - B, the variance of a mean over problems crossed with
-    seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136): S of the seeds' shares, B of
-    what neither explains, which P and S both hold; S and B are pooled over the two groups, as one
-    seed alone shows no variation. V is at least the larger of P and S. t has the degrees of freedom
-    of Satterthwaite (1946, Biometrics Bulletin 2).
+    Else mean +- t sqrt(V) with V = P + S - B for problems crossed with seeds (Cameron, Gelbach and
+    Miller 2011, 10.1198/jbes.2010.07136): S of the seeds' shares, B of the rest, which P and S both
+    contain. S and B are pooled over the groups. V is at least P and S, t has Satterthwaite's
+    degrees of freedom (1946, Biometrics Bulletin 2).
     """
     mine, its = _mean(before), _mean(after)
     count, free = len(mine), len(before) + len(after) - 2
@@ -81,21 +75,19 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
 
 def _around(difference: float, spread: float) -> Interval:
-    """The interval of a difference of two shares, which is between -1 and 1."""
+    """The interval of a difference, clipped to -1 and 1."""
     return max(-1.0, difference - spread), min(1.0, difference + spread)
 
 
 def _by_seed(*groups: tuple[Sequence[Solved], Solved]) -> tuple[float, float]:
-    """The variances S and B of `difference`: of the seeds' shares, and of what neither seeds nor
-    problems explain; of two groups, each with its mean by problem.
-    """
+    """The variances S and B of `difference` for groups with their means by problem."""
     runs = sum(1 / len(seeds) for seeds, _ in groups)
     count, free = len(groups[0][1]), sum(len(seeds) - 1 for seeds, _ in groups)
     between = remainders = 0.0
     for seeds, mean in groups:
         overall, shares = fmean(mean.values()), [fmean(solved.values()) for solved in seeds]
         between += sum((share - fmean(shares)) ** 2 for share in shares)
-        # what a seed and a problem say each for itself is taken off
+        # without the effects of seed and problem
         remainders += sum(
             (solved[problem] - share - mean[problem] + overall) ** 2
             for solved, share in zip(seeds, shares, strict=True)

@@ -1,4 +1,4 @@
-"""The settings of a sweep's runs: each combination of the listed values, with each seed."""
+"""Settings of a sweep's runs: all combinations of values and seeds."""
 
 from __future__ import annotations
 
@@ -10,38 +10,32 @@ from agentfly_core.system.formats import strict_yaml
 
 
 def alternatives(override: str) -> list[str]:
-    """`update.betas=[0.9, 0.95],[0.8, 0.9]` as two settings: commas part values as in a YAML list,
-    so that those within brackets or quotes do not.
+    """Split `update.betas=[0.9, 0.95],[0.8, 0.9]` into two settings, as a YAML list.
 
-    Raises ValueError for what no YAML list could hold.
+    Raises ValueError for invalid YAML.
     """
     key, _, value = override.partition("=")
     try:
         listed = strict_yaml.items(f"[{value}]")
     except ValueError:
         raise ValueError(
-            f"{key}: got values that are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; put "
-            "a text with a comma or a bracket of its own in quotes."
+            f"{key}: the values are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; quote "
+            "texts with commas or brackets."
         ) from None
     return [f"{key}={item}" for item in listed] or [override]
 
 
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
-    """The settings of each run, all those of the first seed first; `seeds` count from that of the
-    experiment.
+    """Settings of each run, by seed; `seeds` count from the experiment's seed.
 
-    Runs of further seeds get the problems of the first one, unless the data has a seed of its own;
-    those of the first are what `agentfly train` does with these settings.
-    Raises ValueError for seeds that are given twice, and for a key that is.
+    Further seeds get the problems of the first one, unless data.seed is set. Raises ValueError for
+    a repeated key, and for both seed= and `seeds`.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise ValueError(f"{twice[0]} is given twice: list its values, {twice[0]}=VALUE,VALUE.")
     if seeds is not None and "seed" in keys:
-        raise ValueError(
-            "Got seed= and --seeds: give one of them. --seeds 3 are three from the experiment's "
-            "own, seed=5,7 are these."
-        )
+        raise ValueError("Got seed= and --seeds: give one of them.")
     combined = [list(member) for member in product(*map(alternatives, overrides))]
     base = loading.read(experiment).settings.seed
     members = [

@@ -1,4 +1,4 @@
-"""A sweep as the store has it: which runs it has, and with which settings."""
+"""A stored sweep: its runs and their settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """sweeps/NAME.json; `overrides` and `seeds` are those of the command, as they were given.
+    """sweeps/NAME.json, with `overrides` and `seeds` of the command.
 
     Sweep("rates", "quickstart", ("update.learning_rate=1e-4,3e-4",), 3, "local",
           (Member("quickstart-1f2e3d4c", ...), ...))
@@ -41,43 +41,35 @@ class Sweep:
     members: tuple[Member, ...]
 
     def command(self, store: Store) -> str:
-        """What starts it, and continues it."""
+        """The command that starts and continues it."""
         seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
         site = [] if self.site == "local" else ["--site", self.site]
         words = [self.experiment, *self.overrides, *seeds, "--name", self.name, *site]
         return in_store(store, "agentfly", "sweep", *words)
 
     def differing(self, member: Member) -> str:
-        """The settings of a run that not all runs have, "update.learning_rate=1e-4 seed=1"; its
-        name where there are none.
-        """
+        """The settings that not all runs have, "update.learning_rate=1e-4 seed=1", or its name."""
         shared = set.intersection(*({*one.overrides} for one in self.members))
         own = [setting for setting in member.overrides if setting not in shared]
         return " ".join(own) or member.run
 
     def unfinished(self, store: Store) -> list[Member]:
-        """The runs that have still to be done, in order."""
+        """The unfinished runs, in order."""
         return [member for member in self.members if not is_finished(store, member.run)]
 
     def write(self, store: Store) -> None:
-        """Write it down; one of this name may have had a part of its runs.
-
-        Raises ValueError where it had other ones.
-        """
+        """Store it; raises ValueError if the stored sweep of this name has other runs."""
         before = stored_sweep(store, self.name)
         if before and not {m.run for m in before.members} <= {m.run for m in self.members}:
             raise ValueError(
-                f"The sweep {self.name!r} has other runs than these; it is continued by: "
-                f"{before.command(store)}\nGive this one another --name. More values and more "
-                "seeds may be added to a sweep."
+                f"The sweep {self.name!r} has other runs; this continues it: "
+                f"{before.command(store)}\nUse another --name, or only add values and seeds."
             )
         store.write_json(_uri(self.name), asdict(self))
 
 
 def stored_sweep(store: Store, name: str) -> Sweep | None:
-    """A sweep by its name, None where there is none; raises ValueError for what is no name, and
-    Damaged.
-    """
+    """A sweep by its name, or None; raises ValueError for a wrong name, and Damaged."""
     if not re.fullmatch(NAME, name):
         raise ValueError(
             f"Got the sweep {name!r}, expected letters, digits, '.', '_' and '-', such as rates."
@@ -85,10 +77,7 @@ def stored_sweep(store: Store, name: str) -> Sweep | None:
     try:
         fields: Any = store.read_json(_uri(name))
     except Damaged as damage:
-        raise Damaged(
-            f"{damage} Remove it, and the `agentfly sweep` that wrote it writes it again; its runs "
-            "stay."
-        ) from None
+        raise Damaged(f"{damage} Remove it and repeat the `agentfly sweep` command.") from None
     if fields is None:
         return None
     members = tuple(Member(each["run"], tuple(each["overrides"])) for each in fields["members"])
@@ -102,9 +91,9 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """References to policies with the runs of each `sweep:NAME` in its place, each one once.
+    """Distinct references, with the runs of each `sweep:NAME` in its place.
 
-    Raises ValueError for a sweep that is not there or not finished.
+    Raises ValueError for a missing or unfinished sweep.
     """
     names: list[str] = []
     for reference in references:

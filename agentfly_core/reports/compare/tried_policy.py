@@ -1,4 +1,4 @@
-"""A policy's stored held-out results, or an error with the command that makes them."""
+"""A policy's stored held-out results, or an error with the command that computes them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ STEP = "step"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The policy of a run's step, there or still to be trained, and what it is tried on.
+    """A trained or planned policy and its evaluation.
 
         Trial("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ..., "step": 15},
               "f491...84", "agentfly_core.rewards.exact:exact")
 
-    `settings` are those that a result depends on, without the seeds of the run and of its data, and
-    the `step`. `problems` is the digest of the file that holds them, `goal` the reward that says
-    solved.
+    `settings` exclude the seeds of run and data. `problems` is the digest of their file, `goal` the
+    reward of solved problems.
     """
 
     run: str
@@ -46,30 +45,29 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """As a command names it."""
+        """The reference in commands."""
         return f"{self.run}@{self.step}"
 
 
 @dataclass(frozen=True, slots=True)
 class TriedPolicy(Trial):
-    """The same with the share of each held-out problem's episodes that the policy solved:
-    `TriedPolicy("quickstart-1f2e3d4c", ..., {"add-41-58": 1.0, ...})`.
+    """A policy with its solved share of each problem: `TriedPolicy("quickstart-1f2e3d4c", ...,
+    {"add-41-58": 1.0, ...})`.
     """
 
     solved: Solved
 
 
 def planned(experiment: Experiment, run: str, data: Pointer) -> Trial:
-    """The last policy of a run that is to be trained, on the test problems of its dataset."""
+    """The last policy of a planned run, on its test problems."""
     problems = _problems(experiment.store, data, "test")
     return Trial(*_trial(experiment.settings, run, experiment.settings.steps, problems))
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """The policy that NAME, a finished run's last, or NAME@STEP names, with or without `run:`, on a
-    split or one of its evaluate.datasets.
+    """The policy of NAME, a finished run's last, or NAME@STEP on a split or evaluate.datasets.
 
-    Raises ValueError for one that is not there, not finished, or was not evaluated there.
+    Raises ValueError if it is missing, not finished or not evaluated.
     """
     policy = run_policy(reference)
     run = policy.run
@@ -78,15 +76,14 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     step = policy.step if isinstance(policy, RunPolicy) else settings.steps
     if not isinstance(policy, RunPolicy) and finished_summary(store, run, step) is None:
         raise ValueError(
-            f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
-            f"finishes it: {continuing(store, run, record)}"
+            f"The run {run!r} is not finished. This finishes it: {continuing(store, run, record)}"
         )
-    policy_of(store, run, step)  # says which there are
+    policy_of(store, run, step)  # raises for a missing step
     _, data, part = held_out(store, record, split)
     if not data.uri:
         raise ValueError(
-            f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "
-            "changed, so what was played on it is not found. Restore the files."
+            f"The dataset of {run!r} is missing in {store.uri}, or its files have changed: restore "
+            "them."
         )
     scored = evaluations(store, record, run, split)(step)
     goal = goal_of(settings)
@@ -98,11 +95,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
     if split == "validation":
-        return (
-            f"{policy} was not evaluated on the validation problems. A run does that each "
-            "`evaluate.every` steps, if it is asked to; the test problems are played after the "
-            "last step, and by `agentfly evaluate`."
-        )
+        return f"{policy} was not evaluated on the validation problems: set evaluate.every."
     what, overrides = experiment_of(record)
     words = ("agentfly", "evaluate", what, *overrides, "--policy", f"run:{policy}")
     return (
@@ -119,7 +112,7 @@ def _trial(
     settings: Settings, run: str, step: int, problems: str
 ) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
     """The fields of a Trial."""
-    # the held-out problems are the same where two are compared, whichever seed made them
+    # compared policies have the same held-out problems, whatever the seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork"}))
     kept = {

@@ -1,4 +1,4 @@
-"""Tables that stay readable on a narrow terminal: lines wrap, nothing is cut."""
+"""Tables whose lines wrap on a narrow terminal instead of being cut."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ WIDEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Unbroken:
-    """A table in its own width: on a narrow terminal its lines continue in the next line, which can
-    be read, unlike headings and numbers that are cut.
-    """
+    """A table in its full width; the terminal wraps its lines."""
 
     table: Table
 

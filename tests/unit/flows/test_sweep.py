@@ -93,7 +93,7 @@ def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
     assert lines[0] == "Sweep rates: 4 runs, 0 finished."
     assert "Run 2 of 4: update.learning_rate=3e-5 seed=0" in lines
     assert lines[-2].startswith("update.learning_rate=3e-5 solves 37.5 points more than 1e-5 (")
-    assert lines[-2].endswith(", 2 seeds each): they are not told apart.")
+    assert lines[-2].endswith(", 2 seeds each): no significant difference.")
     assert lines[-1] == "The same again: agentfly compare sweep:rates"
 
     assert main(["compare", "sweep:rates"]) == 0
@@ -143,7 +143,7 @@ def test_a_damaged_record_of_a_sweep_is_named_with_the_way_out_which_leads_on(
         assert main(command) == 2
         said = capsys.readouterr().err
         assert f"agentfly: {record} is damaged" in said
-        assert "Remove it, and the `agentfly sweep` that wrote it writes it again" in said
+        assert "Remove it and repeat the `agentfly sweep` command." in said
     record.unlink()
     assert main(COMMAND) == 0
     assert main(["compare", "sweep:rates"]) == 0
@@ -181,7 +181,7 @@ def test_more_values_and_seeds_may_be_added_to_a_sweep_and_others_may_not(
     assert len(more.words) == 9 - 4
     capsys.readouterr()
     assert main([*words, "--seeds", "2"]) == 2
-    assert "The sweep 'rates' has other runs than these" in capsys.readouterr().err
+    assert "The sweep 'rates' has other runs;" in capsys.readouterr().err
 
 
 def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
@@ -205,7 +205,7 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
         (
             "rewards={agentfly_core.rewards.exact:exact: 1},"
             "{agentfly_core.rewards.format:tool_format: 1}",
-            "solved means agentfly_core.rewards.exact:exact in one",
+            "evaluate.goal is agentfly_core.rewards.exact:exact and",
         ),
         ("update.keep_learner=1,2", "have the same settings and the same seed"),
     ],

@@ -51,7 +51,7 @@ def test_runs_of_a_setting_are_one_row_over_their_seeds_and_held_against_the_fir
     assert found.sentence.startswith(
         "update.learning_rate=3e-4 solves 25.0 points more than 1e-4 (95 % interval "
     )
-    assert found.sentence.endswith(", 2 seeds each): they are not told apart.")
+    assert found.sentence.endswith(", 2 seeds each): no significant difference.")
     turned = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1", against="fast-1")
     assert turned.groups[0].differs == {"update.learning_rate": 3e-4}
     assert "update.learning_rate=1e-4 solves 25.0 points fewer than 3e-4" in turned.sentence
@@ -78,8 +78,8 @@ def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "two", "1111", "data.test=4")
     said = (
-        r"one@2 and two@2 cannot be compared: they are tried on other problems, with the "
-        r"digests \w+ and \w+ \(data\.test\)\. Give runs .* one data\.seed, as `agentfly sweep`"
+        r"one@2 and two@2 cannot be compared: they are tried on other problems \(data\.test\)\. "
+        r"Use the same data, and one data\.seed .*as `agentfly sweep`"
     )
     with pytest.raises(ValueError, match=said):
         comparison(store, "one", "two")
@@ -110,8 +110,8 @@ def test_another_goal_cannot_be_compared(store: Store) -> None:
     one = tried(store, "one", "test")
     other = replace(one, run="two", goal="my_project.rewards:cites")
     said = (
-        r"one@2 and two@2 cannot be compared: solved means agentfly_core\.rewards\.exact:exact in "
-        r"one and my_project\.rewards:cites in the other"
+        r"one@2 and two@2 cannot be compared: evaluate\.goal is "
+        r"agentfly_core\.rewards\.exact:exact and my_project\.rewards:cites"
     )
     with pytest.raises(ValueError, match=said):
         compared([one, other])
@@ -204,6 +204,6 @@ def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> No
         "c-003": 0.0,
     }
     assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
-    said = r"Got the held-out problems 'hard', expected one of those of two: test, validation\."
+    said = r"--evaluation: got 'hard', two has test, validation\."
     with pytest.raises(ValueError, match=said):
         tried(store, "two", "hard")

@@ -43,7 +43,7 @@ def test_commas_part_values_as_in_a_yaml_list(override: str, found: list[str]) -
 
 @pytest.mark.parametrize("value", ["[1, 2", "1],[2", '"a'])
 def test_values_that_are_no_yaml_are_refused_without_showing_them(value: str) -> None:
-    with pytest.raises(ValueError, match=r"^steps: got values that are no YAML, expected steps=V"):
+    with pytest.raises(ValueError, match=r"^steps: the values are no YAML, expected steps=V"):
         alternatives(f"steps={value}")
 
 
