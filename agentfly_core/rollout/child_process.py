@@ -58,10 +58,9 @@ class Child:
             async def close(self) -> None:
                 await self.engine.end()
 
-    It sees of this process's environment variables only those of INHERITED, and those in `env`.
-    `folder` is a private directory of its own, its TMPDIR and where its stderr goes; it is there
-    from the start to the end. When this process dies, its stdin ends; what does not end then, and
-    what it started, is ended when the next run starts.
+    It inherits the environment variables in INHERITED and `env`. `folder` is its private TMPDIR
+    with its stderr, from start to end. When this process dies, its stdin ends; leftovers are ended
+    when the next run starts.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -102,11 +101,10 @@ class Child:
         return self._process is not None and self._process.returncode is None
 
     async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows what it answers
-        """What it answers to a JSON value; one at a time, in the order of asking.
+        """Send a JSON value and return the answer; requests run in order.
 
-        Raises ServiceFailure when it died, when there is no answer within `seconds`, or one that is
-        no JSON. It is killed then, and also when the asker is cancelled: a late answer would be
-        taken for that to the next question.
+        Raises ServiceFailure for a dead process, a timeout and invalid JSON, and kills the process,
+        also after a cancellation, so that no late answer is returned for the next request.
         """
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
         async with self._turn:
@@ -126,10 +124,7 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill it and all that it started, and remove its folder; nothing if it never started.
-
-        Also on another event loop than it was started on.
-        """
+        """Kill it with its descendants and remove its folder; callable on any event loop."""
         self._kill()
         if self.folder == Path():
             return

@@ -28,17 +28,13 @@ MAX_RESET_BYTES = 65_536
 
 
 class Episode(Speaker):
-    """The playing of one problem by one agent.
+    """A problem played by an agent: `async def agent(episode: Episode) -> Ending`.
 
-    An agent is an `async def agent(episode: Episode) -> Ending`: it calls `reply` and `call` and
-    says how it ended. It runs on the agents' loop, and what it asks for is done on the loop where
-    the episode is played, until `leave`.
-
-    The episode itself speaks as its main speaker, who has the agent's `name` and the experiment's
-    tools. `opening` is what the model reads first: the system message, the problem, and the texts
-    that environments' `reset` returned. `turns` is the record so far, `closing` what was answered
-    and not yet read. `speakers` are all who speak in it, the main one first, and `session`
-    replies for them, but for the roles that `makes` has speakers of their own for.
+    The agent runs on the agents' loop; its calls of `reply` and `call` run on the episode's loop,
+    until `leave`. The episode is its main speaker, with the agent's `name` and the experiment's
+    tools. `opening` has the system message, the problem and the texts of environments' `reset`.
+    `turns` is the record, `closing` unread answers. `speakers` are all speakers, the main one
+    first; `session` replies for them, except for roles in `makes`.
     """
 
     def __init__(
@@ -84,9 +80,7 @@ class Episode(Speaker):
 
     @property
     def answered(self) -> tuple[str, str | None]:
-        """Who said the answer, and what it is: the last one that was said; the main speaker, and
-        None, where nobody did.
-        """
+        """The last answer and its speaker, or the main speaker and None."""
         return self._stage.trunk.answers[-1] if self._stage.trunk.answers else (self.name, None)
 
     def speaker(
@@ -99,14 +93,12 @@ class Episode(Speaker):
         max_sampled_tokens: int = sys.maxsize,
         instance: int | None = None,
     ) -> Speaker:
-        """Another speaker of this episode, whose contexts begin with `system` and who has these
-        tools; `max_turns` and `max_sampled_tokens` are its own limits.
+        """Another speaker with its own system message, tools and limits.
 
-        What it says is a trajectory of its own, compared with those of the same role in the other
-        episodes of the problem. The second of a role is called `searcher/2`, the `instance` 2. For
-        a role of `agent.frozen` another policy replies, or a chat service, and nothing is trained.
-        Raises ValueError for a name that is taken, for a tool whose environment is not there, and
-        within `gather` without an `instance`: who would be the first is not known there.
+        It has its own trajectory, compared with those of the same role in other episodes. The
+        second of a role is `searcher/2`, the `instance` 2. Roles of `agent.frozen` are not trained.
+        Raises ValueError for a taken name, a tool without its environment, and within `gather`
+        without an `instance`.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
@@ -134,12 +126,11 @@ class Episode(Speaker):
         return made
 
     async def gather(self, *work: Coroutine[Any, Any, R]) -> list[R]:
-        """What several parts of the agent return, in their order; they run at the same time.
+        """Run parts of the agent concurrently, and return their results in order.
 
-        Their replies have the same time, and the seeds that they have in whatever order they come.
-        Limits of an episode count in each part what lies before it. All are run to their ends; then
-        the first error is raised, any other before an EpisodeOver. Raises ServiceFailure for parts
-        that wait for each other.
+        Seeds do not depend on timing. Limits count the history of each part. After the end of all
+        parts the first error is raised, EpisodeOver last. Raises ServiceFailure for parts that wait
+        for each other.
         """
         branch = self.branch
         branches = branch.fork(len(work))
@@ -207,11 +198,11 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSpec(EpisodeRules):
-    """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
+    """Rules, agent and time limit in seconds of an experiment's episodes.
 
-    `rewards` are only those that need an environment, `limits` those of each kind of environment,
-    `frozen` the speakers who are not trained, by role. In a mixture each of the `tasks` is played
-    by rules of its own, and these have the tools and rewards of all.
+    `rewards` are those that need an environment, `limits` those of environment kinds, `frozen`
+    untrained speakers by role. In a mixture `tasks` have their own rules, and these have the tools
+    and rewards of all.
     """
 
     rewards: tuple[Reward, ...]

@@ -26,9 +26,8 @@ class EnvironmentLoop:
                 collect(episode_specs, rules, sampler, watch, loop.resources)
             )
 
-    Between two calls of `run` environments are started and replaced. Who plays a shard holds
-    `turn`: the sampler is loaded for one shard at a time, also where the next step is played while
-    this one is evaluated.
+    Between calls of `run` environments are started and replaced. `turn` is held while a shard is
+    played, because the sampler is loaded for one shard at a time.
     """
 
     resources: ResourceManager
@@ -36,10 +35,7 @@ class EnvironmentLoop:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, work: Coroutine[None, None, R]) -> R:
-        """What `work` returns or raises; it is done on the loop, in the context of this thread.
-
-        When this thread is interrupted, `work` is cancelled and its end is waited for.
-        """
+        """Run `work` on the loop in this thread's context; an interrupt cancels it and waits."""
         tasks: list[asyncio.Task[R]] = []
         try:
             self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(work)))

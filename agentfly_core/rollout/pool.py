@@ -26,18 +26,16 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseTimeout(ServiceFailure):
-    """None became free in time: "Shop: none of 8 became free within 60 s, 3 others are waiting"."""
+    """A timeout: "Shop: none of 8 became free within 60 s, 3 others are waiting"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many environments of a kind there may be at a time, how long each is lent again, and the
-    settings with which each is made.
+    """Number, reuse and settings of environments of a kind.
 
         Limit(8, max_uses=100, lifetime=3600.0, settings={"products": 6})
 
-    After `max_uses` leases, or as soon as it is looked at when older than `lifetime` seconds, an
-    environment is closed and another one takes its place. None: no bound.
+    After `max_uses` leases or `lifetime` seconds an environment is replaced. None: no limit.
     """
 
     limit: int
@@ -50,7 +48,7 @@ class Limit:
 class Instance:
     """An environment and the problem it is leased for: `Instance(Shop(), 8123.5, 3, problem)`.
 
-    `born` is on the monotonic clock; `returning` is its way back from a lease, once that has begun.
+    `born` is on the monotonic clock; `returning` is the task that ends a lease.
     """
 
     environment: Environment
@@ -64,11 +62,10 @@ PoolSlot = Instance | asyncio.Task[Instance | None] | None
 
 
 class Pool:
-    """At most `limit.limit` environments of one kind that are not dead.
+    """At most `limit.limit` live environments of one kind.
 
-    `_places` are as many: first the empty ones, then those where an instance starts, then the idle
-    ones, which are taken first. `_free` counts those that are here and hands them out in the order
-    in which they were asked for. Who holds or closes an instance has its place meanwhile.
+    `_places` are empty, then starting, then idle; idle ones are taken first. `_free` counts them
+    and is first come, first served. A leased or closing instance keeps its place.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
@@ -83,10 +80,7 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Begin to have `count` environments, started all at once; each may take `seconds`.
-
-        Those that are idle are looked at, and replaced where they are worn or unwell.
-        """
+        """Start up to `count` environments in parallel, within `seconds`; replace worn ones."""
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():
                 self._places[number] = place.result()
@@ -171,8 +165,8 @@ class Pool:
 
     def _put(self, instance: Instance | None) -> None:
         """Give a place back: those with an instance are taken first."""
-        # Taken from the right: idle instances are reused before empty places start new ones. It is
-        # counted as free last, since a waiting lease then takes the place on the right at once.
+        # taken from the right, so that idle instances come before empty places; counted as free
+        # last, because a waiting lease takes the right place at once
         if instance is None:
             self._places.appendleft(None)
         else:
@@ -241,9 +235,8 @@ class Pool:
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
         """Take an instance back, once; the first caller decides whether it may be leased again."""
-        # An episode that ends and a deadline that expires may both return it. Were it put back
-        # twice, two episodes would share an environment, and the semaphore would count a place that
-        # does not exist.
+        # the end of an episode and its deadline may both return it; twice would let two episodes
+        # share an environment
         if instance.returning is None:
             instance.returning = self._in_background(self._take_back(instance, well))
         return instance.returning
@@ -298,9 +291,7 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """What went wrong in a method, with the line in its author's code; logged the first time in
-        a process, with the problem, then counted.
-        """
+        """A method's error with the line of author code; logged once in a process, then counted."""
         line = tracebacks.own_line(error)
         what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"
         first = "".join(f" (first for the problem {problem.id!r})" for problem in given)
@@ -312,8 +303,7 @@ class Pool:
 
     def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Finish the work in the background, even where the caller is cancelled."""
-        # An environment that is half started or half closed has a process; were its close cancelled
-        # with the episode, that process would stay, and so would its place stay taken.
+        # a cancelled start or close would leave a process and a taken place
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -28,9 +28,8 @@ class ResourceManager:
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    A number is short for its Limit. Entering it ends what dead processes left of their
-    environments; leaving it closes every environment, and raises RuntimeError that names what was
-    lent and not given back.
+    A number is short for its Limit. Entering ends leftovers of dead processes. Leaving closes all
+    environments, and raises RuntimeError for lent ones.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -53,10 +52,9 @@ class ResourceManager:
         await self.close()
 
     def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:
-        """Begin to have `count` of each kind, started all at once; each may take `timeout` seconds.
+        """Start up to `count` of each kind in parallel, within `timeout` seconds each.
 
-        Those that are idle are looked at, and replaced where they are worn or no longer healthy.
-        What cannot be started is logged, and started again by the lease that needs it.
+        Worn and unhealthy idle ones are replaced. Failures are logged and repeated by a lease.
         """
         for kind in kinds:
             self._pool(kind).warm(count, timeout)
@@ -69,16 +67,14 @@ class ResourceManager:
         timeout: float,  # noqa: ASYNC109
         deadline: float = math.inf,
     ) -> AsyncIterator[LentEnvironments]:
-        """An environment of each kind that was reset for `problem`, for the block's duration.
+        """An environment of each kind, reset for `problem`, for the block's duration.
 
-        They are leased in a fixed order, so that no two episodes wait for each other. Waiting for
-        one, starting it and resetting it may take `timeout` seconds each, first come, first served.
-        Each is lent again only if it is healthy after a block that did not raise; else it is
-        closed. `deadline` seconds after the last one was lent the block is cancelled and all are
-        closed, whether it ends or not.
+        The fixed order of kinds avoids deadlocks. Waiting, starting and resetting may take
+        `timeout` seconds each. After an error, or if unhealthy, an environment is closed. After
+        `deadline` seconds the block is cancelled and all are closed.
 
-        Raises LeaseTimeout, LeaseExpired, ServiceFailure when one cannot be made ready, and
-        ValueError for a kind without a limit.
+        Raises LeaseTimeout, LeaseExpired, ServiceFailure, and ValueError for a kind without a
+        limit.
         """
         pools = {kind: self._pool(kind) for kind in in_order(kinds)}
         async with AsyncExitStack() as stack:
@@ -113,12 +109,11 @@ class ResourceManager:
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Counts, and seconds of waiting, by kind:
-        `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
+        """Counts and waiting seconds by kind: `{"resources/Shop/in_use": 3,
+        "resources/Shop/wait_p95": 0.2}`.
 
-        They are of the time since this was asked last; `in_use` and `waiting` are of now.
-        `most_in_use` and `most_waiting` are the most there were at a time, `expired` the leases
-        that their deadline ended.
+        `in_use` and `waiting` are current, all others since the last call. `most_*` are maxima,
+        `expired` counts leases ended by their deadline.
         """
         return {
             f"resources/{kind.__name__}/{name}": value

@@ -31,9 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """What an agent uses, a template or a sampler, raised what no episode may end with; the message
-    says which, and in which line.
-    """
+    """An error of a template or sampler that must not end an episode; the message has the line."""
 
     @classmethod
     def by(
@@ -54,12 +52,10 @@ async def play(
     cast: Cast,
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], Timing]:
-    """Play one episode; a lost service or passed deadline ends it FAILED, its environments closed.
+    """Play an episode; the trajectory with the answer comes first, for rewards.
 
-    So does an agent that held its event loop, or that raised an error before the first reply; an
-    error after it ends the episode as it stands. What the sampler or the template raises passes.
-    The trajectory that has the answer comes first: rewards look at it, and it alone has what they
-    observed.
+    A lost service, a deadline, a blocked event loop and an error before the first reply end it
+    FAILED; a later error ends it with its record. Errors of sampler and template are raised.
     """
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
@@ -90,17 +86,12 @@ async def collect(
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play a shard of episodes at the same time; `watch` gets the trajectory of each, as it ends,
-    that has its answer.
+    """Play a shard of episodes concurrently; `watch` gets each trajectory with an answer.
 
-    The trajectories are sorted by (problem, chain, agent), the timings, one an episode, by
-    (problem, chain); the last is what `resources` measured. There
-    are as many seats as there are episodes, or environments if those are fewer: an episode takes a
-    seat when the one before it ends, so that a seated one is never kept from replying. Those of
-    tasks without environments have seats of their own. As many environments as seats are there, or
-    starting, when it ends. Raises SamplerLost when the shard must be
-    played again, PromptTooLong for a problem that cannot be played, NoReply with a scripted policy,
-    EpisodeBroken for what a template or another sampler raised, and what `watch` raised.
+    Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
+    and metrics of `resources`. At most `min(episodes, environments)` episodes run at once, so that
+    a running one never waits for an environment; tasks without environments run separately. Raises
+    SamplerLost for a replay, PromptTooLong, NoReply, EpisodeBroken, and errors of `watch`.
     """
     failure: BaseException | None = None
     try:
@@ -164,9 +155,7 @@ async def _play_all(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Seats, and the episodes that take them in this order; each of these needs environments among
-    the `kinds`.
-    """
+    """Seats, and the episodes that take them in order, with environments of these kinds."""
 
     episodes: Sequence[EpisodeSpec]
     kinds: tuple[type[Environment], ...]
@@ -185,9 +174,7 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
-    """What the agent returned, or its error; its time is the episode's deadline, at which this is
-    cancelled.
-    """
+    """The agent's result or error; cancelled at the episode's deadline."""
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await calling.on_loop("agents", partial(spec.agent, episode), math.inf, agent)

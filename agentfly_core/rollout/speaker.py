@@ -1,4 +1,4 @@
-"""Who speaks in an episode: samples replies, calls tools, keeps to the limits."""
+"""Speakers of an episode: sample replies and call tools within limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from agentfly_core.system.formats.text import clip, did_you_mean, fault
 R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
-"""The branch of an agent in which code runs, None outside `Episode.gather`."""
+"""The branch of the running agent code, None outside `Episode.gather`."""
 
 
 @dataclass
@@ -53,30 +53,27 @@ class EpisodeState:
     here: LoopCrossing = field(default_factory=LoopCrossing)
     parts: Parts = field(default_factory=Parts)
     fault: Exception | None = None
-    """The last error of a request of the agent: it is not an error in the agent's code."""
+    """The last error of an agent's request, which is no error in the agent's code."""
 
     @property
     def branch(self) -> EpisodeBranch:
-        """The branch of the agent that asks."""
+        """The branch of the calling agent."""
         return current_branch.get() or self.trunk
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
-        """Run a request of the agent on the event loop of the episode.
-
-        A `held` reply begins only when every open part has a request.
-        """
+        """Run a request on the episode's event loop; a `held` reply waits for all open parts."""
         try:
             with self.parts.asking(self.branch, held):
                 return await self.here.do(work, EpisodeOver(Ending.FAILED))
         except EpisodeOver:
             raise
-        except Exception as error:  # raised again: it is only noted that it is not the agent's
+        except Exception as error:  # recorded as no error of the agent's code
             self.fault = error
             raise
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
-        """Note how long the block takes, and what for."""
+        """Record the time of the block."""
         start = moment()
         try:
             yield
@@ -85,11 +82,10 @@ class EpisodeState:
 
 
 class Sampling(TypedDict, total=False):
-    """How a reply is sampled; what is left out or None is the experiment's.
+    """Sampling settings of a reply, by default the experiment's.
 
-    `stop` are the strings at which it ends, some of agent.stop; the message ends before them. A
-    reply at `temperature` 0 is greedy, and in a training episode not trained. `max_tokens` is its
-    greatest length.
+    `stop` is a part of agent.stop; the message ends before these strings. Replies at `temperature`
+    0 are greedy and not trained. `max_tokens` limits the length.
     """
 
     stop: Sequence[str] | None
@@ -98,21 +94,16 @@ class Sampling(TypedDict, total=False):
 
 
 class Context:
-    """One conversation of a speaker, which each reply makes longer.
-
-    It begins with its opening messages. Its messages are never rewritten: open another context for
-    another prompt.
-    """
+    """A conversation of a speaker that only grows; another prompt needs another context."""
 
     def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
         self._speaker, self._begin = speaker, messages
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """Append these messages and sample a reply, with its tool calls still unanswered.
+        """Append messages and sample a reply; its tool calls are not executed.
 
-        Raises EpisodeOver when there were `max_turns` replies, or `max_model_len` tokens in this
-        context, PromptTooLong where these are too few for the experiment's own opening,
-        AgentPromptTooLong where they are for another first prompt, and SamplerLost.
+        Raises EpisodeOver at `max_turns` or `max_model_len`, PromptTooLong or AgentPromptTooLong
+        for an opening of the experiment or agent that is too long, and SamplerLost.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -120,12 +111,12 @@ class Context:
 
     @property
     def messages(self) -> tuple[Message | Observation, ...]:
-        """All its messages and replies, in the form that `Speaker.reply_to` takes."""
+        """All messages and replies, as for `Speaker.reply_to`."""
         return timeline.messages_of(self._last) or self._begin
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has; a reply can only be sampled below `max_model_len`."""
+        """The number of its tokens."""
         return len(timeline.tokens_of(self._last))
 
     @property
@@ -134,7 +125,7 @@ class Context:
 
 
 MakesSpeaker = Callable[..., "Speaker"]
-"""Of a stage, a name, the rules, and the messages with which each of its contexts begins."""
+"""Takes a stage, a name, rules, and the opening messages of contexts."""
 
 
 class Speaker:
@@ -143,7 +134,7 @@ class Speaker:
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    `name` is its role and instance, `planner/2`; the first of a role goes by the role's name.
+    `name` is its role and instance, `planner/2`; the first instance has the role's name.
     """
 
     def __init__(
@@ -157,23 +148,19 @@ class Speaker:
 
     @property
     def role(self) -> str:
-        """Its name without the instance."""
+        """The name without the instance."""
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """Sample a reply to these messages, with its tool calls still unanswered.
-
-        It continues in the speaker's first context. Raises as `Context.reply`.
-        """
+        """Sample a reply in the speaker's first context; see `Context.reply`."""
         return await self._first.reply(*read, **sampling)
 
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Sample a reply to a full message list.
+        """Sample a reply to a full message list; raises as `Context.reply`.
 
-        The list may begin with earlier conversations of this speaker. The reply then continues the
-        longest of them and keeps its tokens. Raises as `Context.reply`.
+        The reply continues the longest earlier conversation that begins the list, with its tokens.
         """
         mine = (one for one in self.branch.replies if one.speaker == self.name)
         before = timeline.longest_beginning(mine, messages)
@@ -181,21 +168,18 @@ class Speaker:
         return await self.reply_behind(before, tuple(messages[shared:]), sampling)
 
     def context(self, *messages: Message | Observation) -> Context:
-        """A new context that begins with the speaker's own instructions and these messages."""
+        """A new context with the speaker's instructions and these messages."""
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """The tools' answers, in the order of the calls; those of parallel tools run concurrently.
+        """Execute calls in order, parallel tools concurrently; wrong calls return an error.
 
-        A call that cannot be read or carried out is answered with an error. Raises EpisodeOver
-        after a tool that ends the episode, and ServiceFailure.
+        Raises EpisodeOver after a tool that ends the episode, and ServiceFailure.
         """
         return await self._stage.do(self._call(self.branch, *calls))
 
     def answer(self, text: str) -> None:
-        """Say the episode's answer, which rewards look at; it may be said again, and ends
-        nothing.
-        """
+        """Set the episode's answer for rewards; the last one counts, and the episode continues."""
         if not isinstance(text, str):
             raise TypeError(f"An answer is a text, got {text!r:.80}; use str(...) or json.dumps.")
         self.branch.answers.append((self.name, text))
@@ -207,9 +191,7 @@ class Speaker:
         sampling: Sampling,
         context: Context | None = None,
     ) -> Message:
-        """Sample a reply to these messages after the reply `before`, or to a full prompt if that is
-        None. It becomes the newest reply of `context`.
-        """
+        """Sample a reply after the reply `before`, or to a full prompt; the newest of `context`."""
         branch, temperature = self.branch, sampling.get("temperature")
         own = self._stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
@@ -222,12 +204,12 @@ class Speaker:
 
     @property
     def branch(self) -> EpisodeBranch:
-        """The branch of the agent that asks."""
+        """The branch of the calling agent."""
         return self._stage.branch
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The record so far, in the order of time."""
+        """The recorded turns in the order of time."""
         return timeline.turns_of(self._replies)
 
     @property
@@ -305,7 +287,7 @@ class Speaker:
             return await self._stage.session.sample(replace(request, params=params))
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """How many tokens may still be sampled, by this speaker and in the episode."""
+        """Remaining tokens of this speaker and of the episode."""
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
@@ -313,9 +295,9 @@ class Speaker:
         return max(0, min(own - mine, whole - everybodys))
 
     def _seed(self, branch: EpisodeBranch, before: Reply | None, prompt: str) -> int:
-        """The seed of a reply. In the only context so far of the only speaker it depends on the
-        reply's number, elsewhere on the speaker, the prompt and the number of earlier replies to
-        that prompt.
+        """The seed of a reply: by its number in the only context of the only speaker.
+
+        Otherwise by speaker, prompt and the number of earlier replies to this prompt.
         """
         spec, depth = self._stage.spec, len(timeline.path(before))
         alone = not branch.number and branch.call == depth
@@ -403,5 +385,5 @@ async def _state_key(environment: Environment) -> str:
         return await calling.call(key, STATE_SECONDS, f"{kind}.state_key()", [environment])
     except ServiceFailure:
         raise
-    except Exception as error:  # an author's own, like start and reset
+    except Exception as error:  # author code
         raise ServiceFailure(f"{kind} could not name its state: {fault(error)}") from error

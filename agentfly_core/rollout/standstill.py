@@ -69,9 +69,9 @@ class Parts:
         self._changes += 1
 
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        """Cancel the tasks when no part can continue, at LOOKS looks in a row without a change.
+        """Cancel the tasks when no part can continue, after LOOKS looks without a change.
 
-        One look is not enough: a process that was stopped has many events to catch up with.
+        A single look could be wrong after a stop of the process.
         """
         looks, changes = 0, -1
         while looks < LOOKS:
@@ -129,9 +129,7 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether code of the author waits for a primitive of asyncio, which a library does for the
-    network, too.
-    """
+    """Whether author code waits for a primitive of asyncio, as network libraries do too."""
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)
     return first > 0 and INSTALLED.isdisjoint(Path(files[first - 1]).parts)

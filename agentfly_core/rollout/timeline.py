@@ -16,12 +16,11 @@ from agentfly_core.records.trajectory import Given, Message, Observation, Sample
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reply:
-    """A reply, and the one that it continues from, or None where it began with a prompt of its own.
+    """A reply and the reply `before` it in its context, None for a new prompt.
 
-    `given` are the tokens between the two, or the whole prompt; `prompt` is the digest of all
-    tokens before it. A reply that is a chat service's has no tokens, and `prompt` is the digest of
-    what it was asked. `call` is its time, `seed` the one that it was sampled with; a `temperature`
-    of None is the experiment's. `earned` is what tools gave for its calls.
+    `given` are the tokens between the two, `prompt` is the digest of all tokens before it, or of
+    the request to a chat service. `call` is its time; a `temperature` of None is the experiment's.
+    `earned` is the reward of its calls.
     """
 
     before: Reply | None
@@ -71,9 +70,7 @@ def digest(tokens: Sequence[int]) -> str:
 def longest_beginning(
     replies: Iterable[Reply], messages: Sequence[Message | Observation]
 ) -> Reply | None:
-    """The last reply of the longest conversation that these messages begin with, the earliest such
-    one; None where no conversation is their beginning.
-    """
+    """The last reply of the longest conversation with which these messages begin, or None."""
     longest, most = None, 0
     for reply in replies:
         history = messages_of(reply)
@@ -85,9 +82,8 @@ def longest_beginning(
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """The record of a speaker's replies, in the order of time.
 
-    The first reply that continues from another one continues in its context. Each further one opens
-    a context in which all tokens up to there are given: a sampled token stands as such in one
-    context alone.
+    The first reply after another one continues its context. Further ones open a new context with
+    all earlier tokens as given, so that a token is sampled in one context only.
     """
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far
@@ -117,13 +113,11 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """A line of an agent's work: what lies before its next reply in the agent's own order, whatever
-    came earlier by the clock.
+    """The history of an agent's next reply in program order.
 
-    An agent begins as one. `Episode.gather` makes more, which are numbered by their places: (1, 0)
-    is the first branch of the agent's second one. `last` has the last reply of each context,
-    `unread` what tools answered to each speaker since its last reply, `answers` what each speaker
-    said is the answer.
+    `Episode.gather` makes branches numbered by place: (1, 0) is the first branch of the second one.
+    `last` has the last reply of each context, `unread` unread observations by speaker, `answers`
+    answers with their speakers.
     """
 
     number: tuple[int, ...] = ()
@@ -175,9 +169,7 @@ class EpisodeBranch:
         ]
 
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
-        """Continue behind these branches of this one; where several continued in one context, the
-        last of them counts.
-        """
+        """Continue after these branches; the last one counts if several continued a context."""
         shared, last = len(self.replies), dict(self.last)
         for branch in branches:
             for reply in branch.replies[shared:]:
