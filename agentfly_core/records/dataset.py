@@ -26,9 +26,7 @@ REPEATED = "repeated"
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row of a data file that is not a valid problem:
-    `BadRow("train.jsonl", 17, "field 'question' is missing")`.
-    """
+    """An invalid row: `BadRow("train.jsonl", 17, "field 'question' is missing")`."""
 
     source: str
     row: int
@@ -43,15 +41,13 @@ Rows = list[Problem | BadRow]
 
 @dataclass(frozen=True, slots=True)
 class Repeated(BadRow):
-    """A row that is left out since its problem is there already, in its split or in another:
-    `Repeated("train.jsonl", 17, "row 3 is the same")`.
-    """
+    """A skipped row that repeats a problem: `Repeated("train.jsonl", 17, "row 3 is the same")`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """How many problems of a split are in another, too, but for their ids: `Leak("test", "train",
-    12, ("c-003", "a-007"))`, with an example and its twin.
+    """Problems that two splits share, with example ids: `Leak("test", "train", 12, ("c-003",
+    "a-007"))`.
     """
 
     split: str
@@ -68,13 +64,11 @@ class Leak:
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
-    """Build and check the splits and write them into `folder`, one parquet file each; returns how
-    many rows were QUARANTINED or REPEATED, where there are any.
+    """Build, check and write the splits as parquet files; returns QUARANTINED and REPEATED counts.
 
-    Rows that are left out are listed in the `quarantine` file, and problems that two splits share
-    are logged; more than `data.tolerate_bad_rows` rows that are no problems, a repeated id, and
-    more or fewer problems than asked for, unless a split has a BadRow for each that is missing,
-    raise ValueError.
+    Skipped rows are listed in the `quarantine` file, and leaks are logged. Raises ValueError for
+    more bad rows than `data.tolerate_bad_rows`, a repeated id, and a wrong number of problems
+    unless bad rows replace them.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -99,11 +93,7 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
-    """Call the experiment's builder, and check all that it returns.
-
-    Raises ValueError for a setting that the builder does not have, and for what is neither a
-    problem that can be stored nor a BadRow, with its split, its place there and the fact.
-    """
+    """Call the builder and check its result; raises ValueError for a wrong setting or problem."""
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
     built: object = construct(load(data.use), data.settings, given)
     if not isinstance(built, Mapping) or set(built) != set(SPLITS):
@@ -126,11 +116,7 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
 def problems_of(
     data: Data, built: Mapping[str, Sequence[Problem | BadRow]]
 ) -> dict[str, list[Problem]]:
-    """The problems of splits that `build` made.
-
-    Raises ValueError for an empty split, a problem id that comes again, and more or fewer problems
-    than asked for, unless a split has a BadRow for each that is missing.
-    """
+    """The problems of built splits; raises ValueError for wrong counts and repeated ids."""
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     seen: dict[str, str] = {}
     for name, problems in splits.items():
@@ -162,9 +148,7 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[Leak]:
-    """The splits that have problems in common, whose prompts, however spaced, and facts are the
-    same. One prompt with other facts is another problem: tools and environments read these.
-    """
+    """Pairs of splits with equal prompts, up to spaces, and equal facts."""
     prompts = {name: {spaced_alike(p.prompt) for p in splits[name]} for name in SPLITS}
     leaked = []
     for other, split in combinations(SPLITS, 2):
@@ -203,18 +187,14 @@ def size_of_split(folder: Path, name: str) -> int:
 
 
 def sizes_by_task(folder: Path, tasks: Collection[str]) -> dict[str, int]:
-    """How many problems of each task the training split has, in the order in which they lie there;
-    without `tasks` it is `{"": 4096}`.
-    """
+    """Training problems of each task in order; `{"": 4096}` without `tasks`."""
     if not tasks:
         return {"": size_of_split(folder, "train")}
     return dict(Counter(map(task_of, read_ids(folder / "train.parquet"))))
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """How many shards of `shard` episodes an evaluation on a split of a prepared dataset has, with
-    `episodes` of each problem.
-    """
+    """Number of shards of an evaluation with `episodes` of each problem, `shard` in a shard."""
     return -(-size_of_split(data, name) * episodes // shard)
 
 

@@ -9,11 +9,9 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 
 
 def generated(function: B) -> B:
-    """Mark a dataset's function whose problems are made from its seed.
+    """Mark a dataset whose problems come from its seed, with equal ids for equal problems.
 
-    Another seed gives other problems, and an id says what its problem asks for, such as
-    `add-41-58`, so that a problem has the same id under every seed. A night's policy that seems
-    better is then confirmed on fresh problems.
+    A better policy of a night is then confirmed on fresh problems.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

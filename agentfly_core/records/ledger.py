@@ -26,10 +26,8 @@ ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 class LedgerRow:
     """How one problem ended in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
 
-    `reward` is the mean over the scored episodes of what their speakers earned. `zero_spread`: the
-    rewards of each speaker were equal, and an algorithm that compares them learns nothing from it.
-    With a curriculum, `kind` says whose pass rate the problem's counts for, and `solved` is the
-    number of scored episodes that reached the goal.
+    `reward` is the mean of scored episodes. `zero_spread`: equal rewards of each speaker. With a
+    curriculum `kind` groups pass rates, and `solved` counts scored episodes that reached the goal.
     """
 
     step: int
@@ -71,9 +69,7 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
 
 
 def pass_rates(folder: Path) -> PassRates:
-    """How many of the scored episodes of each kind of problem were solved in a step; raises
-    ValueError for one that was played without a curriculum.
-    """
+    """Solved and scored episodes of a step by kind; raises ValueError without a curriculum."""
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(
@@ -96,9 +92,7 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 
 
 def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:
-    """How many problems of a scored step had episodes that earned different rewards, by task;
-    `{"": 5}` of an experiment without tasks.
-    """
+    """Problems of a step with different rewards by task; `{"": 5}` without tasks."""
     rows = _read(folder)
     names = rows["problem"][rows["outcome"] == "used"]
     return Counter(task_of(name) if tasks else "" for name in names)

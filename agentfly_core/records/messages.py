@@ -43,10 +43,9 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
 
 
 def call_of(value: JSON) -> ToolCall:
-    """Return the call of a JSON object; raises ValueError with what is wrong with it.
+    """The call in a JSON object; raises ValueError.
 
-    Three deviations make it a lenient one, as in vLLM and TRL: arguments as a JSON text,
-    `parameters` instead of `arguments`, and missing arguments.
+    Lenient calls, as in vLLM and TRL, have arguments as JSON text, `parameters` or no arguments.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
@@ -57,9 +56,7 @@ def call_of(value: JSON) -> ToolCall:
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
-    """Return the arguments of a call of `name`, an object, its JSON text, or None for no arguments;
-    raises ValueError for others.
-    """
+    """The arguments of a call, an object, its JSON text, or None; raises ValueError."""
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
     except ValueError as error:

@@ -29,12 +29,11 @@ class SamplingRound:
 
     `SamplingRound(step=7, first=0, count=64, greedy=False, shards=range(4))`
 
-    `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
-    rounds. With `greedy` each problem has one more episode, at temperature 0. `before` counts the
-    problems of each task that the run's earlier steps played, `{"": 384}` without tasks; only a
-    night's order depends on it. In a mixture `tasks` are the `first` and `count` of each task:
-    `{"sums": (0, 43), "shop": (0, 21)}`. `by_kind` has the solved and scored episodes of
-    each kind of problem, for a curriculum.
+    `first` counts problems within the step, those of refills last. With `greedy` each problem has
+    one more episode at temperature 0. `before` counts problems of earlier steps by task, `{"":
+    384}` without tasks, for nights. In a mixture `tasks` are `first` and `count` of each task:
+    `{"sums": (0, 43), "shop": (0, 21)}`. `by_kind` has solved and scored episodes, for a
+    curriculum.
     """
 
     step: int
@@ -96,9 +95,7 @@ class ProblemSchedule:
         return SamplingRound(step, 0, count, greedy, shards, before, tasks, by_kind)
 
     def next_round(self, before: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """So many further problems of each task of the step, `{"": 12}` of an experiment without,
-        in the shards after those of the round `before`.
-        """
+        """A round of further problems by task, `{"": 12}` without tasks, after `before`."""
         count = sum(missing.values())
         shards = self._shards(count, before.greedy, before.shards.stop)
         tasks = {name: (sum(before.tasks[name]), missing[name]) for name in before.tasks}
@@ -110,9 +107,7 @@ class ProblemSchedule:
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows_of_tasks(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Return the rows of the training split that a round plays. The rows of the tasks follow
-        one another in the order of `sizes`. See `rows_of`.
-        """
+        """The training rows of a round, task by task in the order of `sizes`; see `rows_of`."""
         rows, start = list[int](), 0
         for name, size in sizes.items():
             rows += [start + row for row in self.rows_of(sampling_round, size, name)]
@@ -120,13 +115,11 @@ class ProblemSchedule:
         return rows
 
     def rows_of(self, sampling_round: SamplingRound, size: int, task: str = "") -> list[int]:
-        """Return which of a task's `size` training problems a round plays, or with a curriculum all
-        among which the step's are chosen: each pass over the data is a new permutation, whose end
-        cuts no step, and each task of a mixture has its own.
+        """The rows of a task's round, or all candidates of a curriculum.
 
-        A night's passes are epochs (`epoch_order`), and a step may lie across the end of one.
-        Raises ValueError when there are fewer problems than one step may need, a night's step: at
-        most half of them.
+        Each pass over the data is a new permutation, whose end cuts no step. A night's passes are
+        epochs (`epoch_order`), whose ends may. Raises ValueError for fewer problems than a step
+        needs, in a night twice as many.
         """
         block, drawn = self.block_of(task), sampling_round.of(task)
         if (needed := block if self.night is None else 2 * block) > size:
@@ -155,17 +148,13 @@ class ProblemSchedule:
         return [*order[first : first + drawn.count]]
 
     def block_of(self, task: str) -> int:
-        """How many problems of a task's pass a step takes up: those that it may play, and with a
-        curriculum those among which they are chosen.
-        """
+        """Problems of a task's pass that a step uses, candidates of a curriculum included."""
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """Return the problems that a round plays, `problems` being those of `rows_of_tasks`: all of
-        them; with a curriculum a draw per task without replacement, by `Curriculum`'s weights.
-        """
+        """The problems of a round: all, or a weighted draw of each task with a curriculum."""
         if self.rollout.curriculum is None:
             return [*problems]
 
@@ -183,9 +172,7 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """Whose pass rate the curriculum looks at: the problem's own, or that of its value of a
-        fact within its task; raises ValueError where it has no such fact.
-        """
+        """The group of a problem's pass rate: its id, or task and fact; raises ValueError."""
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:
             return problem.id
@@ -206,11 +193,10 @@ def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
 
 
 def epoch_order(seed: int, epoch: int, size: int, task: str = "") -> list[int]:
-    """The order in which an epoch of nights plays `size` problems, a permutation of them; each task
-    of a mixture has its own.
+    """A permutation of `size` problems for an epoch of nights and a task.
 
-    Two halves, the same in all epochs, are shuffled each for itself, so that no problem comes twice
-    within size / 2 of its neighbours, across the end of an epoch either.
+    Two fixed halves are shuffled separately, so that a problem returns after size / 2 others at the
+    earliest.
     """
     everything, whose = list(range(size)), [*filter(None, [task])]
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -222,8 +208,7 @@ def epoch_order(seed: int, epoch: int, size: int, task: str = "") -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """The next night behind one that played this many problems of each task, of which the training
-    split has `sizes`: `night_after(Night(number=1), {"": 960}, {"": 4096})` is `{number: 2, epoch:
+    """The next night: `night_after(Night(number=1), {"": 960}, {"": 4096})` is `{number: 2, epoch:
     0, problem: 960}`.
     """
     places = {}

@@ -32,9 +32,7 @@ class CodeRecord(TypedDict):
 
 
 class AcceptedCode(TypedDict):
-    """A change of code that was accepted: the files that differed, the last step that was done
-    before it, and the digests by stage before and after it.
-    """
+    """An accepted change of code: changed files, the last step before it, and digests by stage."""
 
     step: int
     time_ms: int
@@ -90,9 +88,7 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """Details of the evaluations `before` and `after`, if they measured more than the success on
-    the test split.
-    """
+    """Details of the evaluations `before` and `after`, beyond success on the test split."""
 
     evaluations: dict[str, dict[str, JSON]]
 

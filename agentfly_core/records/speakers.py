@@ -16,10 +16,7 @@ Earned = Mapping[str, float]
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
-    """The number of each trajectory's episode, from 0 in the order of their first trajectories.
-
-    An agent's name stands once in an episode: a trajectory that is given twice is of two.
-    """
+    """The episode number of each trajectory, from 0; a repeated agent begins another episode."""
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
     result = []
@@ -39,8 +36,8 @@ def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
 
 
 def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
-    """What each speaker who spoke did in an episode, on average:
-    `{"planner": {"avg_turns": 3.0, "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
+    """Average activity of speakers in an episode: `{"planner": {"avg_turns": 3.0,
+    "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
     """
     episodes = len({*episode_numbers(trajectories)})
     turns, tokens, calls = Counter[str](), Counter[str](), Counter[str]()
@@ -60,9 +57,7 @@ def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
 
 
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
-    """The trajectory that an episode is scored by: its speaker said the answer, or else is `main`,
-    which goes by the agent's own name, or else spoke first.
-    """
+    """The scored trajectory: of the answer's speaker, else of `main`, else the first one."""
     answers = [one for one in episode if one.answered is not None]
     candidates = answers or [one for one in episode if one.agent == main]
     calls = [min((turn.call for turn in one.turns), default=math.inf) for one in episode]
@@ -75,17 +70,16 @@ def apart_name(reward: str, speaker: str) -> str:
 
 
 def own_reward(scored: Scored, reward: str, speaker: str) -> float:
-    """What a reward gave a speaker, unweighted: the episode's value, unless it gave him one apart:
-    0.5 of `{"exact": 1.0, "exact/speaker/planner": 0.5}` for the planner.
+    """A speaker's unweighted reward: 0.5 of `{"exact": 1.0, "exact/speaker/planner": 0.5}` for the
+    planner, 1.0 for others.
     """
     return scored.rewards.get(apart_name(reward, speaker), scored.rewards[reward])
 
 
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
-    """What each speaker earned who spoke and is trained, the mean of a role's instances, by
-    `scores` of trajectories by id; None where a score is missing.
+    """Rewards of trained speakers, as means of a role's instances; None without a score.
 
-    Where nobody is trained, as in the evaluation of an endpoint, it is what everybody earned.
+    If no speaker is trained, as with an endpoint, all count.
     """
     trained = [one for one in episode if one.turns and not one.policy] or episode
     rewards: defaultdict[str, list[float]] = defaultdict(list)
@@ -104,10 +98,7 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether a speaker earned different rewards in a problem's episodes.
-
-    Where none did, an algorithm that compares the episodes learns nothing from them.
-    """
+    """Whether a speaker earned different rewards in a problem's episodes, which training needs."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for speaker, reward in episode.items():

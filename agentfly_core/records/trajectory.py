@@ -1,7 +1,6 @@
-"""The record of an episode: tokens enter once, as sampled, and are never re-tokenized from text.
+"""The record of an episode, with tokens as sampled, never re-tokenized from text.
 
-The loss mask is not a field: it is the type of the span. `Given` was read by the model and is never
-trained, `Sampled` was chosen by the model and is.
+The type of a span is the loss mask: `Given` was read by the model, `Sampled` is trained.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that could be read: `ToolCall("calculator", {"expression": "41+58"})`.
-
-    `lenient`: it deviates from the template's format and was read all the same.
+    """A parsed call, `lenient` if not in the template's format: `ToolCall("calculator",
+    {"expression": "41+58"})`.
     """
 
     name: str
@@ -59,10 +57,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer: `Observation("calculator", "99")`; `error`: about a mistake of the model.
+    """A tool's answer, or an error of the model: `Observation("calculator", "99")`.
 
-    `reward` is what the tool gave for the step, None where it gave none. It is not read by the
-    model, and stored as a part of `Turn.reward`.
+    `reward` of the step is hidden from the model, and part of `Turn.reward`.
     """
 
     tool: str
@@ -82,9 +79,8 @@ class Given:
 class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
-    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies`, of
-    the distribution that each token was drawn from, are empty where nobody asked for them. Raises
-    ValueError when the lengths differ.
+    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` of
+    the tokens' distributions may be empty. Raises ValueError for different lengths.
     """
 
     tokens: tuple[int, ...]
@@ -108,7 +104,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model newly read, then its reply.
+    """Newly read messages and the reply.
 
         Turn(
             read=(Observation("calculator", "99"),),
@@ -119,13 +115,10 @@ class Turn:
             call=1,
         )
 
-    The turns of one `context` are one sequence of tokens: `given` is what is new since the turn
-    before in that context, and the whole prompt in its first turn. `call` is the reply's number in
-    the episode, from 0: its time. `temperature` is None where it is the experiment's. `state` is
-    what the environments called their state before the reply, empty where none does, `reward` the
-    sum of what tools gave for the reply's calls, None where none did. `pictures` are the SHA-256
-    digests of the pictures that were read. A reply that is not our policy's has a text and no
-    tokens.
+    The turns of a `context` are one sequence of tokens, to which `given` adds new ones. `call` is
+    the reply's number in the episode, from 0. `temperature` is None for the experiment's. `state`
+    is the environments' state key before the reply, `reward` the sum of tools' rewards or None,
+    `pictures` SHA-256 digests. Replies of other policies have no tokens.
     """
 
     read: tuple[Message | Observation, ...]
@@ -155,9 +148,7 @@ class Problem:
 
 
 def in_task(task: str, problem: str) -> str:
-    """What a problem of a task is called in a mixture: `shop/2-red-cup`; without a task as it
-    is.
-    """
+    """A problem's id in a mixture, `shop/2-red-cup`; unchanged without a task."""
     return f"{task}/{problem}" if task else problem
 
 
@@ -167,9 +158,7 @@ def task_of(problem: str) -> str:
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """The value of the fact by which a setting groups problems, as text; raises ValueError where a
-    problem has no such fact.
-    """
+    """A fact as text, to group problems; raises ValueError if it is missing."""
     if fact not in problem.facts:
         raise ValueError(
             f"{setting}: the problem {problem.id!r} has no fact {fact!r}, it has "
@@ -183,8 +172,8 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 class Ending(StrEnum):
     """Why an episode ended.
 
-    AGENT_ERROR: its agent broke off after the first reply; it is scored as it stands. What FAILED,
-    since a service did, or the agent before any reply, has no reward.
+    AGENT_ERROR: an error of the agent after the first reply; scored. FAILED: an error of a service,
+    or of the agent before any reply; unscored.
     """
 
     TERMINAL = "terminal"
@@ -198,10 +187,9 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a reward finds: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
+    """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
-    It holds for every speaker of the episode, but for those that `by_speaker` names:
-    `Score(1.0, by_speaker={"planner": 0.5})`.
+    `by_speaker` has other values of speakers: `Score(1.0, by_speaker={"planner": 0.5})`.
     """
 
     value: float
@@ -212,9 +200,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Answers to a problem that earn a reward's maximum, and answers that earn less:
-    `Examples(right=("99",), wrong=("", "98"))`.
-    """
+    """Answers that earn the maximum, or less: `Examples(right=("99",), wrong=("", "98"))`."""
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -247,13 +233,10 @@ class Branch:
 class Trajectory:
     """The record of one speaker's tokens in an episode.
 
-    `turns` are in the order of time, whichever context they belong to. `agent` is the speaker's
-    role and instance, `searcher/2`; the first of a role goes by the role's name alone. `closing`
-    holds what was answered after the last reply and never read by the model (the output of a tool
-    that ends the episode); `observed` the rewards that needed the environment; `error` says what
-    went wrong in an episode that FAILED or ended with AGENT_ERROR. `answered` is what the agent
-    said the answer is. `policy` is empty where the policy that is trained spoke, else it names who
-    did; then nothing of it is trained.
+    `turns` are in the order of time. `agent` is role and instance, `searcher/2`; the first instance
+    has the role's name. `closing` are observations after the last reply, `observed` rewards that
+    needed the environment, `error` that of a FAILED episode or AGENT_ERROR, and `answered` the
+    agent's answer. `policy` is empty for the trained policy, or names an untrained one.
     """
 
     id: str
@@ -280,9 +263,8 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """The answer that the agent set, else the output of the tool that ended the episode, else
-        the last reply without its thoughts, if it has no calls and the token limit did not cut it,
-        else None.
+        """The agent's answer, else the output of the tool that ended the episode, else the last
+        reply without thoughts if it has no calls and was not cut, else None.
         """
         if self.answered is not None:
             return self.answered
@@ -299,9 +281,7 @@ class Trajectory:
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply's tokens are trained: in a training episode not those of a greedy reply,
-        which the policy did not draw.
-        """
+        """Whether a reply is trained; greedy replies of training episodes are not."""
         return turn.temperature != 0 or self.role != "train"
 
     @property
@@ -312,10 +292,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of one problem in one step or evaluation, which a reward compares.
+    """The episodes of a problem that a reward compares, without FAILED ones, by chain.
 
-    Each is there by the trajectory that has its answer, in the order of the chains. Those that
-    FAILED are not there.
+    Each is represented by the trajectory with its answer.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -323,10 +302,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of one trajectory, kept apart from it so that stored rollouts can be scored again.
+    """The scores of a trajectory, stored separately for rescoring.
 
-    `rewards` by name, `turn_rewards` one number a turn (empty when no reward gave any), `reward`
-    the weighted sum.
+    `rewards` by name, `turn_rewards` by turn or empty, `reward` the weighted sum.
     """
 
     trajectory_id: str

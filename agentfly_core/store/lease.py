@@ -36,11 +36,7 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """Who holds a run, in words; empty when nobody does.
-
-    Nor does an owner elsewhere who has not renewed the lock for two minutes of the store's own
-    clock.
-    """
+    """The holder of a run; empty without one, or after two minutes without renewal."""
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
         return ""
@@ -49,11 +45,10 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
-    """Hold a run by a conditional write, renewed by a heartbeat; raises Locked.
+    """Hold a run by a conditional write with a heartbeat; raises Locked.
 
-    A lock whose owner is known to be dead is taken over at once, any other when it does not change
-    while this process watches it for two minutes. It is taken over under the next fencing number:
-    from then on each write of `remote` by the one who lost it raises LockLost.
+    The lock of a dead owner is taken over at once, any other after two minutes without a change,
+    under the next fencing number: writes of the old owner to `remote` then raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     previous = lease.take()
@@ -70,9 +65,7 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
-    """Hold a run of a store, wherever that is; yields its previous owner, if it is known. Raises
-    Locked while it is held.
-    """
+    """Hold a run of any store; yields its previous owner, if known. Raises Locked."""
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
         yield previous
@@ -88,9 +81,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a lock object says: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
+    """A lock object: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
 
-    The tag is empty where there is no object; one that is damaged has no owner.
+    The tag is empty without an object; a damaged one has no owner.
     """
 
     tag: str
@@ -135,10 +128,9 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """What the lock object says once it is free; raises Locked while another process holds it.
+        """The free lock object; raises Locked while another process holds it.
 
-        An owner that cannot be checked from here is watched: a renewal shows that it lives, EXPIRY
-        seconds without one that it is dead.
+        An owner elsewhere is dead after EXPIRY seconds without a renewal.
         """
         first = lock = self.look()
         while not lock.free:

@@ -27,10 +27,9 @@ DENIED = "access is denied ({}); look at the credentials, and at what they may d
 
 
 class Remote:
-    """An object storage prefix: `Remote("s3://bucket/agentfly")`; credentials: the environment's.
+    """An object storage prefix, with credentials of the environment: `Remote("s3://bucket/exp")`.
 
-    Whatever is asked of it raises Refused where the store does not do it. `guard` is called before
-    each object is written or removed, and raises when this process may not do so any more.
+    Failed requests raise Refused. `guard` is called before each write, and raises without a lock.
     """
 
     def __init__(self, uri: str) -> None:
@@ -48,8 +47,7 @@ class Remote:
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Ask the store to read, write, ... an object of this name; raises Refused with what to do
-        about it:
+        """Turn errors of a request into Refused with a remedy:
 
         "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set
         AWS_ACCESS_KEY_ID ...". That there is no such object passes as FileNotFoundError, and what
@@ -66,19 +64,14 @@ class Remote:
             raise Refused(message, status) from error
 
     def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
-        """Upload these files of a folder in this order: the last one tells readers that all are
-        there.
-        """
+        """Upload files in this order, so that the last one marks a complete folder."""
         for name in names:
             self.guard()
             with self.asking("write", f"{uri}/{name}"):
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
-        """Download these files, given with their sizes, into a folder, and no others.
-
-        Raises Damaged before the first one where one is missing or has another size.
-        """
+        """Download files with these sizes; raises Damaged first if one is missing or differs."""
         with self.asking("list", uri):
             objects = self.fs.find(self.path(uri), detail=True)
         for name, size in sizes.items():
@@ -109,10 +102,7 @@ class Remote:
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """An object's text and the tag of that very version, or None where there is none.
-
-        Bytes that are no UTF-8 become U+FFFD.
-        """
+        """An object's text and tag, or None; invalid UTF-8 becomes U+FFFD."""
         with suppress(FileNotFoundError), self.asking("read", uri):
             tag = str(self.fs.info(self.path(uri))["ETag"])
             return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
@@ -173,10 +163,7 @@ class Refused(OSError):
 
 
 def _why(error: Exception) -> tuple[str, int]:
-    """Why a store refused and with which HTTP status, 0 where its server did not answer.
-
-    s3fs keeps the server's answer as the cause of its own error.
-    """
+    """The reason and HTTP status of a refusal, from the cause of s3fs's error; 0 without answer."""
     code, status = "", 0
     if isinstance(cause := error.__cause__, ClientError):
         code = str(cause.response["Error"].get("Code"))

@@ -18,8 +18,8 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """When a stage ended, its seconds, its metrics:
-    `Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`.
+    """End time in ms, seconds and metrics of a stage: `Measured(1763740000000, 3.2,
+    {"agent/rollout/reward": 0.62})`.
     """
 
     time_ms: int
@@ -29,10 +29,8 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """A mapping to fill with metrics, which are written into the unpublished `folder` with the
-    block's time.
-
-    A number that is not finite is left out: a missing number is never a zero.
+    """Collect metrics, and write them with the block's time; numbers that are not finite are
+    skipped.
     """
     start = time.monotonic()
     metrics: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""Where stages publish their outputs: directories that are there whole or not at all.
+"""The store of published directories, which are complete or missing.
 
 A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed; on
-object storage the manifest comes last. Readers accept only directories whose manifest verifies.
+object storage the manifest comes last. Readers verify manifests.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ class Pointer:
 
     @classmethod
     def of(cls, written: object, where: str) -> Pointer:
-        """The pointer in a file; raises Damaged, which names the file, for a value without a uri
-        within a store and a digest.
-        """
+        """The pointer in a file; raises Damaged with its name for anything else."""
         match written:
             case {"uri": str(uri), "digest": str(digest)}:
                 with suppress(ValueError):
@@ -139,9 +137,7 @@ class Store:
         return self.remote.uri if self.remote else str(self.root)
 
     def path(self, uri: str) -> Path:
-        """Return the local path of `uri`; raise Damaged for one that leads out of the store, by its
-        name or by a link.
-        """
+        """Return the local path of `uri`; raises Damaged for a path or link out of the store."""
         try:
             require_uri(uri)
         except ValueError as error:
@@ -150,9 +146,9 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """An empty folder, published at the target when the block ends, removed when it raises.
+        """An empty folder, published when the block ends without an error.
 
-        A directory that another process published meanwhile under the same key stays.
+        A directory of the same key by another process stays.
         """
         path = self.path(target.uri)
         with _unfinished(path) as folder:
@@ -212,9 +208,7 @@ class Store:
         return artifact
 
     def resolve(self, pointer: Pointer) -> Artifact:
-        """The artifact of a pointer; raises FileNotFoundError without a manifest, and Damaged
-        for a damaged manifest or another artifact's.
-        """
+        """The artifact of a pointer; raises FileNotFoundError, and Damaged for another digest."""
         if isinstance(pointer, Artifact):
             return pointer
         artifact = self.artifact(pointer.uri)
@@ -222,10 +216,9 @@ class Store:
         return artifact
 
     def open(self, pointer: Pointer) -> Path:
-        """A local folder with the artifact's files, checked once a process, and not in the one that
-        published it.
+        """A local folder with the artifact's files, verified once in other processes.
 
-        Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
+        Raises Damaged, FileNotFoundError, and ValueError for an artifact with removed files.
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -233,10 +226,7 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove an artifact's files of this pattern for good; it still counts as published.
-
-        Returns whether it had them.
-        """
+        """Remove files of this pattern from a published artifact; returns whether it had any."""
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
         self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
@@ -275,10 +265,7 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """The value of one JSON file of an artifact, checked by itself, or None where it has none.
-
-        Raises Damaged, and FileNotFoundError where nothing is published.
-        """
+        """The verified value of an artifact's JSON file, or None; raises Damaged if changed."""
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
         written = self._content(f"{pointer.uri}/{name}", entry["size"])
@@ -329,9 +316,9 @@ class Store:
         _opened.pop(path, None)
 
     def sweep(self, uri: str) -> int:
-        """Remove the unfinished work of dead processes below `uri`; returns how many folders went.
+        """Remove unfinished folders of dead processes below `uri`; returns their number.
 
-        What has a temporary name and was not made by us stays, and is named in the log.
+        Other temporary names stay and are logged.
         """
         left: list[Path] = []
         for place, folders, names in os.walk(self.path(uri)):  # passes over what goes meanwhile
@@ -372,8 +359,8 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
-    """Rename a finished folder to `path`, where an artifact of this key stays, one of another key
-    is replaced, and a folder that does not verify is set aside.
+    """Rename a folder to `path`: an artifact of the same key stays, another one is replaced, and a
+    damaged folder is set aside.
     """
     if os.path.lexists(path):
         try:

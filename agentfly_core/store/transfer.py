@@ -13,10 +13,10 @@ from agentfly_core.system import files
 
 
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
-    """Copy what the target lacks, whole or not at all, and return it.
+    """Copy missing artifacts completely, and return them.
 
-    Checks all of them before the first is copied: raises Damaged for an artifact that does not
-    verify, and ValueError for one that was kept without its weights, or whose place is taken.
+    First raises Damaged for a damaged artifact, and ValueError for one without weights or with a
+    taken place.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -37,9 +37,7 @@ def _copy_listed(source: Store, artifact: Artifact, folder: Path) -> None:
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError where something else has this place, or an artifact encloses it: it may be
-    the only copy.
-    """
+    """Raise ValueError if something else has this place, or an artifact contains it."""
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
     taken = target.remote is None and os.path.lexists(target.path(uri))
