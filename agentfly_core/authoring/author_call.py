@@ -26,12 +26,9 @@ class Overdue(Exception):
 
 
 class PendingCall:
-    """A call that its asker waits for on the running event loop.
+    """A call on another loop: `PendingCall("The tool 'search'", 30.0)`.
 
-    Example: `PendingCall("The tool 'search'", 30.0)`.
-
-    `ended` has its error or None, once; what comes later is dropped. `lost` are the seconds in
-    which it was held up by other code on its loop: they do not count.
+    `ended` gets its error or None once. `lost` seconds were taken by other code on its loop.
     """
 
     def __init__(self, what: str, seconds: float) -> None:
@@ -92,15 +89,7 @@ class PendingCall:
 
 
 class Seats:
-    """A semaphore for several event loops: `count` blocks at a time, first come, first served.
-
-        seats = Seats(8)
-        async with seats:
-            ...
-
-    An asyncio.Semaphore serves one event loop; stored episodes are scored on another one than those
-    that are being played.
-    """
+    """A fair semaphore for several event loops: `async with Seats(8): ...`."""
 
     def __init__(self, count: int) -> None:
         self._free = count

@@ -1,9 +1,7 @@
-"""Event loops for authors' asynchronous code, so that blocking code there blocks nothing of ours.
+"""Event loops for author code, so that blocking code there does not block ours.
 
-Tools, rewards and environments share one loop ("parts") as long as the program runs, so that a
-client that a module makes once serves all of them; agents have another ("agents"), so that an
-episode outlives a tool that blocks. A loop that does not answer is given up, and a new one takes
-its place.
+Tools, rewards and environments share the loop "parts", so that they can share clients; agents have
+the loop "agents". A loop that does not answer is replaced.
 """
 
 from __future__ import annotations
@@ -61,12 +59,11 @@ def loop(which: Which) -> Loop:
 
 
 class Loop:
-    """An event loop for authors' code, and what is seen from outside: if it answers, who holds it.
+    """An event loop for author code that is watched from outside.
 
-    It is given up when a call holds it that ought to have ended, and when code without a limit of
-    its own holds it for STEP_SECONDS at a stretch: an agent, or a callback that no call stands for.
-    All calls that are begun there end then, the holder's as Overdue, the others' as LoopLost, and
-    the environments that live there are lost.
+    It is given up when an overdue call blocks it, or code without a limit blocks it for
+    STEP_SECONDS. Then the blocking call ends as Overdue, all others as LoopLost, and their
+    environments are lost.
     """
 
     def __init__(self, which: Which) -> None:

@@ -1,6 +1,4 @@
-"""Authors' functions: what decorates them, and calling them with time limits, so that none can
-block the event loop.
-"""
+"""Decorated author functions, and calls with time limits that cannot block the event loop."""
 
 from __future__ import annotations
 
@@ -37,14 +35,12 @@ ReadyCheck = Callable[[], object]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuthorPart(ABC):
-    """An author's function, still callable as that function: a Tool or a Reward.
+    """An author's Tool or Reward, still callable as its function.
 
-    It is `made_of` a function, a method or an object with `__call__`, or of a class of such
-    objects, whose `__init__` takes the `settings`. `timeout` is of one call, in seconds; `retries`
-    are those after a ServiceFailure. `ready` is called before any work, and raises what the part
-    lacks on this machine. With `process` it runs in a process of its own, which is killed when its
-    time is over. `declared` is the part as it stands in its module, where an experiment changed
-    something.
+    It is `made_of` a function, a method, an object with `__call__`, or a class of such objects with
+    `settings`. `timeout` is in seconds of a call, `retries` follow a ServiceFailure. `ready` raises
+    for missing requirements of this machine. With `process` it runs in a killable process.
+    `declared` is the unchanged part of its module.
     """
 
     kind: ClassVar[str]
@@ -71,10 +67,9 @@ class AuthorPart(ABC):
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
     def with_settings(self, **settings: JSON) -> Self:
-        """This part with the settings of its class: `Search.with_settings(index="wiki")`.
+        """This part with settings of its class: `Search.with_settings(index="wiki")`.
 
-        Raises ValueError for a setting that its `__init__` does not take, that has another type or
-        that is missing, and for a part that is no class.
+        Raises ValueError for wrong or missing settings, and for a part that is no class.
         """
         if not isinstance(self.made_of, type):
             raise ValueError(
@@ -139,15 +134,12 @@ async def call(
     what: str,
     lent: Sequence[Environment] = (),
 ) -> R:
-    """The result of `function()`, which uses what it is lent, called `what` ("The tool 'search'")
-    in errors.
+    """Call `function()` with lent objects, named `what` ("The tool 'search'") in errors.
 
-    An asynchronous function runs on the authors' loop, a synchronous one in a thread of its own.
-    Raises Overdue after `seconds` of its own time, whether it listens or not, and then marks the
-    environments that it was lent as spoilt: a thread cannot be ended, and a cancelled coroutine may
-    leave half a message behind. Raises LoopLost when other code held the loop, and ServiceFailure
-    for an environment whose loop was given up. Whatever else the function raises arrives as an
-    Exception, also what would end the program (`sys.exit` in model-written code).
+    Asynchronous functions run on the authors' loop, others in their own thread. Raises Overdue
+    after `seconds` of its own time, and marks lent environments as spoilt, because the call may
+    still run. Raises LoopLost if other code blocked the loop, and ServiceFailure for an environment
+    of a lost loop. Other errors, SystemExit included, arrive as an Exception.
     """
     interpreter_watch.watch()
     try:
@@ -165,9 +157,7 @@ async def call(
 
 
 async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
-    """A new instance of an environment, which lives on the authors' loop; raises what `call`
-    does. Lists, dicts and sets among its settings and defaults are its own copies.
-    """
+    """A new environment on the authors' loop, with copies of mutable settings; raises as `call`."""
     loop = author_loops.loop("parts")
 
     async def make() -> E:
@@ -185,9 +175,9 @@ async def on_loop(
     what: str,
     lent: Sequence[Environment] = (),
 ) -> R:
-    """Await `function()`, which uses what it is lent, on an authors' loop; raises as `call`.
+    """Await `function()` on an authors' loop; raises as `call`.
 
-    Where the loop is given up before the first line ran, it is called once more, on the next loop.
+    It is repeated once if the loop was given up before its first line.
     """
     _refuse_lost(lent)
     work = PendingCall(what, seconds)

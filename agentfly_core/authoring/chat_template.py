@@ -1,6 +1,4 @@
-"""A conversation as a policy reads it, and the chat template interface, which renders it to tokens
-and parses replies to messages.
-"""
+"""Conversations, and the chat template interface that encodes them and parses replies."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """What a model reads about a tool; `parameters` is a JSON schema of an object.
+    """A tool's schema; `parameters` is a JSON schema of an object.
 
     `ToolSchema("calculator", "Work out an expression.", {"type": "object", "properties":
     {"expression": {"type": "string"}}, "required": ["expression"]})`
@@ -33,7 +31,7 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a policy replies to: what it was asked, what it said and what the tools answered so far.
+    """A conversation to which a policy replies.
 
         Conversation(
             problem=Problem("add-41-58", "What is 41+58?", {"answer": "99"}),
@@ -49,9 +47,9 @@ class Conversation:
             speaker="tool_loop",
         )
 
-    The reply to come is number `turn`, counted from 0, of the problem's episode number `chain`;
-    those that an agent asks for at the same time have the same number. `seed` is another one for
-    each reply. `speaker` is who replies: the agent, or one of `Episode.speaker`.
+    The next reply is number `turn`, from 0, of the problem's episode `chain`; concurrent replies
+    have the same number. `seed` differs for each reply. `speaker` is the agent or one of
+    `Episode.speaker`.
     """
 
     problem: Problem
@@ -64,18 +62,16 @@ class Conversation:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """(problem, chain, turn): a batch of requests is sorted by it, and by the seed where an
-        agent asks for several replies at the same time; never by arrival.
-        """
+        """(problem, chain, turn): with the seed the order of requests in a batch."""
         return self.problem.id, self.chain, self.turn
 
 
 class ChatTemplate(Protocol):
     """The chat format of one family of models.
 
-    A template is append-only, token by token: for replies that are the tokenizer's own encoding,
-    `open` of a whole conversation is `open` of its beginning, then each reply's tokens and what
-    `extend` says follows them. Text of users and tools is encoded with special tokens disabled.
+    Templates only append tokens: `open` of a conversation equals `open` of its beginning, followed
+    by replies and `extend`, for replies in the tokenizer's own encoding. Text of users and tools is
+    encoded without special tokens.
     """
 
     @property
@@ -90,18 +86,16 @@ class ChatTemplate(Protocol):
     def extend(
         self, reply: Sequence[int], read: Sequence[Message | Observation]
     ) -> tuple[int, ...]:
-        """The tokens between the last of `reply` and the first of the next reply.
+        """The tokens between `reply` and the next reply.
 
-        They begin with the end-of-turn token iff `reply` lacks it (it was cut): that token is
-        given, never trained.
+        They begin with the end-of-turn token iff `reply` was cut; that token is not trained.
         """
 
     def fit(self, text: str, tokens: int) -> str:
         """An observation's text, without its middle where it would exceed `tokens` tokens."""
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """The assistant's text without the calls' markup, and its calls, unreadable as BadCall.
+        """The assistant's text without markup, and its calls, unreadable ones as BadCall.
 
-        The text ends before the first of the `stop` strings, which are given for a reply that ended
-        at one of them.
+        The text ends before the first `stop` string, given for a reply that ended at one.
         """

@@ -10,33 +10,29 @@ from agentfly_core.records.trajectory import Problem
 
 
 class ServiceFailure(RuntimeError):
-    """The process behind a tool or an environment died or stopped answering, past its retries.
+    """A service of a tool, reward or environment failed after its retries.
 
-    The episode ends FAILED and unscored: the model is not to blame. Tools, rewards and environments
-    raise it.
+    The episode ends FAILED and unscored.
     """
 
 
 class Environment:
-    """A place with state that tools and rewards share during one episode.
+    """State that tools and rewards share during an episode.
 
-    A subclass adds its own verbs, and tools ask for it by annotation. The resource manager calls
-    `start` once, `reset` before each episode, `healthy` after it, and `close` at the end; any of
-    them may raise, and then the instance is closed and never lent again.
+    Subclasses add methods, and tools get instances by annotation. The resource manager calls
+    `start` once, `reset` before and `healthy` after each episode, and `close` at the end. After an
+    error the instance is closed.
 
         class Shop(Environment):
             async def reset(self, problem: Problem) -> str:
                 self.stock = dict(problem.facts["stock"])
                 return f"The shop has {len(self.stock)} products."
 
-    One that needs a process of its own starts a `Child` (docs/environments.md).
+    Use `Child` for a separate process (docs/environments.md).
 
-    `spoilt` means that a call may still be at work in this instance (a tool that ran out of time):
-    it is closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event
-    loop on which it lives was given up, since code held it (docs/tools.md). A kind's `max_uses`
-    bounds how many episodes an instance serves, also where the experiment allows more: 1 for what
-    cannot be reset. A kind's `notice` is what `agentfly config` says of experiments with it.
-    `reset_text` is the text that the last `reset` returned.
+    `spoilt` instances may have a running call, and are closed after the episode. `lost` ones belong
+    to a lost event loop (docs/tools.md). `max_uses` limits the episodes of an instance, 1 for kinds
+    without reset. `agentfly config` prints `notice`. `reset_text` is the last result of `reset`.
     """
 
     max_uses: ClassVar[int | None] = None
@@ -63,10 +59,10 @@ class Environment:
         return True
 
     def state_key(self) -> str:
-        """The agent's state as a name, for algorithms that compare replies to one state (GiGPO).
+        """The name of the state, for algorithms that compare replies to a state (GiGPO).
 
-        The same state of a problem has the same name however it was reached: no counters, no clock.
-        Empty: what the model newly read stands for it.
+        It must not depend on the path, such as counters or time. Empty: the newly read text is
+        used.
         """
         return ""
 
@@ -75,10 +71,7 @@ class Environment:
         raise self._no_going_back()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Go back to a snapshot of this instance, or of another one with the same problem.
-
-        The same verbs give the same from then on. Raises NotImplementedError as `snapshot` does.
-        """
+        """Restore a snapshot of an instance with the same problem; raises as `snapshot`."""
         raise self._no_going_back()
 
     def _no_going_back(self) -> NotImplementedError:

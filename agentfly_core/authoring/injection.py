@@ -27,7 +27,7 @@ checked.
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes.
+    """Lent objects and parameters of a function.
 
     `async def lookup(key: str, *, shop: Shop)` has
     `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
@@ -97,9 +97,7 @@ def read(function: AuthorFunction) -> Signature:
 
 
 def name(function: AuthorFunction) -> str:
-    """The name of a function; a class, and an object with `__call__`, is called like the class, in
-    lower case. A `functools.partial` has the name of its function.
-    """
+    """The name of a function, of a partial's function, or of a class in lower case."""
     function = unbound(function)
     if isinstance(function, type):
         return function.__name__.lower()
@@ -113,11 +111,9 @@ def unbound(function: AuthorFunction) -> AuthorFunction:
 
 
 def refuse_iterators(function: AuthorFunction, what: str) -> None:
-    """Raise ValueError for a function whose calls return no result: a generator function, plain or
-    asynchronous, and a cached coroutine function, whose coroutine can be awaited only once.
+    """Raise ValueError for generators and cached coroutine functions, also in partials and classes.
 
-    `what` names it in the message: "The tool 'search'". The functions of partials, objects with
-    `__call__` and classes of such objects are checked likewise.
+    `what` names the function in the message: "The tool 'search'".
     """
     body = unbound(function)
     cached = hasattr(body, "cache_info")
@@ -136,9 +132,7 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 
 
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
-    """Raise ValueError for a function annotated to return no score, or no list of scores if it
-    `compares`.
-    """
+    """Raise ValueError for a return annotation other than a score, or a list if it `compares`."""
     annotation = inspect.signature(function, eval_str=True).return_annotation
     if not (_is_list(annotation) if compares else _is_score(annotation)):
         expected = "a list of numbers or Scores" if compares else "a number or a Score"

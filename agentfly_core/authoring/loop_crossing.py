@@ -23,10 +23,7 @@ class LoopCrossing:
         self._closed = False
 
     async def do(self, work: Coroutine[None, None, R], refusal: Exception) -> R:
-        """What `work` returns or raises; it is cancelled with its asker.
-
-        Raises `refusal` when this is closed, and to an asker whose own time is over.
-        """
+        """Run `work`, cancelled with its caller; raises `refusal` if closed or overdue."""
         asker = author_loops.calling_work.get()
         over = asker is not None and asker.overdue >= 0
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()

@@ -60,9 +60,7 @@ class Died(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A tool or reward as another process finds it:
-    `Named("my_search:Search", {"index": "wiki"})`.
-    """
+    """A tool or reward for another process: `Named("my_search:Search", {"index": "wiki"})`."""
 
     path: str
     settings: Mapping[str, JSON]
@@ -74,11 +72,10 @@ class Named:
 
 
 async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
-    """What a part answers in a process of its own; question and answer are plain JSON.
+    """Call a part in another process with JSON; its time begins after the import.
 
-    Waits for a process to be free, as many as there are cores, and for it to import the part; only
-    then its time begins. Raises Overdue after `seconds`, when the process is killed with all that
-    it started, Died, and ServiceFailure.
+    There are as many processes as cores. Raises Overdue after `seconds`, and kills the process with
+    its descendants; also raises Died and ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)
     try:
@@ -146,9 +143,7 @@ class _Process:
         return self._parent.poll() is None
 
     def know(self, part: Named) -> None:
-        """Have it import a part, and make it with its settings, once; raises ServiceFailure when it
-        cannot.
-        """
+        """Import a part with its settings, once; raises ServiceFailure."""
         if part.text in self._loaded:
             return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'

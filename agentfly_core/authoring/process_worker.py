@@ -2,9 +2,8 @@
 
     python -m agentfly_core.authoring.process_worker SOCKET
 
-It is two processes. The parent is a child subreaper: when the socket's other end is closed, also by
-the death of the process that holds it, the parent kills the child and all that it started, whatever
-they do. The child reads a line of JSON, calls what it asks for, and writes a line.
+The parent is a subreaper that kills the child and its descendants when the socket is closed. The
+child reads requests and writes answers in lines of JSON.
 """
 
 from __future__ import annotations

@@ -45,12 +45,11 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reward(calling.AuthorPart):
-    """A function that scores a trajectory, made by `@reward`, still callable.
+    """A function that scores a trajectory, made by `@reward`; see also `calling.AuthorPart`.
 
-    See also `calling.AuthorPart`. Each of the `retries` comes after a wait of
-    `backoff` seconds that doubles up to LONGEST_WAIT; at most `concurrency` calls of it are made at
-    a time, None: as many as there are. `examples` returns the Examples of a problem, which
-    `agentfly prepare` scores; it raises ValueError for a problem that no answer solves.
+    Retries wait `backoff` seconds, doubling up to LONGEST_WAIT. At most `concurrency` calls run at
+    once, None: no limit. `examples` returns Examples of a problem, which `agentfly prepare` scores,
+    and raises ValueError for a problem without a solution.
     """
 
     kind: ClassVar[str] = "reward"
@@ -86,9 +85,7 @@ class Reward(calling.AuthorPart):
         return result
 
     async def of_records(self, trajectories: Sequence[Trajectory]) -> list[Grade]:
-        """What it found of stored trajectories, or why nothing: of one, or of a whole group where
-        it compares.
-        """
+        """Scores of a stored trajectory, or of a group if it compares, or the cause of failure."""
         try:
             try:
                 return await self._scores(trajectories, {})
@@ -176,9 +173,7 @@ class Reward(calling.AuthorPart):
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)), by_speaker)
 
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for a reward that asks for anything but what is lent to it, or for a
-        single episode beside a group, and as `injection.refuse_no_score`.
-        """
+        """Raise ValueError for wrong parameters or a wrong return annotation."""
         injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
         if signature.arguments:
             raise ValueError(
@@ -221,13 +216,11 @@ def reward(
     process: bool = False,
     examples: Callable[[Problem], Examples] | None = None,
 ) -> Reward | Callable[[AuthorFunction], Reward]:
-    """Make a reward of a function, synchronous or not, that returns a number or a Score, or of a
-    class of such objects; see Reward.
+    """Make a reward of a function that returns a number or Score, or of a class; see Reward.
 
-    What it takes is lent to it by annotation: Trajectory, Problem, environments. With an
-    environment it is scored while the episode still has it, otherwise from the record, as often as
-    wanted. With a Group it compares the episodes of a problem, and returns a list: of each its
-    number or Score.
+    Parameters are lent by annotation: Trajectory, Problem, environments. With an environment it
+    runs during the episode, otherwise on the record. With a Group it returns a list for the
+    episodes of a problem.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -252,15 +245,13 @@ async def score(
     main: str = "",
     among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
-    """Trajectories' scores, in their order; `rewards` maps each reward to its weight in the sum.
+    """Scores of trajectories in order; `rewards` maps rewards to weights.
 
-    An episode of several speakers is scored once, by the trajectory that answered, of which `main`
-    is the agent's own (see `speakers.answering`); the score holds for all of them. What was
-    observed during the episode is taken from the record. `Scored.rewards` holds each reward under
-    its name, its parts under `name/part` and what it gave a speaker apart under
-    `name/speaker/role`, unweighted. An episode of which one reward is missing, or which FAILED, is
-    Unscored, as is one whose reward names a speaker that none of the episodes has, or of those
-    `among` which they were played. Raises ValueError for two rewards of one name.
+    An episode of several speakers has one score, that of the trajectory that answered (see
+    `speakers.answering`; `main` is the agent's own). Observed scores come from the record.
+    `Scored.rewards` holds unweighted rewards by `name`, `name/part` and `name/speaker/role`. A
+    FAILED episode, or one with a missing reward or an unknown speaker (of these episodes or
+    `among`), is Unscored. Raises ValueError for two rewards of one name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
@@ -336,9 +327,7 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """An episode's scores as they hold for one of its trajectories; those of turns are of the one
-    that answered.
-    """
+    """An episode's scores for a trajectory; turn rewards are those of the one that answered."""
     own = dict(scores)
     for name, (weight, score) in scores.items():
         if isinstance(score, Score):
@@ -351,7 +340,7 @@ def _held(
 def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
     """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
-    Unscored where one is missing, and where the sum is of no usable size.
+    Unscored if one is missing or the sum is too large.
     """
     scores = {
         name: (weight, score)

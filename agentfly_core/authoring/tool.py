@@ -54,9 +54,9 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a tool returns that gives a reward for its step: `StepResult("It opens.", reward=0.25)`.
+    """A tool's result with a reward for its step: `StepResult("It opens.", reward=0.25)`.
 
-    The model reads the `result` alone. Raises ValueError for a reward that is no usable number.
+    The model reads `result` only. Raises ValueError for a wrong reward.
     """
 
     result: object
@@ -69,14 +69,11 @@ class StepResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tool(calling.AuthorPart):
-    """A function that a model can call; still callable as that function. Made by `@tool`.
+    """A function that a model can call, made by `@tool`; see also `calling.AuthorPart`.
 
-    See also `calling.AuthorPart`. A result is read by the model as it is when
-    it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it, and a
-    value without a text of its own, is a ServiceFailure, for the model can do nothing about that. A
-    StepResult also gives a reward.
-    `parallel` tools called in one reply run at the same time, and a call of an `ends_episode` tool
-    that succeeds is the last one: its output is the answer.
+    The model reads text results unchanged and others as JSON, at most `max_chars` bytes of UTF-8.
+    Pictures and values without a text form are a ServiceFailure. `parallel` tools of a reply run
+    concurrently. A successful call of an `ends_episode` tool ends the episode with its answer.
     """
 
     kind: ClassVar[str] = "tool"
@@ -165,9 +162,7 @@ class Tool(calling.AuthorPart):
             return self._error(fault(error))
 
     def _tell(self, error: BaseException, lent: Mapping[type[Lent], Lent]) -> None:
-        """Log for the tool's author what the model is answered as an error, once a line of code,
-        then its count: it may be either's mistake.
-        """
+        """Log an error for the tool's author, once for a line of code, then its count."""
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
         first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
@@ -175,10 +170,9 @@ class Tool(calling.AuthorPart):
         warn_seldom(logger, what, f"{fault(error)}{first}; the model reads that as the answer")
 
     def _text_of(self, result: object) -> str:
-        """What the model reads of a result.
+        """The text of a result; raises ServiceFailure for a picture or a value without a text form.
 
-        Raises ServiceFailure for a picture or a value without a text of its own anywhere in it, and
-        ToolError for bytes that are no text in UTF-8, which is logged for the author.
+        Raises ToolError, logged for the author, for bytes that are no UTF-8.
         """
         if isinstance(result, str):
             return result

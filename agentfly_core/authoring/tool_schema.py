@@ -68,9 +68,7 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments, coerced, and the defaults of the others, lists, dicts and sets as copies;
-        raises BadArguments with every mistake and the schema.
-        """
+        """Coerced arguments and copied defaults; raises BadArguments with all mistakes."""
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
@@ -88,9 +86,7 @@ class Arguments:
 
 
 def documentation(function: AuthorFunction) -> Documentation:
-    """What the docstring of a function, or else of its class, says, in the style of Google, NumPy
-    or Sphinx.
-    """
+    """The docstring of a function or its class, in Google, NumPy or Sphinx style."""
     function = unbound(function)
     sources = (
         (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
@@ -108,10 +104,7 @@ def documentation(function: AuthorFunction) -> Documentation:
 
 
 def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, Any]) -> list[str]:
-    """What is undocumented for the model, a sentence each.
-
-    `["its parameter 'key' has no description: ..."]`
-    """
+    """Missing documentation: `["its parameter 'key' has no description: ..."]`."""
     faults = [
         f"its parameter {key!r} has no description: say what it is in `Args` of the docstring, or "
         f"as `Annotated[..., Field(description=...)]`."
@@ -168,10 +161,9 @@ class _Untitled(GenerateJsonSchema):
 
 
 def known_to_pydantic(kind: Any, within: tuple[Any, ...] = ()) -> Any:
-    """The type with each `typing.TypedDict` in it as one of typing_extensions, since pydantic does
-    not read those before Python 3.12.
+    """The type with TypedDicts of typing_extensions, which pydantic needs before Python 3.12.
 
-    Raises ValueError for one that holds itself, or one of those that it stands `within`.
+    Raises ValueError for one that contains itself or one of `within`.
     """
     if is_typeddict(kind) and type(kind).__module__ == "typing":
         if kind in within:

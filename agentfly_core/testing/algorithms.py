@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 def advantages_of(
     algorithm: Algorithm, trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> list[list[float]]:
-    """The advantage of each sampled token, by trajectory and in the order of time: `[[1.0, 1.0],
-    [-1.0]]` of two that earned 1 and 0 with two tokens and one.
-    """
+    """Advantages of sampled tokens by trajectory: `[[1.0, 1.0], [-1.0]]`."""
     from agentfly_core.rl.advantage import sequences  # torch takes seconds
     from agentfly_core.rl.batch import pack
     from agentfly_core.rl.outcomes import outcomes

@@ -46,12 +46,10 @@ def rollout_spec(
     limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
-    """Rules of episodes; by default tokens are letters, and the agent is the default one.
+    """Rules of episodes, by default with letters as tokens and the default agent.
 
-    `rewards` are those that need an environment. Without `limits`, there is one environment of each
-    kind that tools and rewards need; `{Game: Limit(1, settings={"highest": 10})}` gives each Game
-    settings. Raises ValueError as an experiment does for two tools of one name and for an
-    environment without a limit.
+    `rewards` need an environment. `limits` default to one environment of each needed kind;
+    `{Game: Limit(1, settings={"highest": 10})}` has settings. Raises ValueError as an experiment.
     """
     needed = kinds_needed([*tools, *rewards])
     given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
@@ -120,15 +118,13 @@ async def play(
     problem: Problem = ADD,
     spec: RolloutSpec | None = None,
 ) -> Trajectory:
-    """An episode in which the model gives these replies, or a policy's, and the tools really
-    answer.
+    """Play an episode with given replies, or a policy's, and real tools.
 
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
-    A reply is a text, a call or several calls; a policy, an `async def` of a Conversation, has up
-    to 100. `spec=rollout_spec(...)` sets limits, rewards that need an environment, or an agent. Of
-    several speakers' trajectories it is that of the one who answered; `play_all` has all of them.
-    Raises what the agent raises, where a run would keep it as the episode's error.
+    A reply is a text, a call or several calls; a policy is an `async def` of a Conversation with up
+    to 100 replies. `spec=rollout_spec(...)` sets limits, rewards or an agent. Returns the
+    trajectory of the answer; `play_all` returns all. Raises errors of the agent.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)

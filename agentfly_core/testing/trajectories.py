@@ -29,10 +29,8 @@ def turn(
     version: int = 0,
     temperature: float | None = None,
 ) -> Turn:
-    """A turn: the tokens that were read, then the log-probability of each sampled token.
-
-    `turn([1, 87, 203], {57: -0.1, 2: -0.5}, reply="99")`. The policy's `version` is that of all
-    tokens; turns of the same `context` are one sequence. `temperature` is the reply's own.
+    """A turn with read tokens and the log-probabilities of sampled ones: `turn([1, 87, 203],
+    {57: -0.1, 2: -0.5}, reply="99")`; turns of the same `context` are one sequence.
     """
     sampled = tuple(Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans)
     message = Message("assistant", reply) if isinstance(reply, str) else reply
@@ -57,9 +55,7 @@ def trajectory(
     answered: str | None = None,
     policy: str = "",
 ) -> Trajectory:
-    """The trajectory of these turns, in the order of time; without a `problem` it has that of its
-    `group`, and without an `episode` it is the only one of its own.
-    """
+    """A trajectory of turns in the order of time, by default with the problem of its `group`."""
     return Trajectory(
         id=name,
         episode=name if episode is None else episode,

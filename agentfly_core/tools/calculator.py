@@ -1,6 +1,4 @@
-"""A calculator that reads what a model wrote: an allow-list of operations on bounded numbers,
-nothing is evaluated.
-"""
+"""A calculator with an allow-list of operations on bounded numbers."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ async def calculator(expression: str) -> str:
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression; raises ToolError for what is no arithmetic and for numbers above
-    10**100.
-    """
+    """The value of an expression; raises ToolError, also for numbers above 10**100."""
     if len(expression) > MAX_LENGTH:
         raise ToolError(
             f"The expression has {len(expression)} characters, at most {MAX_LENGTH} are read."
@@ -50,9 +46,7 @@ def evaluate(expression: str) -> Number:
 
 
 def written(number: Number) -> str:
-    """A number as people write it, to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is
-    "0.333333333333".
-    """
+    """A number to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is "0.333333333333"."""
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
         number = int(number)
     return str(number) if isinstance(number, int) else format(number, ".12g")

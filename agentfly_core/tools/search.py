@@ -33,9 +33,7 @@ class Page:
 
 
 class Index:
-    """Ranks pages by BM25 (Lucene's variant, k1 1.5, b 0.75) over the words of title and text;
-    those of the title count twice.
-    """
+    """Ranks pages by BM25 (Lucene's variant, k1 1.5, b 0.75); words of titles count twice."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         import bm25s  # an extra, and half a second
@@ -46,9 +44,7 @@ class Index:
         self._bm25.index(words, show_progress=False)
 
     def ranked(self, query: str, exclude: Collection[str] = ()) -> list[Page]:
-        """The pages that have a word of the query, the best first, equally good ones by id; without
-        those whose ids are excluded.
-        """
+        """Pages with a word of the query, best first, then by id, without excluded ids."""
         wanted = _words(query)
         if not wanted:
             return []
@@ -61,10 +57,8 @@ class Index:
 class Search:
     """A search of the JSON-lines file `corpus`, whose rows have an `id`, a `title` and a `text`.
 
-    It shows `results` pages at a time. `sha256`, of which 16 digits do, says which version of the
-    file the experiment means, so that runs over two versions are never taken for one; another is
-    refused. Tools of one process share the index of a corpus. Raises ValueError for a corpus that
-    cannot be read.
+    It shows `results` pages at a time. `sha256`, at least 16 digits, is the expected version of the
+    file. Tools of a process share an index. Raises ValueError for another or unreadable corpus.
     """
 
     def __init__(
@@ -115,9 +109,7 @@ def index(corpus: str, version: str) -> Index:
 
 
 def rows(corpus: str) -> list[Row]:
-    """The rows of a corpus, each with its `id`, `title`, `text` and what else it says; raises
-    ValueError for a file that cannot be read, a row that is no page and an id given twice.
-    """
+    """The rows of a corpus; raises ValueError for an unreadable file, wrong rows, repeated ids."""
     try:
         text = _content(corpus).decode()
     except UnicodeDecodeError as error:
