@@ -17,8 +17,8 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 
 class Overlong(Section):
-    """A soft penalty on length (eq. 13): 0 up to `longest - buffer` sampled tokens, `-factor` at
-    `longest`, and beyond.
+    """A soft penalty on length (eq. 13): 0 up to `longest - buffer` tokens, `-factor` from
+    `longest`.
 
     With longest 100, buffer 20 and factor 1 a trajectory of 90 tokens loses 0.5.
     """
@@ -39,10 +39,9 @@ class Overlong(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DAPO(GRPO):
-    """GRPO with a higher upper bound, dynamic sampling and, if wanted, a penalty on length.
+    """GRPO with a higher upper bound, an optional penalty on length, and dynamic sampling.
 
-    Groups of equal rewards are left out, and further problems are played for them:
-    `rollout.refills`, by default 2.
+    Groups of equal rewards are replaced by further problems in `rollout.refills`, by default 2.
     """
 
     refills: ClassVar[int] = 2  # the paper samples until the step is full, at any price

@@ -14,10 +14,9 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class DrGRPO(PolicyGradient):
-    """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25; tokens over
-    a constant.
+    """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25.
 
-    The horizon should be about what a trajectory may sample at most: it scales the learning rate.
+    The constant `horizon` scales the learning rate: use about the longest trajectory.
     """
 
     aggregation: Aggregation = SeqSumNorm(horizon=1024)

@@ -16,12 +16,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GDPO(PolicyGradient):
-    """Each reward is standardised in its group as in GRPO, then weighted and summed, then whitened
-    over the batch, of a mixture over the tokens of each task.
+    """Rewards standardised by group as in GRPO, weighted, summed, and whitened over batch or task.
 
-    So a reward that seldom varies is not drowned by one that always does. A group of equal rewards
-    has A = 0 before the whitening, whose mean moves it with all others. Raises ValueError for a
-    penalty in the reward.
+    Rarely varying rewards keep their effect. A group of equal rewards has A = 0 before the
+    whitening. Raises ValueError for a penalty in the reward.
     """
 
     def __post_init__(self) -> None:

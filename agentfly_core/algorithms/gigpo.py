@@ -23,10 +23,8 @@ class GiGPO(PolicyGradient):
     """A = A_episode + weight A_turn, both a difference from the mean: of a group's rewards, and of
     a state's returns.
 
-    A turn's return is sum of gamma^(j - k) r_j over its own and later turns j >= k. A turn whose
-    state no other turn of the same problem, step and speaker has gets A_turn = 0; the turns of all
-    instances of a speaker count, as those of one trajectory do. What a state is, the environment
-    says (`state_key`).
+    A turn's return is the sum of gamma^(j - k) r_j over turns j >= k. A state (`state_key`) that
+    occurs once for a problem, step and speaker, all instances included, gives A_turn = 0.
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95

@@ -18,8 +18,8 @@ class OPO(PolicyGradient):
     """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for one alone or
     where all are equal.
 
-    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The paper's loss is -A log p, of
-    one optimizer step an update, whose gradient the clipped ratio has, too; it allows for several.
+    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The clipped ratio has the gradient
+    of the paper's -A log p in the first optimizer step, and allows several.
     """
 
     policy_loss: PolicyLoss = Clip()

@@ -21,10 +21,9 @@ class PPO(PolicyGradient):
     """Generalised advantages of a learned value, whitened over the batch: by `token`, by `turn`, or
     `bilevel`.
 
-    The critic is a `head` on the policy's last layer, or a `model` of its own that starts as a copy
-    of the policy; its own weights learn `critic_rate` times as fast as the policy's. `value_weight`
-    is that of its loss, `0.5 max((V - R)^2, (clip(V, V_old - value_clip, V_old + value_clip) -
-    R)^2)`.
+    The critic is a `head` on the policy's last layer, or a `model` that starts as a copy; it learns
+    `critic_rate` times as fast. `value_weight` is the weight of `0.5 max((V - R)^2, (clip(V, V_old
+    - value_clip, V_old + value_clip) - R)^2)`.
     """
 
     gae: GAE = TokenGAE()

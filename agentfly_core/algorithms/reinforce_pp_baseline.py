@@ -17,7 +17,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class ReinforcePPBaseline(PolicyGradient):
     """A = R - mean over a group, then whitened over the batch's sampled tokens.
 
-    A group of equal rewards has A = 0 before the whitening, whose mean moves it with all others.
+    A group of equal rewards has A = 0 before the whitening.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -16,12 +16,11 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """A = R - R of the same problem's greedy episode, which is played besides and not trained on.
+    """A = R - R of the problem's greedy episode, which is not trained.
 
-    A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so
-    for all of them. The paper's loss is -A log p, of one optimizer step an update, whose gradient
-    the clipped ratio has, too; in further steps -A log p of what was sampled before them drives all
-    of it down, right or wrong, until nothing is left.
+    Problems with an unscored greedy episode are skipped; raises ValueError if all are. The clipped
+    ratio has the gradient of the paper's -A log p in the first optimizer step; in further steps -A
+    log p would drive down all tokens.
     """
 
     policy_loss: PolicyLoss = Clip()

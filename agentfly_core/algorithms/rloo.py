@@ -16,9 +16,8 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class RLOO(PolicyGradient):
     """A = R - mean of the other episodes of the group = (R - mean) G / (G - 1).
 
-    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. Each trajectory is one action: the sum over its
-    tokens. The paper's loss is -A log p; the clipped ratio has the same gradient in the first
-    optimizer step of an update.
+    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. A trajectory is one action, the sum over its
+    tokens. The clipped ratio has the gradient of the paper's -A log p in the first optimizer step.
     """
 
     aggregation: Aggregation = SeqMeanTokenSum()

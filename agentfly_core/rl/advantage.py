@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sequences:
-    """A batch's sampled tokens as tensors [trajectories, longest]: a row per trajectory, no gaps,
-    in the order of time.
+    """A batch's sampled tokens [trajectories, longest], a row per trajectory in the order of time.
 
-    A trajectory whose turns 0 and 2 sampled the tokens at (0, 3) and (0, 6), and whose turn 1, in
-    another context, the one at (1, 2), has them in the columns 0, 2 and 1 of its line. `turns` are
-    the numbers of the tokens' turns, -1 where there is no token.
+    Tokens at (0, 3) and (0, 6) of turns 0 and 2, and at (1, 2) of turn 1 in another context, are in
+    the columns 0, 2 and 1. `turns` are the tokens' turns, -1 for padding.
     """
 
     sampled: Tensor
@@ -107,12 +105,10 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """`how(*values)` by group of indices, of values [n]; 0 where a group's first values are equal.
+    """`how(*values)` [n] by group of indices; 0 if a group's first values are equal.
 
-    Trajectories are compared by `Outcomes.compare`, which counts episodes.
-
-    So a group of one has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with `centred` 0.5,
-    -0.5, 0, 0.
+    Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with `centred` 0.5, -0.5, 0, 0. Trajectories
+    are compared by `Outcomes.compare`, which counts episodes.
     """
     results = torch.zeros_like(values[0])
     for group in map(list, groups):

@@ -50,10 +50,7 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of their tokens' sum / `horizon` in tokens (Dr. GRPO, 2503.20783).
-
-    No trajectory's length changes what one of its tokens weighs.
-    """
+    """The mean over trajectories of the sum over tokens / `horizon` (Dr. GRPO, 2503.20783)."""
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"
     horizon: Annotated[int, Field(ge=1)]

@@ -34,13 +34,10 @@ class RolloutBatch:
         old_logprobs, reference_logprobs, old_values, returns,
         advantages, weight                                                     float32 [rows, T]
 
-    `rollout_logprobs` are as the sampler said, `trajectory` is the row's and `turn` the token's;
-    `cut` are the rows of trajectories that ended at a limit of their length or of their turns;
-    `temperature` is that at which the token was sampled, 1 where none was.
-    The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its
-    optimizer step, `returns` are the critic's value targets. A batch fresh from `pack` knows the
-    sampler alone: its old and reference log-probabilities are the sampler's, and the other four are
-    0.
+    `rollout_logprobs` are the sampler's, `cut` rows belong to trajectories that ended at a limit,
+    and `temperature` is 1 for other tokens. The last six are 0 for other tokens: `weight` is a
+    token's share in the loss of its optimizer step, `returns` are value targets. After `pack` old
+    and reference log-probabilities are the sampler's, and the other four are 0.
     """
 
     tokens: Tensor
@@ -74,11 +71,10 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
-    """A row per context in which a token is trained; none of a trajectory with its own `policy`.
+    """A row per context with a trained token; none of a trajectory with its own `policy`.
 
-    A token's turn is its number in the order of time, which is that of `Trajectory.turns`.
-    `temperature` is that of the replies that have none of their own. Raises ValueError when a row
-    begins with a sampled token: nothing predicts it.
+    Turns are numbered as in `Trajectory.turns`. `temperature` is the default of replies. Raises
+    ValueError if a row begins with a sampled token, which nothing predicts.
     """
     rows = [
         (i, spans)
@@ -123,9 +119,7 @@ def is_cut(trajectory: Trajectory) -> bool:
 
 
 def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
-    """The spans of each context with a trained token, with the numbers of their turns, the first
-    context first.
-    """
+    """Numbered spans of each context with a trained token."""
     contexts: defaultdict[int, TurnSpans] = defaultdict(list)
     for number, turn in enumerate(trajectory.turns):
         spans: list[Given | Sampled] = [turn.given, *turn.sampled]
@@ -166,9 +160,9 @@ def _columns(rows: Sequence[TurnSpans]) -> tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def predictors(sampled: Tensor) -> Tensor:
-    """Where outputs predict a sampled token: the mask [rows, T], one column back. The only shift.
+    """Mask [rows, T] of outputs that predict a sampled token; the only shift of columns.
 
-    `outputs[predictors(sampled)]` and `tokens[sampled]` speak of the same tokens in the same order.
+    `outputs[predictors(sampled)]` and `tokens[sampled]` are aligned.
     """
     return torch.nn.functional.pad(sampled[:, 1:], (0, 1))
 
@@ -176,10 +170,10 @@ def predictors(sampled: Tensor) -> Tensor:
 def token_logprobs(
     logits: Tensor, tokens: Tensor, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Each token's log-probability [n], and the entropy [n], without gradient, of its distribution.
+    """Log-probability [n], and entropy [n] without gradient, of each token.
 
-    `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the
-    temperature, one for all or one for each token [n], in float32.
+    `logits` [n, vocabulary] predict `tokens` [n], and are divided by the temperature, a number or
+    [n], in float32.
     """
     of_rows = temperature.unsqueeze(-1) if isinstance(temperature, torch.Tensor) else temperature
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
@@ -190,10 +184,10 @@ def token_logprobs(
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
-    """Each rank's micro-batches, as indices of rows: all ranks have as many, the last may be empty.
+    """Row indices of each rank's micro-batches, equally many on all ranks; the last may be empty.
 
-    Rows are distributed longest first, so that the ranks have similar loads; a micro-batch holds at
-    most `token_budget` tokens, padding included, or a single row.
+    Rows are distributed longest first. A micro-batch has at most `token_budget` tokens with
+    padding, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]

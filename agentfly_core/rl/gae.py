@@ -1,8 +1,7 @@
 """Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
 
-Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens in one row, so that
-what the model read between them is skipped, not discounted through. A token's value is the critic's
-estimate before it; after the last token the value is 0.
+Tensors are float64 [trajectories, longest] with sampled tokens only, so that read tokens are not
+discounted through. Values are estimates before each token; 0 after the last one.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ class TokenGAE(Section):
 class TurnGAE(Section):
     """The same over turns: a turn earns its tokens' rewards; its value is its first token's.
 
-    Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's
-    advantage and value target.
+    As in Turn-PPO (arXiv 2512.17008), all tokens of a turn have its advantage and value target.
     """
 
     use: Literal["turn"] = "turn"
@@ -63,9 +61,8 @@ class TurnGAE(Section):
 class BilevelGAE(Section):
     """Turns first, then the tokens in each (VAGEN, arXiv 2510.16907).
 
-    GAE over the last tokens of turns, with `gamma_turn` and `lam_turn`, gives the return at the end
-    of each turn; it takes the place of that token's reward in a GAE over the tokens of each turn
-    alone.
+    GAE over the last tokens of turns gives the return of each turn, which is the reward of its last
+    token in a GAE over the tokens of the turn.
     """
 
     use: Literal["bilevel"] = "bilevel"

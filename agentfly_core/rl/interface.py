@@ -1,8 +1,7 @@
 """The algorithms' interface: outcomes to advantages, log-probabilities to a loss; pure functions.
 
-Tensors are [rows, T] and 0 where a token was not sampled. Each token carries its weight, global
-over the ranks and micro-batches of its optimizer step, and the loss is a plain sum: the gradient is
-the same for any split.
+Tensors are [rows, T], 0 for other tokens than sampled ones. Token weights are global over ranks and
+micro-batches, and the loss is a sum, so any split has the same gradient.
 """
 
 from __future__ import annotations
@@ -112,8 +111,7 @@ class Needs:
 class Algorithm(Protocol):
     """A frozen dataclass whose fields are its hyper-parameters.
 
-    `refills` is the default of `rollout.refills`; it is read from the class, before there is an
-    instance.
+    The class attribute `refills` is the default of `rollout.refills`.
     """
 
     refills: ClassVar[int]
@@ -132,9 +130,7 @@ class Algorithm(Protocol):
         """From outcomes to advantages, over the whole update."""
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Each sampled token's share in the loss; `batch` holds all rows of one optimizer step,
-        with advantages.
-        """
+        """Token weights in the loss of `batch`, all rows of an optimizer step."""
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """The loss of a micro-batch: these rows' part of the optimizer step's sum."""
@@ -149,7 +145,7 @@ def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     """How far the learner's log-probabilities [n] of the same policy are from the sampler's [n].
 
     `k3` estimates KL(sampler || learner); `ess` is the effective sample size of the weights w =
-    exp(learner - sampler) as a share of n. Nothing of no tokens.
+    exp(learner - sampler) as a share of n. Empty without tokens.
     """
     if not len(learner):
         return {}

@@ -37,9 +37,8 @@ class Outcomes:
         tasks         {"": (0, 1)}                   indices of trajectories by their task; without
                                                      a name where the experiment mixes none
 
-    In a mixture a part is nan where the trajectory's task has no such reward.
-    A trajectory without a sampled token has a reward and no token_rewards. A speaker may have
-    several trajectories in one episode, its instances.
+    Parts are nan for rewards of other tasks. A trajectory without a sampled token has no
+    token_rewards. A speaker's instances are several trajectories of an episode.
     """
 
     rewards: Tensor
@@ -53,14 +52,11 @@ class Outcomes:
     tasks: Mapping[str, tuple[int, ...]]
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """`how(own, *means)` by group, of values [n]: the first of each trajectory, and all of them
-        as means over each episode's trajectories; 0 where the first are equal in all episodes, and
-        where they are nan.
+        """`how(own, *means)` by group, with means of values [n] over each episode's trajectories.
 
-        So a group of one episode has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with
-        `centred` 0.5, -0.5, 0, 0. Where the second group's speaker has two instances in the first
-        of its episodes, rewards 1, 1, 0 give 0.5, 0.5, -0.5: however many they are, an episode
-        counts once.
+        0 for nan, and if the first values are equal in all episodes. Rewards 1, 0, 3, 3 in groups
+        (0, 1), (2, 3) give with `centred` 0.5, -0.5, 0, 0. With two instances in the first episode,
+        rewards 1, 1, 0 give 0.5, 0.5, -0.5, because episodes count once.
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):
@@ -86,11 +82,10 @@ def outcomes(
     batch: RolloutBatch,
     tasks: Mapping[str, Collection[str]] = {},
 ) -> Outcomes:
-    """Scored trajectories' rewards; `batch` is theirs, `greedy` the greedy episode's, by group, and
-    `tasks` the rewards that each task of a mixture has.
+    """Outcomes of scored trajectories in `batch`, with rewards of `greedy` episodes by group.
 
-    Raises ValueError for an unscored trajectory, and for a reward of a turn in which no token was
-    sampled.
+    `tasks` are the rewards of each task. Raises ValueError for an unscored trajectory, and for a
+    reward of a turn without a sampled token.
     """
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     members: defaultdict[str, list[int]] = defaultdict(list)
@@ -138,10 +133,9 @@ def earned(score: Scored) -> float:
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
-    """One number a turn; the rest of the reward is added to the last turn with a trained token.
+    """Rewards of turns, with the rest added to the last turn with a trained token.
 
-    What a greedy reply earned counts for the trained one before it, or else for the first: what
-    follows a trained token stays the same.
+    The reward of a greedy reply counts for the trained one before it, or else for the first.
     """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
     turns = list(enumerate(trajectory.turns))

@@ -43,8 +43,7 @@ class _PolicyLoss(Section):
 class CISPO(_PolicyLoss):
     """`-clip(rho, 1 - low, 1 + high) A log p`, the clipped ratio a constant.
 
-    `high` is a distance from 1: with 4 the weight is at most 5. With `low` 1 there is no bound
-    below, as in the paper.
+    `high` 4 bounds the weight by 5, `low` 1 is no bound, as in the paper.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -62,8 +61,8 @@ class CISPO(_PolicyLoss):
 class Clip(_PolicyLoss):
     """`max(-A rho, -A clip(rho, 1 - low, 1 + high))`, rho: the probability ratio to the old policy.
 
-    A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token
-    by `-A dual`, since its ratio is unbounded (1912.09729); None: no such bound.
+    Separate bounds are from DAPO (2503.14476). `dual` bounds the loss of a bad token by `-A dual`
+    (1912.09729).
     """
 
     use: Literal["clip"] = "clip"
@@ -87,8 +86,8 @@ class Clip(_PolicyLoss):
 class DPPO(_PolicyLoss):
     """`-A rho`, but nothing once a token's probability passed a bound the way its advantage pulls.
 
-    With p its probability now and q when it was sampled: dropped where A > 0 and p - q > high, or A
-    <= 0 and p - q < -low. Unlike a ratio's bound, this one lets rare tokens move.
+    With probabilities p now and q when sampled: 0 if A > 0 and p - q > high, or A <= 0 and p - q <
+    -low. Unlike bounds of ratios, this lets rare tokens change.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
@@ -137,8 +136,7 @@ class Reinforce(_PolicyLoss):
 class SAPO(_PolicyLoss):
     """`-A sigmoid(tau (rho - 1)) 4 / tau`: the gradient of `-A rho` on-policy, less further away.
 
-    `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that their
-    gradient vanishes sooner.
+    `tau` applies to A > 0, the higher `tau_bad` to others, whose gradient vanishes sooner.
     """
 
     use: Literal["sapo"] = "sapo"

@@ -20,17 +20,14 @@ class RejectionSampling:
     """At most `best` episodes of each problem, of a reward of at least `threshold`; equal
     episodes count once.
 
-    Higher rewards come first, and at equal rewards later steps. In an episode of several speakers
-    the trained speakers with such a reward are imitated.
+    Higher rewards come first, then later steps. Trained speakers with such a reward are imitated.
     """
 
     threshold: float = 1.0
     best: Annotated[int, Field(ge=1)] = 4
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
-        """Those of at most `most` episodes, as demonstrations: of each problem's first, then of
-        each one's second, ...
-        """
+        """Demonstrations of at most `most` episodes: the first of each problem, then the second."""
         good = [
             (trajectory, score)
             for trajectory, score in played
