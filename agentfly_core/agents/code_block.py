@@ -1,6 +1,4 @@
-"""The agent that acts by programs (CodeAct, arXiv 2402.01030): it runs the Python block of a reply,
-lets the model read what was printed, and so on, until a reply has no block.
-"""
+"""The agent that runs Python blocks of replies until a reply has none (CodeAct, 2402.01030)."""
 
 from __future__ import annotations
 
@@ -27,10 +25,10 @@ async def code_block(episode: Episode) -> Ending:
     reads what the program printed, and then says `509`: the last line of a reply without a Python
     block is the episode's answer, unless the token limit cut the reply.
 
-    The experiment lists `"\\n```\\n"` in `agent.stop`, so that the model cannot make up what is
-    printed, a tool named python, such as `agentfly_core.tools.python:python`, and sets
-    `template.show_tools: false`. Its `agent.system` tells the model this form, where a warm start
-    does not. Raises ValueError without such a tool.
+    The experiment needs `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output, a
+    tool named python, such as `agentfly_core.tools.python:python`, and `template.show_tools:
+    false`. Without a warm start `agent.system` must explain the form. Raises ValueError without the
+    tool.
     """
     if "python" not in (schema.name for schema in episode.rules.schemas):
         raise ValueError(

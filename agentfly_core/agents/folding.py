@@ -1,6 +1,4 @@
-"""The agent that folds its context (summarization as in SUPO, arXiv 2510.06727): when that has
-become long, the model sums it up, and goes on in a fresh one that has the summary alone.
-"""
+"""The agent that replaces a long context by the model's summary (as in SUPO, arXiv 2510.06727)."""
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ class Folding:
         What do pages 1 to 6 add up to?
         Pages 1 to 3 add up to 64.        -> read_page(4), ...
 
-    After a tool's answer behind which the context has more than `budget` tokens, the model reads
-    `ask` and sums up. Leave room for that: `budget`, a tool's answer and a reply have to fit into
-    `agent.max_model_len`. The summary is a reply like all others, and is trained with them. Calls
-    in it are not carried out.
+    Above `budget` tokens after a tool's answer, the model reads `ask` and sums up. `budget`, an
+    answer and a reply must fit into `agent.max_model_len`. The summary is trained; its calls are
+    ignored.
     """
 
     def __init__(self, budget: int, ask: str = ASK) -> None:

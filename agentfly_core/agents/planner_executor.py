@@ -1,6 +1,4 @@
-"""Two agents that cooperate: a planner knows the problem and names steps, an executor has the tools
-and carries them out; neither can do the other's part.
-"""
+"""Two cooperating speakers: a planner knows the problem, and an executor has the tools."""
 
 from __future__ import annotations
 
@@ -19,12 +17,10 @@ class PlannerExecutor:
 
         Multiply 17 by 5.
 
-    which is all that the executor reads before it calls its tools and says what came of it, `85`.
-    That the planner reads, and so on, until it says `Answer: 97`, which is the episode's answer,
-    unless the token limit cut the reply.
-    For each step the executor begins a fresh context. Both are trained, by the episode's reward.
-
-    `planner` and `executor` are their system messages. `agent.max_turns` holds for each of them.
+    The executor reads only this in a fresh context, calls its tools and replies `85`. The planner
+    reads the reply, and so on, until it says `Answer: 97`, unless a token limit cut it. Both are
+    trained by the episode's reward. `planner` and `executor` are their system messages;
+    `agent.max_turns` holds for each.
     """
 
     def __init__(self, planner: str = "", executor: str = "") -> None:

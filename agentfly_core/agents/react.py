@@ -1,6 +1,4 @@
-"""The ReAct agent (arXiv 2210.03629): the model thinks, names a tool and its input as plain text,
-reads what comes of it, and so on, until it gives its answer.
-"""
+"""The ReAct agent (arXiv 2210.03629), which calls tools in plain text."""
 
 from __future__ import annotations
 
@@ -41,13 +39,12 @@ class React:
         Action Input: 41+58
         Observation:
 
-    reads the tool's answer, and says `Final Answer: 99`, which is the episode's answer, unless the
-    token limit cut the reply. A reply with neither an action that can be read nor an answer is
-    answered with an error.
+    reads the tool's answer, and says `Final Answer: 99`, unless a token limit cut the reply. Other
+    replies get an error.
 
-    The experiment lists `Observation:` in `agent.stop`, so that the model cannot make up what a
-    tool answers, and sets `template.show_tools: false`. With `instructions` the system message
-    tells the form and the tools; a model that was warm-started on them needs none of it.
+    The experiment needs `Observation:` in `agent.stop`, so that the model cannot invent answers,
+    and `template.show_tools: false`. With `instructions` the system message explains form and
+    tools; a warm-started model needs no explanation.
     """
 
     def __init__(self, instructions: bool = True) -> None:
@@ -84,9 +81,7 @@ def instructions(tools: Sequence[ToolSchema]) -> str:
 
 
 def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
-    """The call that a reply asks for; its input is a JSON object of the tool's arguments, or the
-    argument itself where the tool has one, a text.
-    """
+    """The call in a reply; its input is a JSON object, or the text of the tool's only argument."""
     match = _ACTION.search(text)
     if match is None:
         fault = f"expected lines with 'Action:' and 'Action Input:', or with '{ANSWER}'"

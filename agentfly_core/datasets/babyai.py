@@ -42,9 +42,7 @@ def babyai(
 
 
 def things() -> Mapping[str, Sequence[str]]:
-    """The things of each split, four ninths, two and three of each form: `red ball`, `box`, `grey
-    object`.
-    """
+    """The things of each split, four, two and three ninths of each form: `red ball`, `box`."""
     forms = [
         [f"{color} {what}" for color in COLORS for what in PORTABLE],
         [f"{color} door" for color in COLORS],

@@ -150,9 +150,9 @@ class Goal:
 
 
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
-    """Whether the player carries out the mission of a new grid, with this first view, in at most
-    MOST_CALLS calls of `act`; true for missions with places, and in several rooms, which it does
-    not understand. It changes the grid.
+    """Whether the player solves a new grid in at most MOST_CALLS calls of `act`, which changes it.
+
+    True for missions that it does not understand: with places, and in several rooms.
     """
     if (goal := _understood(grid, mission)) is None:
         return True

@@ -1,8 +1,4 @@
-"""Policies that show a model its tools before reinforcement learning; a share of the episodes goes
-wrong on purpose.
-
-A model that has learned from them knows the way, and still has something to learn from rewards.
-"""
+"""Demonstrations of tools before reinforcement learning, with a share of deliberate mistakes."""
 
 from __future__ import annotations
 
@@ -32,20 +28,17 @@ _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Call the calculator, then answer with what it said.
+    """Call the calculator, then answer with the result.
 
-    For sums of `datasets.arithmetic`, and for problems whose fact `expression` says what to work
-    out. A share `spoilt` of the episodes guesses, mistypes the sum, takes another operation or
-    misreads the result.
+    For `datasets.arithmetic` and problems with the fact `expression`. A share `spoilt` guesses,
+    mistypes the sum, uses another operation or misreads the result.
     """
     play = partial(_called, _calculation, "calculator", "expression")
     return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """The same sums and mistakes as `calculator`, said in the form of `agents.react`: a thought, an
-    action and its input, and then the final answer.
-    """
+    """`calculator` in the form of `agents.react`."""
     asks = (
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"
@@ -55,21 +48,17 @@ def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demons
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Wishes of `datasets.shop`: for each line search the product and put it into the cart; then
-    check out.
+    """For `datasets.shop`: search each product, add it to the cart, then check out.
 
-    A share `spoilt` of the episodes forgets a line, takes a wrong number of something or a wrong
-    key, or never pays.
+    A share `spoilt` forgets a line, takes a wrong number or key, or never pays.
     """
     return _script(seed, spoilt, _buy, "forget", "miscount", "mistake the key", "walk out")
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Sums of `datasets.powers`: run a program that works one out, then answer with what it
-    printed.
+    """For `datasets.powers`: run a program, then answer with its output.
 
-    A share `spoilt` of the episodes guesses, mistypes a bound, takes another exponent or misreads
-    what was printed.
+    A share `spoilt` guesses, mistypes a bound, uses another exponent or misreads the output.
     """
     play = partial(_called, _programming, "python", "code")
     mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
@@ -77,30 +66,26 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """The same programs and mistakes as `python`, said in the form of `agents.code_block`: a block
-    of Python, and then the answer alone.
-    """
+    """`python` in the form of `agents.code_block`."""
     mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
     play = partial(_as_text, _programming, "```python\n{}\n```\n", "{}")
     return _script(seed, spoilt, play, *mistakes)
 
 
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Ledgers of `datasets.ledgers`: carry the balance from page to page, and say the last one.
+    """For `datasets.ledgers` and `agents.folding`: carry the balance from page to page.
 
-    Asked by `agents.folding` to sum up, it says where it stands, and from there it continues. A
-    share `spoilt` of the episodes mistypes a balance, misremembers it in the first summary, stops
-    early or misreads the last one.
+    A share `spoilt` mistypes a balance, summarises it wrongly, stops early or misreads the last
+    one.
     """
     return _replying(seed, spoilt, _carry, "mistype", "misremember", "stop early", "misread")
 
 
 def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Problems of `datasets.two_steps` for the speakers of `agents.planner_executor`: the planner
-    names a step, and the executor has the calculator carry it out and says the result.
+    """For `datasets.two_steps` and `agents.planner_executor`: the executor calculates each step.
 
-    In a share `spoilt` of the episodes the planner mistypes a step, stops early or misreads the
-    last result, or the executor takes another operation or misreports a result.
+    In a share `spoilt` the planner mistypes a step, stops early or misreads the last result, or the
+    executor uses another operation or misreports a result.
     """
     mistakes = ("mistype", "stop early", "misread", "take another operation", "misreport")
     return _replying(seed, spoilt, _cooperate, *mistakes)

@@ -27,9 +27,7 @@ FIRST = 100
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """The numbers and values of a file's rows, from 1, those of CSV from 2, below the header; a
-    ValueError for a row that cannot be read.
-    """
+    """Numbers and values of a file's rows, of CSV from 2; ValueErrors for unreadable rows."""
     _require_file(path)
     match path.suffix:
         case ".jsonl":
@@ -66,9 +64,7 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """The rows below the header of a CSV file; an empty cell is null, all others are text. A first
-    column without a name is pandas' index, and has the name that pandas gives it.
-    """
+    """Rows of a CSV file as texts, empty cells as null; pandas' index keeps pandas' name."""
     csv.field_size_limit(max(len(text), csv.field_size_limit()))  # 131,072 a cell by default
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:

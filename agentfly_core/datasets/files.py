@@ -155,9 +155,7 @@ def renamed(fields: Iterable[str], columns: Columns) -> set[str]:
 def read(
     path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
-    """The rows of a file with their numbers; a row that comes again is Repeated, another row of the
-    same `id` a BadRow.
-    """
+    """Numbered rows of a file; repeated rows are Repeated, other rows of an `id` a BadRow."""
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
         problem = _problem(row, needs, columns or {})
@@ -206,9 +204,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
 
 
 def _prompt_of(messages: Any) -> str | None:
-    """The prompt of chat messages: what the system and one user say, with an empty line between;
-    None for what is no such conversation. What an assistant says after them is no part of it.
-    """
+    """The prompt of system and user messages, without later assistant messages; None otherwise."""
     try:
         turns = [(message["role"], message["content"]) for message in messages]
     except (TypeError, KeyError, IndexError):

@@ -164,9 +164,7 @@ def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
 
 
 def _called(path: Path) -> Iterator[tuple[int, str]]:
-    """What a program may call, with its lines: all that a shell's script says but comments, and the
-    texts in one of Python.
-    """
+    """Numbered text that may call programs: shell without comments, string literals of Python."""
     if path.suffix == ".py":
         for node in ast.walk(_parsed(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,6 +1,4 @@
-"""Which of three words names an animal, a fruit, a tool? Problems for a pretrained model, which
-knows the words before it is trained.
-"""
+"""Problems for pretrained models: which of three words names an animal, a fruit, a tool?"""
 
 from __future__ import annotations
 

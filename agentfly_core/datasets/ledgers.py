@@ -1,6 +1,4 @@
-"""Ledgers to be added up page by page: each page names the next one, so that a model has to have
-read all before it, or to remember where it was.
-"""
+"""Ledgers to add up page by page; each page names the next one."""
 
 from __future__ import annotations
 

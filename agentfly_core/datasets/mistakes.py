@@ -11,9 +11,7 @@ from agentfly_core.system.formats import hashing
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
-    """The mistake of this episode, the same one at each of its turns; "" for the share of episodes
-    that has none.
-    """
+    """The mistake of this episode, or "" without one."""
     draw = random.Random(hashing.seed(seed, "mistake", conversation.problem.id, conversation.chain))
     return draw.choice(kinds) if draw.random() < spoilt else ""
 

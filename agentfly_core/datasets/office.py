@@ -201,10 +201,9 @@ def problem(kind: str, question: OfficeQuestion) -> Problem:
 
 
 def drawn(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> OfficeQuestion:
-    """A database with people and companies of these names, and what may be asked of it.
+    """A database with these people and companies, and its questions.
 
-    The company is drawn first, then who works for it: so none of a question's numbers is likelier
-    because a company or a person is large.
+    Companies are drawn before their people, so that large ones are not likelier.
     """
     sizes = [draw.randint(1, LARGEST) for _ in range(COMPANIES)]
     numbers = iter(draw.sample(NUMBERS, 2 * COMPANIES + sum(sizes)))

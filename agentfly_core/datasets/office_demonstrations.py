@@ -1,6 +1,4 @@
-"""Policies that answer the questions of `datasets.office` by looking things up: what they call and
-answer follows from the question and from what the tools said.
-"""
+"""Demonstrations for `datasets.office`, by the question and the tools' answers only."""
 
 from __future__ import annotations
 
@@ -87,10 +85,9 @@ QUERIES = {
 
 
 def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Look up what the question names, then what was found, and so on; then answer.
+    """Look up one thing after another, then answer.
 
-    A share `spoilt` of the episodes guesses, answers with a number that stands for something else
-    because it stops a lookup early, or misreads the last result.
+    A share `spoilt` guesses, stops a lookup early, or misreads the last result.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -108,10 +105,7 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Ask one query of `tools.sql` that joins the tables, then answer with what it found.
-
-    A share `spoilt` of the episodes guesses, or misreads what was found.
-    """
+    """Run one joining query of `tools.sql`, then answer; a share `spoilt` guesses or misreads."""
 
     async def policy(conversation: Conversation) -> str:
         kind, value = understood(conversation.problem.prompt)
@@ -126,9 +120,7 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 
 
 def understood(prompt: str) -> tuple[str, str]:
-    """The kind of a question, and the order or the person that it names; raises ValueError for one
-    of no kind.
-    """
+    """The kind of a question, and its order or person; raises ValueError for another question."""
     for kind, entry in KINDS.items():
         pattern = re.escape(entry.text.format(order="ORDER", person="PERSON"))
         pattern = pattern.replace("ORDER", r"(\d+)").replace("PERSON", r"(\w+ \w+)")

@@ -1,6 +1,4 @@
-"""Sums of powers, too long to be done in one's head: generated problems for a model that can write
-a program.
-"""
+"""Sums of powers for a model that can write a program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Policies that answer the questions of `datasets.encyclopaedia` by searching: what they ask and
-answer follows from the question and from what was found.
-"""
+"""Demonstrations for `datasets.encyclopaedia`, by the question and search results only."""
 
 from __future__ import annotations
 
@@ -31,10 +29,9 @@ UNKNOWN = "unknown"
 
 
 def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Search what the question is about, then the person whom that page names; then answer.
+    """Search the subject of the question, then the person on its page; then answer.
 
-    A share `spoilt` of the episodes guesses, answers with the person's name, or with something else
-    that the person's page says.
+    A share `spoilt` guesses, or answers with the person's name or another fact of the page.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -56,9 +53,7 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def understood(prompt: str) -> tuple[str, str, str]:
-    """What a question asks for, of whom, and of what: `("country", "founder", "Amber Mills")`;
-    raises ValueError for one of another kind.
-    """
+    """The parts of a question: `("country", "founder", "Amber Mills")`; raises ValueError."""
     for kind, text in QUESTIONS.items():
         pattern = re.escape(text.format(role="ROLE", title="TITLE"))
         pattern = pattern.replace("ROLE", f"({'|'.join(ROLES)})").replace("TITLE", r"(\w+ \w+)")

@@ -1,6 +1,4 @@
-"""Shopping lists for the Shop: two things to be bought, by name, in a shop that knows them by
-number.
-"""
+"""Shopping lists of two products by name, for a shop with numbers."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:
-    """`size` of the problems, or of what each is made from; raises ValueError where there are
-    fewer.
-    """
+    """`size` of the items; raises ValueError for fewer."""
     if size > len(problems):
         raise ValueError(
             f"data.{split} asks for {size} problems, {len(problems)} are left for it; "

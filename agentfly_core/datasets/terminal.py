@@ -60,9 +60,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a folder is made from: `stems`, each of which comes once, are names of files, and
-    `people` stand in them.
-    """
+    """Material of a folder: distinct file names `stems`, and `people` in the files."""
 
     draw: random.Random
     stems: Iterator[str]

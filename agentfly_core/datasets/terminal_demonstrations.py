@@ -1,6 +1,4 @@
-"""A policy that does with a shell what the problems of `datasets.terminal` ask for: what it types
-follows from the prompt and from what earlier commands printed.
-"""
+"""Demonstrations for `datasets.terminal`, by the prompt and printed text only."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ _COPIED: Sequence[Sequence[str]] = (
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
-    """Look, and do something with the first name that is printed, `{file}`; where an ending is
-    given, with the first that has it.
-    """
+    """Look, then use the first printed name, with this ending if given, as `{file}`."""
     listed = yield look.format(**fields)
     files = _ending_in(ending.format(**fields), listed) if ending else listed.split()
     return command.format(file=files[0], **fields)
@@ -90,10 +86,9 @@ PLANS: Mapping[str, Callable[[Mapping[str, str]], Plan]] = {
 
 
 def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Look at the folder, then do in one command what is asked for; then say so.
+    """List the folder, then run one command, then finish.
 
-    A share `spoilt` of the episodes does nothing after it looked, or takes a wrong name, ending,
-    key or column over into the command.
+    A share `spoilt` runs no command, or one with a wrong name, ending, key or column.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -118,9 +113,7 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
 
 def understood(prompt: str) -> tuple[str, dict[str, str]]:
-    """The family of a prompt and what it names: `("rename", {"old": "amber-mills", "new": ...})`;
-    raises ValueError for one of no family.
-    """
+    """The family and names of a prompt: `("rename", {"old": "amber-mills", "new": ...})`."""
     for family, text in PROMPTS.items():
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w-]+)", re.escape(text))
         if match := re.fullmatch(pattern, prompt):

@@ -1,6 +1,4 @@
-"""Policies for the wishes of `datasets.text_shop`: what they do follows from the prompt and from
-the pages that they read.
-"""
+"""Demonstrations for `datasets.text_shop`, by the prompt and the pages only."""
 
 from __future__ import annotations
 
@@ -46,11 +44,9 @@ class WantedProduct:
 
 
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Browse for the words of the wish, view what fits in title and price, from the top, and buy
-    the first that has the options.
+    """Browse for the wish, view fitting products from the top, and buy the first with the options.
 
-    A share `spoilt` of the episodes walks out when it has found it, or buys a product that does not
-    fit, or another option.
+    A share `spoilt` leaves without buying, or buys another product or option.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -74,9 +70,7 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 async def random_shopper(conversation: Conversation) -> str:
-    """Browse for words of the prompt, or view or buy any product that was listed, each as likely;
-    of options that were seen, one of a kind at random.
-    """
+    """Browse, view or buy at random, with random options."""
     draw = random.Random(conversation.seed)
     pages = observed(conversation)
     seen = [line.product for page in pages for line in listed(page)]

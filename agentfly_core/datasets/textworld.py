@@ -108,9 +108,7 @@ def hunts(world: World, moves: int) -> list[Hunt]:
 
 
 def hunted(prompt: str) -> tuple[str, str]:
-    """The thing that is hunted for and the room where it lies: `("old key", "Dim Sauna")`; raises
-    ValueError for a prompt that says no such thing.
-    """
+    """The thing and its room in a prompt: `("old key", "Dim Sauna")`; raises ValueError."""
     match = _OBJECTIVE.search(prompt)
     if match is None:
         raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of datasets.textworld.")

@@ -45,9 +45,7 @@ class Map:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
 
     def way(self) -> str:
-        """The first step of the shortest way to an exit of which nobody knows where it leads;
-        empty without one.
-        """
+        """The first step to the nearest unknown exit; empty without one."""
         first = {self.here: ""}
         waiting = deque([self.here])
         while waiting:
@@ -63,10 +61,9 @@ class Map:
 
 
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Look for the room in which the thing lies, wherever an exit leads that was not tried, and
-    take it; say each time which room this is, and which one it should be.
+    """Explore unknown exits until the thing's room, and take it; name this room and the target.
 
-    A share `spoilt` of the episodes wanders about, or gives up where it should take the thing.
+    A share `spoilt` wanders about, or gives up before taking the thing.
     """
 
     async def policy(conversation: Conversation) -> str:

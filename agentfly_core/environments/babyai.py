@@ -33,9 +33,7 @@ class BabyAI(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Make the grid; raises KeyError without a fact, and ValueError for a level that is none
-        and for another mission than the facts', as another version of minigrid may make it.
-        """
+        """Make the grid; raises KeyError, and ValueError for another level or mission."""
         facts = problem.facts
         self._grid = level(facts["level"])
         drawn = mission(self._grid, facts["seed"])

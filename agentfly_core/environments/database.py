@@ -1,6 +1,4 @@
-"""A SQLite database of an episode's own, in a sandbox: what a problem says is in it, and what the
-model did to it.
-"""
+"""A SQLite database of an episode in a sandbox."""
 
 from __future__ import annotations
 
@@ -90,8 +88,7 @@ class Database(Environment):
         {"database": "CREATE TABLE products (name TEXT, price INT); "
                      "INSERT INTO products VALUES ('pens', 3)"}
 
-    Statements run in a sandbox, so that none can reach anything, take more than its limits or run
-    for ever. It holds 16 MiB at most, and takes no pragmas.
+    Statements run in a sandbox with limits. It has at most 16 MiB and refuses pragmas.
     """
 
     def __init__(self) -> None:
@@ -110,10 +107,9 @@ class Database(Environment):
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> QueryResult:
-        """Run one statement, for 5 seconds at most, and read at most `most` rows.
+        """Run a statement for at most 5 seconds, and read at most `most` rows; raises ToolError.
 
-        Raises ToolError with what is wrong; one that must be stopped by force takes all changes
-        with it.
+        A statement stopped by force loses all changes.
         """
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):

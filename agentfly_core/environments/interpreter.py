@@ -16,18 +16,12 @@ LIMITS = Limits()
 
 
 class Interpreter(Environment):
-    """What the calls of one episode define, import and write to files is there for its later calls,
-    and for no other's.
-
-    Nothing of it can be made clean again, so each instance is lent once.
-    """
+    """A Python interpreter whose state lasts for the calls of one episode; never reused."""
 
     max_uses: ClassVar[int | None] = 1
 
     async def reset(self, problem: Problem) -> None:
-        """Find the sandbox; raises Unavailable where none works. The interpreter starts with the
-        first call.
-        """
+        """Find the sandbox; raises Unavailable. The interpreter starts with the first call."""
         await self.close()
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 

@@ -27,17 +27,15 @@ class Office(Environment):
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
-    It lies in this process and can only be read; the same fact fills a `Database`, for SQL that a
-    model writes. Its verbs look at one table, and raise ToolError for the model's mistakes.
+    It is read-only and in this process; the same fact fills a `Database` for SQL of a model.
+    Methods read one table, and raise ToolError.
     """
 
     def __init__(self) -> None:
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
 
     async def reset(self, problem: Problem) -> None:
-        """Fill the tables anew; raises KeyError without the fact, sqlite3.Error for a script that
-        is none or that reaches outside the database.
-        """
+        """Refill the tables; raises KeyError, and sqlite3.Error for a wrong script."""
         script: str = problem.facts["database"]
         await self.close()
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)

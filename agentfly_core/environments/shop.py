@@ -26,14 +26,12 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    `page` lists the keys that the shopper sees; `cart` and, after the checkout, `order` map keys to
-    counts. Its verbs raise ToolError for a shopper's mistake.
+    `page` lists visible keys; `cart` and, after the checkout, `order` map keys to counts. Methods
+    raise ToolError.
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Fill the shelves, empty the cart; raises KeyError or TypeError for facts that are not as
-        above.
-        """
+        """Fill the shelves and empty the cart; raises KeyError or TypeError for other facts."""
         self.products = {
             key: Product(**fields) for key, fields in problem.facts["products"].items()
         }

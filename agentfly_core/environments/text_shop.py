@@ -48,9 +48,7 @@ class TextShop(Environment):
         self.purchase: Purchase | None = None
 
     def browse(self, words: str, page: int) -> str:
-        """A page of the search for these words, a line a product: `4172 plain slim cotton shirt
-        $23`.
-        """
+        """A page of search results in lines such as `4172 plain slim cotton shirt $23`."""
         products = self.catalogue.search(words)
         pages = math.ceil(len(products) / self.results)
         if products and page > pages:

@@ -103,9 +103,7 @@ class Catalogue:
                 self._with_word[word].append(product)
 
     def search(self, words: str) -> list[CatalogueProduct]:
-        """The products whose title has one of the words or more: those with the most of them first,
-        equally good ones by id.
-        """
+        """Products by the number of words in their title, then by id."""
         scores = Counter[str]()
         for word in set(re.findall(r"\w+", words.casefold())):
             scores.update(product.id for product in self._with_word.get(word, ()))
@@ -115,9 +113,7 @@ class Catalogue:
 
 @functools.cache
 def catalogue(seed: int, products: int, /) -> Catalogue:
-    """So many products drawn from a seed, made once in a process; raises ValueError for more than
-    there are IDS.
-    """
+    """Products drawn from a seed, cached; raises ValueError for more than there are IDS."""
     draw, made = random.Random(seed), []
     for number in draw.sample(IDS, products):
         category = draw.choice(list(CATEGORIES))

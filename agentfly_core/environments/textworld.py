@@ -63,9 +63,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a version of TextWorld makes of a number, the same each time:
-    `World(4711, rooms=8, things=8)`.
-    """
+    """A world that TextWorld generates from a seed: `World(4711, rooms=8, things=8)`."""
 
     seed: int
     rooms: int
@@ -151,9 +149,7 @@ class TextWorld(Environment):
     )
 
     async def reset(self, problem: Problem) -> None:
-        """Begin the hunt; raises KeyError without a fact, and ValueError where something else is
-        seen, as another version of TextWorld may make it.
-        """
+        """Begin the hunt; raises KeyError, and ValueError if another version shows another room."""
         await self.close()
         facts = problem.facts
         world, self._way, self._thing = World(**facts["world"]), facts["way"], facts["thing"]
@@ -165,9 +161,7 @@ class TextWorld(Environment):
             )
 
     def do(self, command: str) -> str:
-        """Do something, `take red key`, and return what is told then; raises ToolError for what is
-        no command.
-        """
+        """Execute a command such as `take red key`, and return the text; raises ToolError."""
         typed = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(typed):
             raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")

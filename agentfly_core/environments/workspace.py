@@ -1,6 +1,4 @@
-"""Text files of an episode's own, by name; they lie in memory, and no name leads to a file of this
-machine.
-"""
+"""Text files of an episode in memory."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class Workspace(Environment):
 
         {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
 
-    Its verbs raise ToolError for the model's mistakes. At most 500 files, and 1 MB in all.
+    Methods raise ToolError. At most 500 files and 1 MB in all.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -85,9 +83,9 @@ class Workspace(Environment):
         self.files = self._before.pop()
 
     async def run(self, command: str) -> ExecResult:
-        """Run a shell command in a sandbox in which these files lie, and keep what became of them.
+        """Run a shell command in a sandbox with these files, and keep the changed files.
 
-        A command that is stopped changes nothing. Raises ServiceFailure where no sandbox works.
+        A stopped command changes nothing. Raises ServiceFailure without a sandbox.
         """
         given = {f"work/{name}": text for name, text in self.files.items()} | {
             "command.txt": command
