@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold these GPUs of a site, or a slot of its CPU, for `holder`; flows in the block share them.
+    """Hold a site's GPUs, or a CPU slot, for `holder`; flows in the block share them.
 
-    Waits for others, and says for whom: on the terminal, or in the log of the flow run that a
-    worker started. Raises ValueError for GPUs that are not there.
+    Reports other holders on the terminal, or in the log of a worker's flow run. Raises ValueError
+    for missing GPUs.
     """
     # a worker's process alone has it; in a flow, Prefect's runtime always has an id
     by_worker = "PREFECT__FLOW_RUN_ID" in os.environ

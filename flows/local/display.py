@@ -37,8 +37,7 @@ WHOLE_RUN = 24 * 3600.0
 
 
 class Display:
-    """Shows a run's progress: a live bar on a terminal, and everywhere one line for each stage that
-    is over.
+    """Shows a run's progress: a live bar on a terminal, and a line for each finished stage.
 
         with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
             ...
@@ -73,9 +72,7 @@ class Display:
 
 
 class _Lines:
-    """One line for each stage, when it is over; a stage's time goes from the last news of the one
-    before to its own.
-    """
+    """A line for each finished stage, timed from the last report of the stage before."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console, self._steps = console, steps
@@ -200,9 +197,7 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
 
 
 def rates_table(evaluation: Mapping[str, Any], title: str = "") -> Table:
-    """All rates of an evaluation, as `Evaluation.to_json` has them: the success, pass@k, by tag of
-    the problems, and on the further datasets.
-    """
+    """All rates of `Evaluation.to_json`: success, pass@k, by tag, and on further datasets."""
     table = Table(
         "held-out problems",
         Column("solved", justify="right", no_wrap=True),
@@ -232,10 +227,7 @@ def _rates(evaluation: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapp
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Write into a file what would be logged on the terminal, and would tear a live display apart.
-
-    Our own warnings are shown as well.
-    """
+    """Log into a file instead of the terminal with its live display; show our own warnings."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = logging.FileHandler(path)
     file.setFormatter(logging.Formatter(LOG_FORMAT))

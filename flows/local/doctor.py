@@ -367,9 +367,7 @@ def _answer(url: str) -> str:
 
 
 def _database(place: MlflowStore) -> str:
-    """What is wrong with a database; empty when it can be opened or made. Only SQLite files are
-    looked into.
-    """
+    """The error of a SQLite file; empty if it can be opened or created, and for other databases."""
     if not place.uri.startswith("sqlite:///"):
         return ""
     path = Path(place.uri.removeprefix("sqlite:///"))

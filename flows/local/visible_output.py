@@ -1,6 +1,6 @@
-"""Printed text has no control characters, which foreign text, such as a model's, may contain.
+"""Escapes control characters of foreign text in printed output.
 
-They could set the window's title, fill the clipboard, hide lines or reverse the order of letters.
+They could set the window's title, fill the clipboard, hide lines or reverse letters.
 """
 
 from __future__ import annotations
