@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
 
-from flows.local.prefect_server import POOL, reach
+from flows.local.flow_run_owners import crash_dead
+from flows.local.prefect_server import POOL
 from flows.local.state_dirs import settle
 from flows.nights.alarms import put, tell_people
 from flows.nights.deployment_schedule import keeping_schedules
@@ -18,11 +17,17 @@ SILENCE = timedelta(minutes=10)
 
 def main() -> int:
     """Deploy to the chosen Prefect server, or else to the one of this project."""
-    if not reach(settle(Path.cwd())):
+    if not settle(Path.cwd()).api:
         raise SystemExit(
             "No Prefect server of this project runs. Start it with `agentfly up`, which deploys, "
             "too, or with `agentfly prefect server start`; or set PREFECT_API_URL."
         )
+    if not Path("prefect.yaml").is_file():
+        raise SystemExit(
+            f"There is no prefect.yaml in {Path.cwd()}, which names the deployments: give the "
+            "command in the folder of your project, or make one with `agentfly init`."
+        )
+    crash_dead()
     make_pool()
     deploy()
     print(
@@ -44,31 +49,28 @@ def make_pool() -> None:
         client.create_work_pool(pool, overwrite=True)
 
 
-def deploy(output: IO[str] | None = None) -> None:
+def deploy() -> None:
     """Make the deployments of prefect.yaml, and the automations: one notices dead flow runs, the
     others tell about nights.
 
-    What was switched on stays on. What Prefect prints goes to `output`, or to the terminal. Raises
-    ValueError where there is no prefect.yaml, or Prefect refuses it.
+    What was switched on stays on. Exits where Prefect refuses the file.
     """
-    if not Path("prefect.yaml").is_file():
-        raise ValueError(
-            f"There is no prefect.yaml in {Path.cwd()}, which says what is deployed: give the "
-            "command in the folder of your project, or make one with `agentfly init`."
-        )
+    from prefect.cli import app
+
     with keeping_schedules():
-        command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
-        if subprocess.run(command, stdout=output, stderr=output, check=False).returncode:
-            raise ValueError(
-                f"`prefect deploy --all` failed on {Path('prefect.yaml').resolve()}, for the "
-                f"reason that it has printed{f' into {output.name}' if output else ''}."
-            )
+        sys.argv = ["prefect", "--no-prompt", "deploy", "--all"]
+        try:
+            app()  # in this process, which has imported Prefect already
+        except SystemExit as end:
+            if end.code:
+                path = Path("prefect.yaml").resolve()
+                raise SystemExit(f"`prefect deploy --all` failed on {path}.") from None
     notice_the_dead(SILENCE)
     for name, blocks in tell_people().items():
         alarms = (
             f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
         )
-        print(f"{name}: {alarms}", file=output)
+        print(f"{name}: {alarms}")
 
 
 def notice_the_dead(silence: timedelta) -> None:

@@ -64,12 +64,12 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
-    with prefect_api(places) as api:
+    with prefect_api(places) as wait:
         import prefect.main  # noqa: F401  # what takes longest to import, and logs to the terminal
 
         with logging_to(log):
             try:
-                api.wait()
+                wait()
                 yield places
             except Locked:
                 raise

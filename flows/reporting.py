@@ -37,7 +37,7 @@ def reporting(run: Run) -> Iterator[RunReporter]:
     tracker = Tracker(place, experiment, run.name, run.uid, run.created_ms)
     reporter = RunReporter(run, tracker)
     if flow_runs := run.links("prefect_flow_run_ids"):
-        tracker.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()), flow_runs[-1])})
+        tracker.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()).api, flow_runs[-1])})
     try:
         yield reporter
     except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again

@@ -17,7 +17,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import prefect_key, storable
 from agentfly_core.system.formats.text import counted, fault
 from agentfly_core.tracking.mlflow_client import page
-from flows.local.mlflow_ui import UI, mlflow_place, serving
+from flows.local.mlflow_ui import PORT, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
@@ -69,7 +69,7 @@ def artifact_key(what: str, experiment: str) -> str:
 
 def this_page() -> str:
     """This flow run's address in the Prefect UI."""
-    return flow_run_page(settle(Path.cwd()), str(flow_run.id))
+    return flow_run_page(settle(Path.cwd()).api, str(flow_run.id))
 
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
@@ -79,7 +79,7 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
         return ""
     server = serving(place)
     try:
-        address = page(place, run_ids[-1], server or UI)
+        address = page(place, run_ids[-1], server or f"http://127.0.0.1:{PORT}")
     except Exception as error:  # MLflow has errors of many kinds
         logger.warning("MLflow does not say where %s is: %s", run, fault(error))
         return ""

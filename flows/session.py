@@ -21,7 +21,7 @@ from agentfly_core.tracking.mlflow_reporter import RunReporter
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.display import Display
-from flows.local.prefect_server import crash_abandoned
+from flows.local.flow_run_owners import crash_abandoned
 from flows.local.state_dirs import settle
 from flows.reporting import reporting
 from flows.run_pages import name_after

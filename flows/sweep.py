@@ -64,8 +64,8 @@ def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member
         return []
     print(f"Sweep {sweep.name}: {counted(count, 'run')}, {count - len(left)} finished.", flush=True)
     failed: list[Member] = []
-    with prefect_api(settle(Path.cwd())) as api:
-        api.wait()
+    with prefect_api(settle(Path.cwd())) as wait:
+        wait()
         for number, member in enumerate(left, count - len(left) + 1):
             failures = f", {len(failed)} failed" if failed else ""
             print(f"\nRun {number} of {count}{failures}: {sweep.differing(member)}", flush=True)

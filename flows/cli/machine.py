@@ -15,8 +15,8 @@ from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
 from flows.cli.arguments import ExperimentArgument
 from flows.local import doctor as doctors
-from flows.local.flow_run_owners import tidy
-from flows.local.prefect_server import prefect_command, reach
+from flows.local.flow_run_owners import crash_dead
+from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
 from flows.nights import readiness
@@ -37,7 +37,7 @@ def doctor(*, sandbox: bool = False) -> int:
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
     site, places = loading.site("local"), settle(Path.cwd())
     findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
-    findings.append(readiness.nights(reach(places), site.ping_url_env))
+    findings.append(readiness.nights(places.api, site.ping_url_env))
     VisibleConsole().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 
@@ -58,6 +58,6 @@ def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> Non
     Before a worker starts, flow runs of dead processes are marked Crashed.
     """
     places = settle(Path.cwd())
-    if words[:2] == ("worker", "start"):
-        tidy(places)
+    if words[:2] == ("worker", "start") and answers(places.api):
+        crash_dead()
     prefect_command(places, list(words))

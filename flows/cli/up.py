@@ -1,30 +1,23 @@
-"""The servers of a project: started, looked at and ended, by one command each."""
+"""The commands that start, show and end a project's servers."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from agentfly_core.config import loading
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.local.ports import require_free
-from flows.local.servers import Servers
-from flows.local.state_dirs import Places, settle
-from flows.up import messages
+from flows.local.own_servers import require_free
+from flows.local.state_dirs import settle
 from flows.up.serving import serve
-from flows.up.unit import ALIKE
-from flows.up.versions import require_matching
-from flows.up.wanted import Wanted
-from flows.up.worker import GRACE
+from flows.up.status import LOG, keeper, only_one, show_status
+from flows.up.unit import at_boot
 
-END_SECONDS = GRACE + 60.0
+NOTHING = "Nothing of `agentfly up` runs here ({})."
 
 
 def up(
@@ -42,25 +35,27 @@ def up(
         detach: return once all works, and keep it running
         status: print what runs; exits with 0 if all works
     """
-    before = dict(os.environ)  # what a new start is to find, nothing of which was chosen here
-    places = settle(Path.cwd())
+    places, ports = settle(Path.cwd()), (prefect_port, mlflow_port)
+    place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
+    if status and not keeper(places.state):
+        print(NOTHING.format(places.state))
+        return 1
     if status:
-        return messages.status(places.state)
+        return show_status(place)
     places.state.chmod(0o700)
-    with _only_one(places.state):
-        wanted = _wanted(places, prefect_port, mlflow_port)
-    if detach:
-        return _detached(wanted, before)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & has the first one ignored
-        signal.signal(number, signal.default_int_handler)
-    try:
-        with _only_one(places.state):
-            why = serve(wanted, lambda *served: messages.ready(Path.cwd(), wanted, *served))
-    except KeyboardInterrupt:
-        print("Ended.")
-        return 0
-    print(f"Starting anew: {why}.", flush=True)
-    os.execve(sys.executable, [*ALIKE, *wanted.options], before)
+    with only_one(places.state):  # until the process that serves has it
+        if places.api:
+            raise ValueError(
+                f"Prefect is elsewhere: {places.prefect}. `agentfly up` starts one of its own; end "
+                "or unset that, or deploy there with `python -m flows.deploy`, and start a worker "
+                "with `agentfly prefect worker start --pool agentfly`."
+            )
+        require_free(ports[0], "Prefect's server", "--prefect-port")
+        if not place.served:
+            require_free(ports[1], "MLflow's server", "--mlflow-port")
+    with suppress(FileNotFoundError):
+        (places.state / LOG).replace(places.state / f"{LOG}.1")
+    return _detached(place, ports) if detach else _serve(place, ports)
 
 
 def down() -> None:
@@ -69,70 +64,50 @@ def down() -> None:
     For example `agentfly down`.
     """
     state = settle(Path.cwd()).state
-    if not (servers := Servers.running(state)):
-        print(f"Nothing of `agentfly up` runs here ({state}).")
+    if not (pid := keeper(state)):
+        print(NOTHING.format(state))
         return
-    os.kill(servers.owner.pid, signal.SIGTERM)
-    end = time.monotonic() + END_SECONDS
-    while servers.owner.alive:
-        if time.monotonic() > end:
-            raise ValueError(
-                f"The process {servers.owner.pid} does not end. End it, and what it started, with: "
-                f"kill -9 {servers.owner.pid}"
-            )
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        if keeper(state) == pid:  # now `process` cannot mean another program
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+    print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
+    while keeper(state) == pid:
         time.sleep(0.1)
     print("Ended.")
 
 
-def _wanted(places: Places, prefect_port: int, mlflow_port: int) -> Wanted:
-    """The servers to start; raises ValueError for known problems."""
-    require_matching()
-    if places.api:
-        raise ValueError(
-            f"Prefect is elsewhere: {places.prefect}. `agentfly up` starts one of its own; unset "
-            "that, or deploy there with `python -m flows.deploy`, and start a worker with "
-            "`agentfly prefect worker start --pool agentfly`."
-        )
-    mlflow = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
-    wanted = Wanted(places, mlflow, prefect_port, mlflow_port)
-    require_free(wanted.prefect_port, "Prefect's server", "--prefect-port")
-    if not mlflow.served:
-        require_free(wanted.mlflow_port, "MLflow's server", "--mlflow-port")
-    return wanted
+def _serve(
+    place: MlflowStore, ports: tuple[int, int], then: Callable[[], object] = lambda: None
+) -> int:
+    """Serve until SIGINT or SIGTERM; calls `then` once all works."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & has the first one ignored
+        signal.signal(number, signal.default_int_handler)
+
+    def ready() -> None:
+        show_status(place)
+        print("\n".join(at_boot(Path.cwd(), ports)), flush=True)
+        then()
+
+    try:
+        with only_one(place.state):
+            serve(place, ports, ready)
+    except KeyboardInterrupt:
+        print("Ended.")
+    return 0
 
 
-def _detached(wanted: Wanted, environment: dict[str, str]) -> int:
-    """Start another process that serves; returns once it does, or raises ValueError with what it
-    said.
-    """
-    with wanted.log.open("a") as output:
-        began = output.tell()
-        process = subprocess.Popen(
-            [*ALIKE, *wanted.options],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    while not (servers := Servers.running(wanted.places.state)) or not servers.ready:
-        if process.poll() is not None:
-            written = wanted.log.read_bytes()[began:].decode(errors="replace")
-            lines = written.strip().splitlines()[-20:]
-            raise ValueError("\n  ".join(["It did not start. It said:", *lines]))
-        time.sleep(0.1)
-    return messages.status(wanted.places.state)
-
-
-@contextmanager
-def _only_one(state: Path) -> Iterator[None]:
-    """Hold the project's lock; raises ValueError while another `agentfly up` has it."""
-    with (state / "up.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                "`agentfly up` runs in this folder already. What it serves: agentfly up --status. "
-                "To end it: agentfly down"
-            ) from None
-        yield
+def _detached(place: MlflowStore, ports: tuple[int, int]) -> int:
+    """Serve in another process; returns once all works, or raises ValueError with its log."""
+    reading, writing = os.pipe()
+    log = place.state / LOG
+    if os.fork():
+        os.close(writing)
+        if os.read(reading, 1):
+            return show_status(place)
+        lines = log.read_text(errors="replace").strip().splitlines()[-20:]
+        raise ValueError("\n  ".join(["It did not start. Its log:", *lines]))
+    os.setsid()
+    for number, output in enumerate((Path(os.devnull), log, log)):
+        os.dup2(os.open(output, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), number)
+    return _serve(place, ports, lambda: os.write(writing, b"1"))

@@ -1,25 +1,26 @@
-"""Which process a flow run belongs to, and marking flow runs Crashed whose process is dead."""
+"""Processes of flow runs, and flow runs of killed processes."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.process import Owner
-from flows.local.prefect_server import answers, crash_abandoned, reach
-from flows.local.state_dirs import Places
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun, State
 
 LABEL = "agentfly.process"
+KILLED = "Its process was killed. Run it again: what is on disk is reused."
 logger = logging.getLogger(__name__)
 
 
 def sign() -> None:
-    """Label the current flow run with this process; nothing outside a flow run.
-
-    A process id alone could belong to another process by the time that it is looked up.
-    """
+    """Label the current flow run with this process; does nothing outside a flow run."""
     from prefect.client.orchestration import get_client
     from prefect.context import FlowRunContext
 
@@ -30,47 +31,50 @@ def sign() -> None:
         with get_client(sync_client=True) as client:
             owner = json.dumps(Owner.current().to_json())
             client.update_flow_run_labels(context.flow_run.id, {LABEL: owner})
-    except Exception:  # then a heartbeat that stays away shows its death, minutes later
+    except Exception:  # then a missing heartbeat shows its death, minutes later
         logger.warning("Prefect did not note which process this flow run has.", exc_info=True)
 
 
+def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
+    """Mark flow runs of dead processes Crashed; returns the ids that were at work."""
+    return _crash({"id": {"any_": list(flow_runs)}}, lambda _: True)
+
+
 def crash_dead() -> list[str]:
-    """Mark Crashed all flow runs, running, cancelling or waiting for input, whose process on this
-    machine is dead.
+    """Mark flow runs of dead processes of this machine Crashed; returns their ids.
 
-    Returns their ids. Those of other machines, and those that nobody signed, stay as they are: a
-    process elsewhere may be alive.
+    Flow runs of other machines, and those without a label, stay: their process may be alive.
+    Errors of Prefect are logged: a worker or a night starts all the same.
     """
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import StateType
-
-    types = [StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
-    wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types)))
-    dead, page = [], 0
-    with get_client(sync_client=True) as client:
-        while runs := client.read_flow_runs(flow_run_filter=wanted, offset=page):
-            for run in runs:
-                label = run.labels.get(LABEL)
-                with suppress(ValueError):  # it was signed by something else
-                    if isinstance(label, str) and not Owner.of(strict_json.parse(label)).alive:
-                        dead.append(str(run.id))
-            page += len(runs)
-    return crash_abandoned(dead, "Its process was killed. Run it again: what is on disk is reused.")
-
-
-def tidy(places: Places) -> None:
-    """Print which flow runs are marked Crashed since their process is dead; never raises because of
-    Prefect.
-    """
-    if not (url := reach(places)) or not answers(url):
-        return
     try:
-        for flow_run in crash_dead():
-            print(f"The flow run {flow_run} is marked Crashed: its process is dead.", flush=True)
-    except Exception:  # the worker starts all the same, and says itself what Prefect refuses
+        crashed = _crash({}, _is_dead)
+    except Exception:
         logger.warning("Flow runs of dead processes could not be looked for.", exc_info=True)
+        return []
+    for flow_run in crashed:
+        print(f"The flow run {flow_run} is marked Crashed: its process is dead.", flush=True)
+    return crashed
+
+
+def _is_dead(flow_run: FlowRun) -> bool:
+    with suppress(ValueError):  # something else signed it
+        return not Owner.of(strict_json.parse(str(flow_run.labels.get(LABEL)))).alive
+    return False
+
+
+def _crash(chosen: dict[str, Any], dead: Callable[[FlowRun], bool]) -> list[str]:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.states import Crashed
+
+    at_work = {"state": {"type": {"any_": ["RUNNING", "CANCELLING", "PAUSED"]}}}
+    crashed: list[str] = []
+    with get_client(sync_client=True) as client:
+        wanted = FlowRunFilter.model_validate(chosen | at_work)
+        for run in client.read_flow_runs(flow_run_filter=wanted):
+            is_suspended = run.state and run.state.state_details.pause_reschedule
+            if not is_suspended and dead(run):  # suspended ones need no process
+                ended: State[None] = Crashed(message=KILLED)
+                client.set_flow_run_state(run.id, ended, force=True)
+                crashed.append(str(run.id))
+    return crashed

@@ -1,23 +1,42 @@
-"""Opening a run in the MLflow UI."""
+"""MLflow's server and UI on the project's store, and a run's page in it."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 import sys
 from pathlib import Path
 
 from agentfly_core.config.site import Site
-from agentfly_core.system.module_search import finding_ours
 from agentfly_core.tracking.mlflow_client import MlflowStore, page
-from flows.local.ports import first_free, own
-from flows.local.programs import mlflow_server
-from flows.local.servers import Servers
-from flows.local.sign_in import SignIn
+from flows.local.own_servers import ACCOUNTS, USER, Program, free_port, mark, own, password, shown
 from flows.local.state_dirs import settle
 
-PORTS = range(5000, 5020)
-UI = f"http://127.0.0.1:{PORTS.start}"
-"""Where `open_run` serves the project's own store, unless the port is taken."""
+PORT = 5000
+"""The port of the project's MLflow UI, unless another program uses it."""
+SETTINGS = """[mlflow]
+default_permission = NO_PERMISSIONS
+database_uri = sqlite:///{accounts}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+auth_cache_ttl_seconds = 60
+"""
+
+
+def mlflow_server(place: MlflowStore, port: int) -> Program:
+    """MLflow's server and its UI, on the store of the runs."""
+    state, secret = place.state, password(place.state)
+    settings, accounts = state / "mlflow-users.ini", str(state / ACCOUNTS).replace("%", "%%")
+    settings.write_text(SETTINGS.format(accounts=accounts))
+    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", place.uri, "--artifacts-destination", f"{state}/mlartifacts"]
+    env = {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_AUTH_CONFIG_PATH": str(settings),
+        "MLFLOW_AUTH_ADMIN_USERNAME": USER,
+        "MLFLOW_AUTH_ADMIN_PASSWORD": secret,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": hashlib.sha256(f"key {secret}".encode()).hexdigest(),
+    }
+    return Program("mlflow", command, env | mark("mlflow", state, place.uri))
 
 
 def mlflow_place(site: Site) -> MlflowStore:
@@ -26,41 +45,25 @@ def mlflow_place(site: Site) -> MlflowStore:
 
 
 def serving(place: MlflowStore) -> str:
-    """The server that shows a place's runs: an MLflow server that keeps them, that of `agentfly
-    up`, or another one of this project; empty without any.
-    """
+    """The running server of a store's runs; empty without one."""
     if place.served:
         return place.uri
-    if (servers := Servers.running(place.state)) and servers.ready:
-        return servers.mlflow
-    return next((_at(port) for port in own("mlflow", place.state, place.uri)), "")
+    ports = own("mlflow", place.state, place.uri)
+    return next((f"http://127.0.0.1:{port}" for port in ports), "")
 
 
 def open_run(place: MlflowStore, run_id: str) -> None:
-    """Print a run's address in the MLflow UI, and become the server of that UI if none of this
-    project is running.
+    """Print a run's address in the MLflow UI, and become its server if none runs.
 
-    Raises ValueError where MLflow does not know the run, or cannot be reached, and where no port is
-    free.
+    Raises ValueError if MLflow or the run is missing.
     """
-    if server := serving(place):
-        print(_page(place, run_id, server))
-        return
-    url, sign_in = _at(first_free(PORTS, "MLflow's UI")), SignIn.of(place.state)
-    print(_page(place, run_id, url))
-    print(f"Sign in as {sign_in.name} with {sign_in.shown(place.state)}", flush=True)
-    program = mlflow_server(url, place, sign_in)
-    os.execve(sys.executable, program.command, {**os.environ, **finding_ours(), **program.env})
-
-
-def _at(port: int) -> str:
-    return f"http://127.0.0.1:{port}"
-
-
-def _page(place: MlflowStore, run_id: str, server: str) -> str:
+    server, port = serving(place), free_port(PORT)
     try:
-        return page(place, run_id, server)
+        print(page(place, run_id, server or f"http://127.0.0.1:{port}"), flush=True)
     except Exception as error:  # MLflow has errors of many kinds
         raise ValueError(
             f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}"
         ) from error
+    if not server:
+        print(f"Sign in as {USER} with {shown(place.state)}", flush=True)
+        mlflow_server(place, port).become()

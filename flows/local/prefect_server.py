@@ -1,109 +1,90 @@
-"""A Prefect API for one process, its UI for people, and the tidying up after flow runs whose
-process was killed.
-"""
+"""The project's own Prefect server and its UI, and a Prefect API for one process."""
 
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
 import os
-import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-from uuid import UUID
+from typing import NoReturn
 
 import httpx
 
-from agentfly_core.system.module_search import finding_ours
-from agentfly_core.system.service import Service, new_address, supervised
-from flows.local.ports import first_free, mark, own
-from flows.local.sign_in import SignIn
+from agentfly_core.system.service import new_address, supervised
+from flows.local.own_servers import GUARD, SERVES, USER, Program, free_port, mark, password, shown
 from flows.local.state_dirs import Places
-from flows.local.trust import trusted
-
-if TYPE_CHECKING:
-    from prefect.client.schemas.objects import State
 
 logger = logging.getLogger(__name__)
-PATIENCE = httpx.Timeout(60.0, connect=5.0)
-POOL = "agentfly"
-"""The work pool of all deployments."""
-PORTS = range(4200, 4220)
-UI = f"http://127.0.0.1:{PORTS.start}"
-"""Where `open_flow_run` serves the project's flow runs, unless the port is taken."""
-CONTINUED = "Its process was killed; the run continued in another flow run."
-GUARD = "PREFECT_SERVER_API_AUTH_STRING"
+PATIENCE = httpx.Timeout(60.0, connect=5.0)  # a busy server answers late
+PORT = 4200
+"""The port of the project's Prefect UI, unless another program uses it."""
+POOL, WORKER = "agentfly", "agentfly-up"
+"""The work pool of all deployments, and the worker of `agentfly up`."""
 PAGE_API = "PREFECT_SERVER_UI_API_URL"
-"""Where the page sends its requests: by default to port 4200, whatever the server's own port."""
-BOOKKEEPING_ONLY = {
-    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
-    for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
-} | {"PREFECT_SERVER_UI_ENABLED": "false"}
+"""Where Prefect's page sends its requests: by default to port 4200, whatever the server's port."""
+SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
+PRIVATE = {
+    **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES},
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    SERVES: "its own process",  # no other one may find it
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
-    """A Prefect API: `Api("http://127.0.0.1:35117/api", Service("prefect",
-    "/tmp/agentfly-x1/prefect.sock"))`.
+def prefect_server(state: Path, port: int, host: str = "127.0.0.1") -> Program:
+    """Prefect's server and its UI."""
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    env = {
+        PAGE_API: f"http://{host}:{port}/api",
+        GUARD: f"{USER}:{password(state)}",
+        # docket logs a hundred lines about a locked database for each query of a worker
+        "PREFECT_LOGGING_ROOT_LEVEL": "CRITICAL",
+    }
+    place = ["--host", host, "--port", str(port)]
+    return Program("prefect", command + place, env | mark("prefect", state))
 
-    `service` is None for one that AgentFly does not run.
-    """
 
-    url: str
-    service: Service | None
-
-    def wait(self) -> None:
-        """Wait until it answers; raises ServiceLost with the end of its log when ours does not come
-        up.
-        """
-        if self.service:
-            self.service.wait(partial(answers, self.url))
+def worker(api: Mapping[str, str]) -> Program:
+    """The worker, which starts due flow runs within 2 s; `own_api` gives `api`."""
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
+    command += ["--type", "process", "--name", WORKER]
+    return Program("worker", command, {"PREFECT_WORKER_QUERY_SECONDS": "2", **api})
 
 
 @contextmanager
-def prefect_api(places: Places) -> Iterator[Api]:
-    """Give this process a Prefect API: the one that was chosen, or a server of its own on the
-    project's database.
+def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
+    """Give this process a Prefect API: the chosen one if it answers, otherwise a server of its own
+    on the project's database, which ends with the block.
 
-    Returns at once, so that the 4 seconds that a server takes (9 on a new database) go by while
-    other things are imported; wait for it before the first flow. The server dies with this process.
-    Where the chosen API does not answer, such a server is used too.
+    A server needs 4 seconds (9 on a new database): import other things meanwhile, and call the
+    yielded function before the first flow. It waits until the API answers, and raises ServiceLost
+    if the server fails.
     """
     if places.api and answers(places.api):
-        yield Api(places.api, None)
+        yield lambda: None
         return
     if places.api:
         logger.warning(
             "%s does not answer: this command has a Prefect server of its own.", places.prefect
         )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
+    server = prefect_server(places.state, free_port())
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
-    guard = os.environ.get(GUARD) or SignIn.of(places.state).basic
-    env = BOOKKEEPING_ONLY | {GUARD: guard}
-    with supervised("prefect", command, env, address, log, "") as service:
-        use(url, guard)
+    url, env = server.env[PAGE_API], server.env | PRIVATE
+    with supervised(server.kind, server.command, env, address, log, "") as service:
+        use(url, server.env[GUARD])
         try:
-            yield Api(url, service)
+            yield partial(service.wait, partial(answers, url))
         finally:
             deliver()
 
 
 def use(url: str, auth: str = "") -> None:
-    """Let this process and its children talk to a Prefect API, whether prefect was imported already
-    or not.
+    """Set the Prefect API of this process and its children, before or after prefect's import.
 
-    `auth` is the NAME:PASSWORD of a server that does not take that of the environment.
+    `auth` is the server's NAME:PASSWORD, if the environment has another one.
     """
     os.environ["PREFECT_API_URL"] = url
     if auth:
@@ -115,9 +96,7 @@ def use(url: str, auth: str = "") -> None:
 
 
 def deliver() -> None:
-    """Send the states and log lines that Prefect still holds back, before its server goes; gives up
-    after seconds.
-    """
+    """Send Prefect's queued events and log lines before its server ends; gives up after seconds."""
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogHandler
@@ -127,9 +106,7 @@ def deliver() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process; what Prefect still holds back for a server that is gone would take it
-    minutes to give up.
-    """
+    """End this process at once if its Prefect server is gone: Prefect would retry for minutes."""
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -138,132 +115,42 @@ def leave(code: int) -> NoReturn:
 
 
 def answers(url: str) -> bool:
-    """Whether a Prefect API is there; a busy one takes its time to answer."""
+    """Return whether a Prefect API or an MLflow server answers at a URL."""
     try:
-        return httpx.get(f"{url}/health", timeout=PATIENCE, verify=trusted()).status_code < 500
-    except httpx.TransportError:
+        # reading the certificates takes 24 ms, for http too
+        verify = url.startswith("https")
+        return httpx.get(f"{url}/health", timeout=PATIENCE, verify=verify).status_code < 500
+    except (httpx.TransportError, httpx.UnsupportedProtocol):
         return False
 
 
-def crash_abandoned(flow_runs: Iterable[str], message: str = CONTINUED) -> list[str]:
-    """Mark flow runs that a killed process left running as Crashed; returns their ids.
-
-    Only for flow runs whose process is known to be dead. Ids of another Prefect database are passed
-    over.
-    """
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
-    from prefect.states import Crashed
-
-    crashed = []
-    with get_client(sync_client=True) as client:
-        for flow_run in flow_runs:
-            try:
-                state = client.read_flow_run(UUID(flow_run)).state
-            except ObjectNotFound:
-                continue
-            if state is None:
-                continue
-            # a suspended flow run has no process in which it waits
-            waits = state.is_paused() and not state.state_details.pause_reschedule
-            if waits or state.is_running() or state.is_cancelling():
-                ended: State[None] = Crashed(message=message)
-                client.set_flow_run_state(UUID(flow_run), ended, force=True)
-                crashed.append(flow_run)
-    return crashed
-
-
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Become `prefect WORDS...` on the project's state; other commands than `server` talk to the
-    project's own server.
-
-    Raises ValueError for a server that others could reach without a password.
-    """
-    env = {**os.environ, **finding_ours()}
+    """Become `prefect WORDS...` on the project's state."""
+    env: dict[str, str] = {}
     if words[:2] == ["server", "start"]:
-        env |= _server_environment(places.state, words)
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        default = os.environ.get
+        parser.add_argument("--host", default=default("PREFECT_SERVER_API_HOST", "127.0.0.1"))
+        parser.add_argument("--port", default=default("PREFECT_SERVER_API_PORT", PORT))
+        place = parser.parse_known_args(words)[0]
+        server = prefect_server(places.state, place.port, place.host)
+        # a password or a URL that the user has set stays
+        env = {name: value for name, value in server.env.items() if not os.environ.get(name)}
     elif words[:1] != ["server"] and not places.api:
-        env |= own_api(places.state) or {"PREFECT_API_URL": f"{_free_page()}/api"}
-    os.execve(sys.executable, [sys.executable, "-m", "prefect", *words], env)
-
-
-def own_api(state: Path) -> dict[str, str]:
-    """The environment variables of clients of the project's own Prefect server; none without it."""
-    for port, environment in own("prefect", state).items():
-        url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
-        return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": auth}
-    return {}
-
-
-def reach(places: Places) -> str:
-    """Let this process talk to the chosen Prefect API, or else to the project's own server.
-
-    Returns the API's URL, empty where neither is there.
-    """
-    api = own_api(places.state) if not places.api else {"PREFECT_API_URL": places.api}
-    if api:
-        use(*api.values())
-    return api.get("PREFECT_API_URL", "")
+        # no other program's server may get the command's data
+        env["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port(PORT)}/api"
+    Program("prefect", [sys.executable, "-m", "prefect", *words], env).become()
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the Prefect UI, and become the server of that UI if none of
-    this project is running.
-    """
-    if places.api or own_api(places.state):
-        print(flow_run_page(places, flow_run), flush=True)
-        return
-    url = _free_page()
-    print(f"{url}/runs/flow-run/{flow_run}")
-    if not os.environ.get(GUARD):
-        sign_in = SignIn.of(places.state)
-        print(f"Sign in with {sign_in.name}:{sign_in.shown(places.state)}", flush=True)
-    port = url.rpartition(":")[2]
-    prefect_command(places, ["server", "start", "--host", "127.0.0.1", "--port", port])
+    """Print a flow run's address in the Prefect UI, and become its server if none runs."""
+    server = None if places.api else prefect_server(places.state, free_port(PORT))
+    print(flow_run_page(server.env[PAGE_API] if server else places.api, flow_run), flush=True)
+    if server:
+        print(f"Sign in with {USER}:{shown(places.state)}", flush=True)
+        server.become()
 
 
-def flow_run_page(places: Places, flow_run: str) -> str:
-    """A flow run's address in the Prefect UI."""
-    api = places.api or own_api(places.state).get("PREFECT_API_URL", UI)
-    return f"{api.removesuffix('/api')}/runs/flow-run/{flow_run}"
-
-
-def _free_page() -> str:
-    port = first_free(PORTS, "Prefect's UI")
-    return f"http://127.0.0.1:{port}"
-
-
-def _server_environment(state: Path, words: Sequence[str]) -> dict[str, str]:
-    """The environment variables of `server start WORDS...`: the project's password unless another
-    is set, and the API's URL for its page.
-    """
-    from prefect.settings import Settings
-
-    settings = Settings().server
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--host", default=settings.api.host)
-    parser.add_argument("--port", default=settings.api.port)
-    place = parser.parse_known_args(words)[0]
-    chosen = settings.api.auth_string
-    if not chosen:
-        _require_loopback(place.host)
-    guard = chosen.get_secret_value() if chosen else SignIn.of(state).basic
-    page = {} if "api_url" in settings.ui.model_fields_set else {PAGE_API: _api_at(place)}
-    return {GUARD: guard, **page, **mark("prefect", state)}
-
-
-def _api_at(place: argparse.Namespace) -> str:
-    return f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{place.port}/api"
-
-
-def _require_loopback(host: str) -> None:
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
-        raise ValueError(
-            f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it "
-            f"and run their code here. Set {GUARD} to 'NAME:PASSWORD' "
-            "first, then start it again."
-        )
+def flow_run_page(api: str, flow_run: str) -> str:
+    """A flow run's address in the Prefect UI, on the usual port if `api` is empty."""
+    return f"{api.removesuffix('/api') or f'http://127.0.0.1:{PORT}'}/runs/flow-run/{flow_run}"

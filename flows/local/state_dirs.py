@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.system.hardware import WAITING
-from flows.local.servers import Servers
-from flows.local.sign_in import SignIn
+from flows.local.own_servers import own_api
 
 STATE = ".agentfly"
 TRIALS = (".dvc", "tmp", "exps")
@@ -60,8 +59,8 @@ def state_of(project: Path) -> Path:
 
 
 def settle(project: Path) -> Places:
-    """Point Prefect at the project's state, or at the server of its `agentfly up`, unless the
-    environment or the active profile did; make its folders.
+    """Point Prefect at the project's running server, or else at its state, unless the environment
+    or the active profile did; make its folders.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,9 +75,10 @@ def settle(project: Path) -> Places:
     )
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
-    if (servers := Servers.running(state)) and servers.ready:
-        os.environ |= {"PREFECT_API_URL": servers.api, **SignIn.of(state).prefect_client}
-        return Places(state, servers.api, StateDir(servers.api, "of `agentfly up`"))
+    if client := own_api(state):
+        os.environ |= client
+        url = client["PREFECT_API_URL"]
+        return Places(state, url, StateDir(url, "this project's own server"))
     return Places(state, "", StateDir(str(home), "the project's own"))
 
 

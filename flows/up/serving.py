@@ -1,94 +1,116 @@
-"""What `agentfly up` does: it starts the servers, deploys, starts the worker, and keeps them until
-it is ended.
-"""
+"""Start a project's servers and worker, deploy, and keep all of it alive."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
+import psutil
+
+from agentfly_core.config import loading
+from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.service import Service, new_address, supervised
-from flows.deploy import deploy, make_pool
-from flows.local import programs
-from flows.local.flow_run_owners import tidy
-from flows.local.ports import own, taken
-from flows.local.prefect_server import answers, deliver, use
-from flows.local.servers import FILE, Servers
-from flows.local.sign_in import SignIn
-from flows.up.health import look
-from flows.up.log import rotate
-from flows.up.versions import Changes
-from flows.up.wanted import Wanted
-from flows.up.worker import end_flow_runs, flow_runs
+from agentfly_core.system.supervisor import ChildState
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from flows.local.mlflow_ui import mlflow_server
+from flows.local.own_servers import Program, own_api
+from flows.local.prefect_server import answers, prefect_server, worker
+from flows.up.status import LOG, look
 
+GRACE = 120.0
+"""Seconds that a flow run may take to end."""
+TRIES, RESTARTS = 4, 100
+"""How often a program is started until it works for the first time, and started again in all."""
 LOOK_SECONDS = 5.0
-OnReady = Callable[[Servers, SignIn], None]
 
 
-def serve(wanted: Wanted, ready: OnReady) -> str:
-    """Start all, call `ready` when it works, and keep it until it is to be started anew: what is
-    installed has changed, or a program has died for good, and no flow run is at work. Returns why.
+def serve(place: MlflowStore, ports: tuple[int, int], ready: Callable[[], None]) -> NoReturn:
+    """Serve Prefect and MLflow at two ports until interrupted; calls `ready` once all works.
 
-    However it is left, all that it has started is ended: flow runs first, which may finish what
-    they are writing. Raises ServiceLost for what does not start.
+    At the end flow runs have GRACE seconds for open writes, then all programs end. Raises
+    ServiceLost for a program that does not start, or that died more than RESTARTS times.
     """
-    state, changes, sign_in = wanted.places.state, Changes(), SignIn.of(wanted.places.state)
+    begin, state, log = datetime.now(UTC), place.state, place.state / LOG
+    api = f"http://127.0.0.1:{ports[0]}/api"
+    mlflow = place.uri if place.served else f"http://127.0.0.1:{ports[1]}"
     with ExitStack() as stack:
-        servers = wanted.servers()
-        servers.write(state)
-        stack.callback((state / FILE).unlink, missing_ok=True)
-        services = _started(wanted, servers, sign_in, stack)
-        servers = replace(servers, ready=True)
-        servers.write(state)
-        ready(servers, sign_in)
-        while True:
-            time.sleep(LOOK_SECONDS)
-            rotate(wanted.log)
-            checked = [(service.kind, service.fault()) for service in services]
-            faults = tuple(f"{kind} {fault}" for kind, fault in checked if fault)
-            if faults != servers.faults:
-                servers = replace(servers, faults=faults)
-                servers.write(state)
-            version = changes.version()
-            if (version or faults) and not flow_runs(services[-1]):
-                return ", ".join(faults) or f"version {version} is installed"
+        services = [_start(prefect_server(state, ports[0]), log, stack)]
+        if not place.served:
+            services += [_start(mlflow_server(place, ports[1]), log, stack)]
+        # the password is for the project's own server, not for another program on its port
+        _wait(services[0], lambda: answers(api) and bool(own_api(state)))
+        services += [_start(worker(own_api(state)), log, stack)]
+        stack.callback(end_flow_runs, services[-1])
+        deployed = _deployable()
+        if fault := _deploy(log):
+            raise ValueError(fault)
+        for service in services:
+            _wait(service, lambda: all(look(own_api(state), mlflow, begin)))
+        ready()
+        _keep(services, place, deployed)
 
 
-def _started(wanted: Wanted, servers: Servers, sign_in: SignIn, stack: ExitStack) -> list[Service]:
-    """The services, the worker last, once all of them work."""
-    begin, log = datetime.now(UTC), wanted.log
-    state = wanted.places.state
-    prefect_server = _start(programs.prefect_server(servers.prefect, state, sign_in), log, stack)
-    services = [prefect_server]
-    if not wanted.mlflow.served:
-        mlflow = programs.mlflow_server(servers.mlflow, wanted.mlflow, sign_in)
-        services.append(_start(mlflow, log, stack))
-    os.environ |= sign_in.prefect_client
-    use(servers.api)
-    stack.callback(deliver)
-    import prefect.main  # noqa: F401  # takes seconds, as the servers do
-
-    prefect_server.wait(partial(answers, servers.api))  # the rest needs it alone
-    if wanted.prefect_port not in own("prefect", state):
-        raise ValueError(taken(wanted.prefect_port, "Prefect's server", "--prefect-port"))
-    tidy(replace(wanted.places, api=servers.api))
-    make_pool()
-    worker = _start(programs.worker(servers.api, sign_in), log, stack)
-    stack.callback(end_flow_runs, worker)
-    with log.open("a") as output:
-        deploy(output)
-    for service in (*services, worker):
-        service.wait(lambda: look(servers, sign_in, begin).good)
-    return [*services, worker]
-
-
-def _start(program: programs.Program, log: Path, stack: ExitStack) -> Service:
+def _start(program: Program, log: Path, stack: ExitStack) -> Service:
     address = new_address(program.kind)
-    running = supervised(program.kind, program.command, program.env, address, log, "")
-    return stack.enter_context(running)
+    return stack.enter_context(
+        supervised(program.kind, program.command, program.env, address, log, "", RESTARTS)
+    )
+
+
+def _wait(service: Service, ready: Callable[[], bool]) -> None:
+    """Wait for a service; raises ServiceLost once it has died TRIES times."""
+    while not ready():
+        child = ChildState.read(service.address)
+        if not child or child.starts > TRIES:
+            raise service.lost("does not start")
+        time.sleep(0.3)
+
+
+def _keep(services: list[Service], place: MlflowStore, deployed: list[object]) -> NoReturn:
+    """Deploy again after each change; raises ServiceLost for a program that stays dead."""
+    while True:
+        time.sleep(LOOK_SECONDS)
+        for service in services:
+            if fault := service.fault():
+                raise service.lost(fault)
+        if deployed != (files := _deployable()) and own_api(place.state):
+            deployed = files
+            if fault := _deploy(place.state / LOG):
+                print(f"The deployments stay as they are. {fault}", flush=True)
+
+
+def _deployable() -> list[object]:
+    """Inputs of the deployments: time of prefect.yaml, names of experiments and sites."""
+    path = Path("prefect.yaml")
+    changed = path.stat().st_mtime_ns if path.is_file() else None
+    return [changed, loading.names(), loading.names(loading.CONF / "site")]
+
+
+def _deploy(log: Path) -> str:
+    """Deploy in another process; returns the end of its output if that fails."""
+    command, env = [sys.executable, "-P", "-m", "flows.deploy"], {**os.environ, **finding_ours()}
+    with log.open("a+") as output:
+        start = output.tell()
+        if not subprocess.run(command, env=env, stdout=output, stderr=output).returncode:
+            return ""
+        output.seek(start)
+        return "\n  ".join(["Deploying failed:", *output.read().strip().splitlines()[-10:]])
+
+
+def end_flow_runs(service: Service) -> None:
+    """Ask the worker's flow runs to end, and wait until they have, for at most GRACE seconds."""
+    state = ChildState.read(service.address)
+    with suppress(psutil.NoSuchProcess):
+        started = psutil.Process(state.keeper).children() if state else []
+        flow_runs = [child for program in started for child in program.children()]
+        for flow_run in flow_runs:
+            with suppress(psutil.NoSuchProcess):
+                flow_run.terminate()
+        psutil.wait_procs(flow_runs, GRACE)

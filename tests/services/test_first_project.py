@@ -14,10 +14,10 @@ import httpx
 import psutil
 import pytest
 
-from flows.local.servers import Servers
-from flows.local.sign_in import SignIn
+from flows.up.status import keeper
 from tests.support.project import ROOT
 from tests.support.servers import free_port
+from tests.support.up import Up
 from tests.support.waiting import LIMIT
 
 BUILT = ("agentfly_core", "flows", "tasks", "requirements")
@@ -57,18 +57,17 @@ def test_installed_into_an_empty_environment_it_makes_a_project_that_learns_and_
         assert shown(project / ".agentfly", summary) == ["COMPLETED", "FINISHED"]
         run(agentfly, "down")
     finally:
-        if left := Servers.running(project / ".agentfly"):
-            psutil.Process(left.owner.pid).kill()
+        if left := keeper(project / ".agentfly"):
+            psutil.Process(left).kill()
 
 
 def shown(state: Path, summary: dict[str, str]) -> list[str]:
     """How the servers of `agentfly up` say that a run's flow run and its run in MLflow ended."""
-    servers, sign_in = Servers.running(state), SignIn.of(state)
-    assert servers
+    up = Up.of(state)
     run, wanted = summary["run"], {"flow_runs": {"name": {"any_": [summary["run"]]}}}
-    with httpx.Client(auth=(sign_in.name, sign_in.password), timeout=LIMIT) as http:
-        (flow_run,) = http.post(f"{servers.api}/flow_runs/filter", json=wanted).json()
-        url, query = f"{servers.mlflow}/api/2.0/mlflow/runs", {"run_id": summary["mlflow_run_id"]}
+    with httpx.Client(auth=up.auth, timeout=LIMIT) as http:
+        (flow_run,) = http.post(f"{up.url}/flow_runs/filter", json=wanted).json()
+        url, query = f"{up.mlflow}/api/2.0/mlflow/runs", {"run_id": summary["mlflow_run_id"]}
         found = http.get(f"{url}/get", params=query).json()["run"]
     (reward,) = [p for p in found["data"]["metrics"] if p["key"] == "agent/rollout/reward"]
     assert (found["info"]["run_name"], reward["step"]) == (run, summary["steps"])

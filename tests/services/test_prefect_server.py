@@ -7,9 +7,10 @@ import sys
 import httpx
 import pytest
 
-from flows.local.prefect_server import answers, crash_abandoned, own_api, use
+from flows.local.flow_run_owners import crash_abandoned
+from flows.local.own_servers import own_api, password
+from flows.local.prefect_server import answers, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
-from flows.local.sign_in import SignIn
 from flows.local.state_dirs import Places, StateDir
 from tests.support.project import ROOT, Project
 from tests.support.servers import free_port, request
@@ -44,8 +45,9 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
     program = (
         "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
         "from flows.local.prefect_server import prefect_api\n"
-        "with prefect_api(settle(Path.cwd())) as api:\n"
-        "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "with prefect_api(settle(Path.cwd())) as wait:\n"
+        "    wait()\n    print(os.environ['PREFECT_API_URL'], flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program]
@@ -68,7 +70,10 @@ def test_a_server_without_up_serves_its_own_page_and_asks_for_the_password(tmp_p
     server = project.start(sys.executable, *words, PYTHONPATH=str(ROOT))
     state, api = tmp_path / ".agentfly", f"http://127.0.0.1:{port}/api"
     until(lambda: answers(api) and own_api(state), server)
-    assert own_api(state) == {"PREFECT_API_URL": api, **SignIn.of(state).prefect_client}
+    assert own_api(state) == {
+        "PREFECT_API_URL": api,
+        "PREFECT_API_AUTH_STRING": f"agentfly:{password(state)}",
+    }
     page = httpx.get(f"http://127.0.0.1:{port}/ui-settings").json()
     assert (page["api_url"], page["auth"]) == (api, "BASIC")
     assert httpx.post(f"{api}/deployments/filter", json={}).status_code == 401
@@ -83,9 +88,9 @@ def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeyp
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # so that it is restored
     with prefect_api_of(
         Places(tmp_path, nowhere, StateDir(nowhere, "PREFECT_API_URL is set"))
-    ) as api:
-        assert api.service is not None
-        api.wait()
-        assert httpx.post(f"{api.url}/deployments/filter", json={}).status_code == 401
-        assert os.environ["PREFECT_API_URL"] == api.url != nowhere
+    ) as wait:
+        wait()
+        url = os.environ["PREFECT_API_URL"]
+        assert url != nowhere
+        assert httpx.post(f"{url}/deployments/filter", json={}).status_code == 401
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text

@@ -14,15 +14,13 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.system.process import Owner
 from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
+from flows.local.own_servers import mark
 from flows.local.prefect_server import deliver, use
-from flows.local.servers import Servers
 from flows.run_pages import artifact_key, name_after, show_summary
-from tests.support.servers import request
+from tests.support.servers import listener, request
 
 RUN = "My_shop-1f2e3d4c"
-UP = "http://127.0.0.1:5001"
 SUMMARY = Summary(
     run=RUN,
     experiment="My_shop",
@@ -110,8 +108,8 @@ def test_the_link_leads_to_the_server_of_up_and_without_one_says_how_to_start_it
     assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in alone
     assert told in alone
 
-    up = Servers("http://127.0.0.1:4201", UP, "0.1.0", Owner.current(), ready=True)
-    up.write(tmp_path / ".agentfly")
-    served = summary_of(api, flow_run_of(experiment))
-    assert f"({UP}/#/experiments/1/runs/{tracker.run_id}/" in served
+    place = MlflowStore.choose(tmp_path / ".agentfly")
+    with listener(mark("mlflow", place.state, place.uri)) as port:
+        served = summary_of(api, flow_run_of(experiment))
+    assert f"(http://127.0.0.1:{port}/#/experiments/1/runs/{tracker.run_id}/" in served
     assert told not in served

@@ -6,18 +6,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
 from agentfly_core.system.module_search import OF_SERVERS
-from flows.local.servers import Servers
-from flows.local.sign_in import SignIn
-from flows.up.health import look
+from flows.local.own_servers import own_api
+from flows.up.status import Health, keeper, look
 from tests.support.processes import command
 from tests.support.project import PROGRAMS, Project
-from tests.support.servers import client, free_port
+from tests.support.servers import free_port
+from tests.support.up import Up
 from tests.support.waiting import LIMIT, until
 
 SMALL = ["data.test=2", "warm_start.episodes=16", "rollout.problems=2", "steps=9"]
@@ -29,17 +30,38 @@ class Served:
     """A project in a folder of its own, with what `agentfly up` serves of it."""
 
     project: Project
-    servers: Servers
-    sign_in: SignIn
+    up: Up
 
     @property
-    def http(self) -> httpx.Client:
-        """A client of Prefect's API that knows the password."""
-        return client(self.servers.api, (self.sign_in.name, self.sign_in.password))
+    def state(self) -> Path:
+        """The folder of the project's state."""
+        return self.project.root / ".agentfly"
+
+    def health(self, since: datetime | None = None) -> Health:
+        """The health, with a sign of life of the worker after `since`."""
+        return look(own_api(self.state), self.up.mlflow, since)
+
+    def experiments(self) -> list[str]:
+        """The experiments that the form of the deployment `train` offers."""
+        with self.up.http as http:
+            train = http.get("/deployments/name/train/train").json()
+        offered: list[str] = train["parameter_openapi_schema"]["properties"]["experiment"]["enum"]
+        return offered
+
+    def server(self) -> psutil.Process:
+        """The process of Prefect's server."""
+        port = httpx.URL(self.up.url).port
+        (process,) = [
+            process
+            for process in self.family()
+            for connection in process.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+        ]
+        return process
 
     def family(self) -> list[psutil.Process]:
-        """`agentfly up` with all that it has started, and what those have."""
-        up = psutil.Process(self.servers.owner.pid)
+        """`agentfly up` and its descendants."""
+        up = psutil.Process(self.up.pid)
         return [up, *up.children(recursive=True)]
 
     def running(self, module: str) -> list[psutil.Process]:
@@ -58,37 +80,35 @@ def served(tmp_path_factory: pytest.TempPathFactory, service_address: object) ->
     agentfly = str(PROGRAMS / "agentfly")
     Project(folder, **project.env).run(agentfly, "init", str(project.root))
     ports = [f"--prefect-port={free_port()}", f"--mlflow-port={free_port()}"]
-    said = project.run(agentfly, "up", "--detach", *ports)
+    project.run(agentfly, "up", "--detach", *ports)
     state = project.root / ".agentfly"
-    servers = Servers.running(state)
-    assert servers, said
-    yield Served(project, servers, SignIn.of(state))
-    if left := Servers.running(state):
-        psutil.Process(left.owner.pid).kill()
+    yield Served(project, Up.of(state))
+    if left := keeper(state):
+        psutil.Process(left).kill()
 
 
 def test_nobody_without_the_password_is_answered_and_the_password_is_told_to_no_log(
     served: Served,
 ) -> None:
     with httpx.Client() as anybody:
-        experiments = f"{served.servers.mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0"
-        flows = f"{served.servers.api}/deployments/filter"
+        experiments = f"{served.up.mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0"
+        flows = f"{served.up.url}/deployments/filter"
         assert anybody.get(experiments).status_code == 401
         assert anybody.post(flows, json={}).status_code == 401
-        known = (served.sign_in.name, served.sign_in.password)
+        known = served.up.auth
         assert anybody.get(experiments, auth=known).status_code == 200
         assert anybody.post(flows, json={}, auth=known).status_code == 200
-    log = (served.project.root / ".agentfly/logs/up.log").read_text()
-    assert served.sign_in.password not in log
+    log = (served.state / "logs/up.log").read_text()
+    assert served.up.auth[1] not in log
     for process in served.family():
-        assert served.sign_in.password not in command(process)
+        assert served.up.auth[1] not in command(process)
         listens = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         assert {connection.laddr.ip for connection in listens} <= {"127.0.0.1"}
 
 
 def test_the_page_on_another_port_asks_the_server_on_that_port(served: Served) -> None:
-    settings = httpx.get(f"{served.servers.prefect}/ui-settings").json()
-    assert (settings["api_url"], settings["auth"]) == (served.servers.api, "BASIC")
+    settings = httpx.get(f"{served.up.url.removesuffix('/api')}/ui-settings").json()
+    assert (settings["api_url"], settings["auth"]) == (served.up.url, "BASIC")
 
 
 def test_a_worker_that_was_killed_is_started_again_and_gives_a_sign_of_life(
@@ -97,22 +117,38 @@ def test_a_worker_that_was_killed_is_started_again_and_gives_a_sign_of_life(
     supervisor, worker = served.running("agentfly-up")
     worker.kill()
     killed = datetime.now(UTC)
-    until(lambda: look(served.servers, served.sign_in, since=killed).good, served.servers.owner.pid)
+    until(lambda: all(served.health(killed)), served.up.pid)
     kept, started = served.running("agentfly-up")
     assert kept == supervisor
     assert started != worker
+
+
+def test_a_server_that_was_killed_is_started_again(served: Served) -> None:
+    before = served.server()
+    before.kill()
+    until(lambda: all(served.health()), served.up.pid)
+    assert served.server() != before
+
+
+def test_an_experiment_that_is_added_appears_in_the_deployments_while_up_runs(
+    served: Served,
+) -> None:
+    assert served.experiments() == ["market"]
+    conf = served.project.root / "conf"
+    (conf / "stall.yaml").write_text((conf / "market.yaml").read_text())
+    until(lambda: served.experiments() == ["market", "stall"], served.up.pid)
 
 
 def test_what_is_triggered_runs_in_the_project_and_down_ends_all_of_it(served: Served) -> None:
     agentfly = str(PROGRAMS / "agentfly")
     status = served.project.run(agentfly, "up", "--status")
     assert "deployed: evaluate, nightly, prepare, promote, train." in status
-    with served.http as http:
+    with served.up.http as http:
         train = http.get("/deployments/name/train/train").json()
         given = {"parameters": {"overrides": SMALL}}
         triggered = http.post(f"/deployments/{train['id']}/create_flow_run", json=given).json()
         assert triggered["parameters"]["experiment"] == "market"
-        until(lambda: served.running("agentfly_core.training.worker"), served.servers.owner.pid)
+        until(lambda: served.running("agentfly_core.training.worker"), served.up.pid)
         assert http.get(f"/flow_runs/{triggered['id']}").json()["state"]["name"] == "Running"
 
     family, (learner, *_) = served.family(), served.running("agentfly_core.training.worker")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -48,8 +47,7 @@ Train = Callable[[dict[int, int]], Trained]
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    server = SimpleNamespace(wait=lambda: None)
-    monkeypatch.setattr(sweeping, "prefect_api", lambda places: nullcontext(server))
+    monkeypatch.setattr(sweeping, "prefect_api", lambda places: nullcontext(lambda: None))
     return project(tmp_path)
 
 

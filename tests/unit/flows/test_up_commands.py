@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import fcntl
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agentfly_core.system.process import Owner
 from flows import deploy
 from flows.__main__ import main
-from flows.local.ports import mark
-from flows.local.prefect_server import GUARD
-from flows.local.servers import Servers
+from flows.local import prefect_server
+from flows.local.own_servers import GUARD, mark
 from flows.local.state_dirs import ELSEWHERE
-from tests.support.servers import free_port, listener, receiver
+from flows.up.status import keeper
+from tests.support.project import ROOT
+from tests.support.servers import listener, receiver
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, the working directory, whose Prefect is its own."""
+    """An empty working directory without a chosen Prefect."""
     for name in (*ELSEWHERE, "PREFECT_API_AUTH_STRING", "PREFECT_PROFILES_PATH"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -36,27 +39,65 @@ def test_where_nothing_runs_status_and_down_say_so(
     assert (main(["down"]), capsys.readouterr().out) == (0, said)
 
 
-def test_status_says_what_does_not_work_and_which_program_died(
+HOLDS = """
+import sys, time
+from pathlib import Path
+from flows.up.status import only_one
+with only_one(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+print("released", flush=True)
+"""
+
+
+@pytest.fixture
+def served(project: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the project's lock until SIGTERM or its input ends."""
+    main(["down"])
+    words = [sys.executable, "-c", HOLDS, str(project / ".agentfly")]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, text=True, cwd=ROOT) as process:
+        assert process.stdout and process.stdout.readline() == "held\n"
+        yield process
+
+
+def test_only_one_serves_a_project(
+    served: subprocess.Popen[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert keeper(project / ".agentfly") == served.pid
+    assert main(["up"]) == main(["up", "--detach"]) == 2
+    assert "`agentfly up` runs in this folder already" in capsys.readouterr().err
+
+
+def test_status_names_what_does_not_work(
+    served: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["up", "--status"]) == 1
+    printed = capsys.readouterr().out
+    assert "Prefect DOES NOT WORK, MLflow DOES NOT WORK, the worker DOES NOT WORK" in printed
+    assert "deployed: nothing" in printed
+
+
+def test_down_ends_the_process_that_holds_the_lock(
+    served: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["down"]) == 0
+    assert served.wait() == -signal.SIGTERM
+    assert capsys.readouterr().out.endswith("two minutes to end.\nEnded.\n")
+
+
+def test_down_ends_no_process_that_only_a_file_names(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["down"])
-    died = "worker died 4 times, the last time with exit code 1"
-    prefect, mlflow = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    served = Servers(prefect, mlflow, "0.1.0", Owner.current(), ready=True, faults=(died,))
-    served.write(project / ".agentfly")
     capsys.readouterr()
-    assert main(["up", "--status"]) == 1
-    said = capsys.readouterr().out
-    assert "Prefect DOES NOT WORK, MLflow DOES NOT WORK, the worker DOES NOT WORK" in said
-    assert f"Its {died}: all of it starts anew once no flow run is at work." in said
-
-
-def test_only_one_serves_a_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["down"])
-    with (project / ".agentfly/up.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert main(["up"]) == 2
-    assert "`agentfly up` runs in this folder already" in capsys.readouterr().err
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as stranger:
+        (project / ".agentfly/up.lock").write_text(str(stranger.pid))
+        assert main(["down"]) == 0
+        assert capsys.readouterr().out.startswith("Nothing of `agentfly up` runs here")
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
@@ -78,16 +119,15 @@ def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> 
 
 
 def test_status_does_not_send_the_password_to_another_server_on_the_port(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    served: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main(["down"])
     with receiver() as stranger:
-        Servers(stranger.url, "sqlite:///", "0.1.0", Owner.current(), ready=True).write(
-            project / ".agentfly"
-        )
+        monkeypatch.setattr(prefect_server, "PORT", int(stranger.url.rpartition(":")[2]))
         assert main(["up", "--status"]) == 1
     assert stranger.calls == []
-    assert "Prefect DOES NOT WORK, MLflow works" in capsys.readouterr().out
+    assert "Prefect DOES NOT WORK" in capsys.readouterr().out
 
 
 def test_what_others_could_enter_before_is_closed(

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from flows.local import prefect_server
-from flows.local.ports import mark
-from flows.local.prefect_server import GUARD, PAGE_API, open_flow_run, prefect_command, reach
-from flows.local.sign_in import SignIn
-from flows.local.state_dirs import Places, StateDir
-from tests.support.servers import free_port, listener
+from flows.local.own_servers import GUARD, mark, password
+from flows.local.prefect_server import PAGE_API, open_flow_run, prefect_command
+from flows.local.state_dirs import ELSEWHERE, Places, StateDir, settle
+from tests.support.servers import listener
 
 START = ["server", "start"]
 
@@ -31,7 +30,7 @@ def places(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "execve", execve)
     for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", GUARD, PAGE_API):
-        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.setenv(name, "")  # monkeypatch restores it
         monkeypatch.delenv(name)
     return Places(
         tmp_path, "http://127.0.0.1:4200/api", StateDir(str(tmp_path), "the project's own")
@@ -44,34 +43,11 @@ def alone(places):
     return replace(places, api="")
 
 
-@pytest.mark.parametrize(
-    "words", [["--host", "0.0.0.0"], ["--port", "4200", "--host=192.168.0.7"], ["--host", "pc"]]
-)
-def test_a_server_that_others_could_reach_without_a_password_is_refused(places, words):
-    with pytest.raises(
-        ValueError, match=r"expected 127\.0\.0\.1.*Set PREFECT_SERVER_API_AUTH_STRING"
-    ):
-        prefect_command(places, [*START, *words])
-
-
-def test_so_is_one_whose_host_comes_from_the_environment(places, monkeypatch):
-    monkeypatch.setenv("PREFECT_SERVER_API_HOST", "0.0.0.0")
-    with pytest.raises(ValueError, match=r"'0\.0\.0\.0'"):
-        prefect_command(places, START)
-
-
-@pytest.mark.parametrize(
-    "words", [[], ["--host", "127.0.0.1"], ["--host", "::1"], ["--host=localhost"]]
-)
-def test_a_server_on_loopback_starts(places, words):
-    with pytest.raises(Became, match="server"):
-        prefect_command(places, [*START, *words])
-
-
-def test_a_server_that_asks_for_a_password_may_listen_anywhere(places, monkeypatch):
-    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "someone:secret")
-    with pytest.raises(Became, match=r"0\.0\.0\.0"):
-        prefect_command(places, [*START, "--host", "0.0.0.0"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "::1", "localhost", "pc"])
+def test_a_server_asks_for_the_password_wherever_it_listens(alone, host):
+    with pytest.raises(Became, match=host) as became:
+        prefect_command(alone, [*START, "--host", host])
+    assert became.value.env[GUARD] == f"agentfly:{password(alone.state)}"
 
 
 @pytest.mark.parametrize("words", [["--port", "4217"], ["--port=4217", "--host", "127.0.0.1"]])
@@ -88,10 +64,11 @@ def test_the_url_that_a_user_set_for_the_page_stays(alone, monkeypatch):
     assert became.value.env[PAGE_API] == "https://prefect.example/api"
 
 
-def test_a_server_without_up_takes_the_password_of_the_project(alone):
+def test_the_page_of_a_server_whose_port_is_in_the_environment_asks_that_server(alone, monkeypatch):
+    monkeypatch.setenv("PREFECT_SERVER_API_PORT", "4217")
     with pytest.raises(Became) as became:
         prefect_command(alone, START)
-    assert became.value.env[GUARD] == SignIn.of(alone.state).basic
+    assert became.value.env[PAGE_API] == "http://127.0.0.1:4217/api"
 
 
 def test_a_password_that_a_user_set_for_the_server_stays(alone, monkeypatch):
@@ -103,36 +80,46 @@ def test_a_password_that_a_user_set_for_the_server_stays(alone, monkeypatch):
 
 def test_a_flow_run_is_served_beside_a_stranger_on_the_usual_port(alone, monkeypatch, capsys):
     with listener() as stranger:
-        free = free_port()
-        monkeypatch.setattr(prefect_server, "PORTS", [stranger, free])
-        with pytest.raises(Became, match=f"--port', '{free}'"):
+        monkeypatch.setattr(prefect_server, "PORT", stranger)
+        with pytest.raises(Became) as became:
             open_flow_run(alone, "4f1c")
     link, sign_in = capsys.readouterr().out.splitlines()
-    assert link == f"http://127.0.0.1:{free}/runs/flow-run/4f1c"
-    assert sign_in == f"Sign in with agentfly:the password in {alone.state}/sign-in.json"
+    url = became.value.env[PAGE_API].removesuffix("/api")
+    assert link == f"{url}/runs/flow-run/4f1c"
+    assert not url.endswith(f":{stranger}")
+    assert sign_in == f"Sign in with agentfly:the password in {alone.state}/password"
 
 
-def test_a_flow_run_is_opened_on_the_running_server_of_the_project(alone, capsys):
-    with listener({**mark("prefect", alone.state), GUARD: "someone:secret"}) as port:
-        open_flow_run(alone, "4f1c")
+@pytest.fixture
+def project(alone, tmp_path, monkeypatch):
+    """A folder without a chosen Prefect."""
+    for name in ELSEWHERE:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def test_commands_sign_in_to_the_running_server_of_the_project(project, capsys):
+    server = {**mark("prefect", project / ".agentfly"), GUARD: "someone:secret"}
+    with listener(server) as port:
+        places = settle(project)
+        with pytest.raises(Became) as became:
+            prefect_command(places, ["deployment", "ls"])
+        open_flow_run(places, "4f1c")
+    assert places.api == f"http://127.0.0.1:{port}/api"
+    assert became.value.env["PREFECT_API_URL"] == places.api
+    assert became.value.env["PREFECT_API_AUTH_STRING"] == "someone:secret"
     assert capsys.readouterr().out == f"http://127.0.0.1:{port}/runs/flow-run/4f1c\n"
 
 
-def test_prefect_commands_sign_in_to_the_running_server_of_the_project(alone):
-    with listener({**mark("prefect", alone.state), GUARD: "someone:secret"}) as port:
+def test_commands_never_send_the_password_to_another_server(project, monkeypatch):
+    server = {**mark("prefect", project / "other" / ".agentfly"), GUARD: "someone:secret"}
+    with listener(server) as stranger:
+        monkeypatch.setattr(prefect_server, "PORT", stranger)
+        places = settle(project)
         with pytest.raises(Became) as became:
-            prefect_command(alone, ["deployment", "ls"])
-        assert reach(alone) == f"http://127.0.0.1:{port}/api"
-    assert became.value.env["PREFECT_API_URL"] == f"http://127.0.0.1:{port}/api"
-    assert became.value.env["PREFECT_API_AUTH_STRING"] == "someone:secret"
-
-
-def test_prefect_commands_never_send_the_password_to_another_server(alone, monkeypatch):
-    free = free_port()
-    with listener({**mark("prefect", alone.state / "other"), GUARD: "someone:secret"}) as stranger:
-        monkeypatch.setattr(prefect_server, "PORTS", [stranger, free])
-        with pytest.raises(Became) as became:
-            prefect_command(alone, ["worker", "start"])
-        assert reach(alone) == ""
-    assert became.value.env["PREFECT_API_URL"] == f"http://127.0.0.1:{free}/api"
+            prefect_command(places, ["worker", "start"])
+    assert places.api == ""
+    assert not became.value.env["PREFECT_API_URL"].endswith(f":{stranger}/api")
     assert "PREFECT_API_AUTH_STRING" not in became.value.env

@@ -1,0 +1,128 @@
+"""A project's own servers: their programs, marks, ports and password."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import psutil
+
+from agentfly_core.system.module_search import finding_ours
+
+USER = "agentfly"
+FILE = "password"
+ACCOUNTS = "mlflow-users.db"
+"""MLflow's accounts; they keep the password with which the file was created."""
+SERVES = "AGENTFLY_SERVES"
+"""The environment variable of a project's servers: "prefect /home/user/shop/.agentfly"."""
+GUARD = "PREFECT_SERVER_API_AUTH_STRING"
+"""The environment variable with the NAME:PASSWORD of a Prefect server."""
+REACHED = {"127.0.0.1", "0.0.0.0", "::"}
+"""Addresses of servers that answer at 127.0.0.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server or a worker: `Program("mlflow", [python, "-m", "mlflow", "server"], {})`."""
+
+    kind: str
+    command: list[str]
+    env: dict[str, str] = field(repr=False)
+
+    def become(self) -> NoReturn:
+        """Replace this process by the program."""
+        os.execve(self.command[0], self.command, {**os.environ, **finding_ours(), **self.env})
+
+
+def mark(*serves: str | Path) -> dict[str, str]:
+    """The environment variable of a project's own server: `mark("prefect", state)`."""
+    return {SERVES: " ".join(map(str, serves))}
+
+
+def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
+    """Return the environments of the running servers with a mark, by port: `own("prefect", state)`.
+
+    The mark must be in the environment of a process of this user. Another program on the usual
+    port never passes, whatever it answers.
+    """
+    servers = {}
+    for port, process in _listening().items():
+        with suppress(psutil.Error):
+            environment = process.environ()
+            if mark(*serves).items() <= environment.items():
+                servers[port] = environment
+    return servers
+
+
+def own_api(state: Path) -> dict[str, str]:
+    """The environment variables for clients of the project's Prefect server; empty without one."""
+    for port, environment in own("prefect", state).items():
+        url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
+        return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": auth}
+    return {}
+
+
+def free_port(preferred: int = 0) -> int:
+    """Return the preferred port, or any free one if another program uses it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", preferred))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(port: int, use: str, option: str) -> None:
+    """Raise ValueError for a port in use; the message names the program and the option."""
+    if free_port(port) != port:
+        holder = "another program"
+        with suppress(KeyError, psutil.Error):
+            process = _listening()[port]
+            holder = f"process {process.pid} ({' '.join(process.cmdline())[:80]})"
+        raise ValueError(
+            f"Port {port}, which {use} needs, is used by {holder}. End that, or choose "
+            f"another port: agentfly up {option} {port + 1}"
+        )
+
+
+def _listening() -> dict[int, psutil.Process]:
+    """The processes that answer at 127.0.0.1, by port."""
+    servers = {}
+    for connection in psutil.net_connections("tcp"):
+        is_server = connection.status == psutil.CONN_LISTEN and connection.laddr.ip in REACHED
+        if is_server and connection.pid:
+            with suppress(psutil.NoSuchProcess):
+                servers[connection.laddr.port] = psutil.Process(connection.pid)
+    return servers
+
+
+def password(state: Path) -> str:
+    """Read a project's password, or create it in a file that only its owner may read.
+
+    A new password deletes MLflow's accounts. Raises ValueError for an empty file.
+    """
+    path = state / FILE
+    if not path.exists():
+        (state / ".gitignore").write_text("*\n")  # keeps the password out of git
+        (state / ACCOUNTS).unlink(missing_ok=True)
+        part = path.with_suffix(".part")
+        with open(part, "w", opener=partial(os.open, mode=0o600)) as file:
+            file.write(secrets.token_urlsafe(24))
+        part.rename(path)
+    if text := path.read_text().strip():
+        return text
+    raise ValueError(f"{path} is empty. Remove it: the next `agentfly up` makes a new password.")
+
+
+def shown(state: Path) -> str:
+    """The password on a terminal; elsewhere its file, since logs and journals keep text."""
+    return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"
