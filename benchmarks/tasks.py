@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import fmean
 
 from agentfly_core.config.tasks import TASK
-from agentfly_core.records.trajectory import task_of
 from agentfly_core.runs.summary import Evaluation
 from agentfly_core.tools.search import Row, rows
 from benchmarks import agents, harness, learning
@@ -75,9 +74,8 @@ def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
 
 def of_task(evaluation: Evaluation, name: str) -> Evaluation:
     """An evaluation on the problems of one task alone."""
-    solved = {
-        problem: share for problem, share in evaluation.solved.items() if task_of(problem) == name
-    }
+    of_name = [item for item in evaluation.solved.items() if item[0].startswith(f"{name}/")]
+    solved = dict(of_name)
     return replace(evaluation, success=fmean(solved.values()), solved=solved)
 
 

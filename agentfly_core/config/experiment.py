@@ -29,7 +29,16 @@ from agentfly_core.config.parts import (
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import run_step
 from agentfly_core.config.section import RESUMABLE, Positive, Section, Share
-from agentfly_core.config.tasks import GOAL, TASK, TaskName, TaskSettings, mixed, quotas
+from agentfly_core.config.tasks import (
+    GOAL,
+    SINGLE,
+    TASK,
+    TaskName,
+    TaskSettings,
+    mixed,
+    quotas,
+    task_key,
+)
 from agentfly_core.system.formats.hashing import digest
 
 T = TypeVar("T")
@@ -147,20 +156,18 @@ class OrderPosition(Section):
     problem: Annotated[int, Field(ge=0)] = 0
 
 
-class Night(OrderPosition):
-    """Where a run of many that are one training begins: `{number: 12, epoch: 2, problem: 512}`.
-
-    Its sampling seeds belong to its `number` alone. In a mixture each task has its own place,
-    `{number: 12, tasks: {sums: {epoch: 2, problem: 512}, shop: {problem: 256}}}`, or the night's.
+class Night(Section):
+    """Where a run of many that are one training begins in the order of each task's problems:
+    `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Its sampling seeds belong to its
+    `number` alone.
     """
 
     number: Positive
-    tasks: dict[TaskName, OrderPosition] = Field(default_factory=dict)
+    tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
-    def of(self, task: str) -> Night:
-        """The night as one task has it."""
-        place = self.tasks.get(task, self)
-        return Night(number=self.number, epoch=place.epoch, problem=place.problem)
+    def of(self, task: str) -> OrderPosition:
+        """Return the position of a task, by default the beginning."""
+        return self.tasks.get(task, OrderPosition())
 
 
 class Fork(Section):
@@ -225,15 +232,16 @@ class Settings(Section):
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Settings:
         for name, one in self.each.items():
-            place = f"tasks.{name}." if name else ""
             if not one.rewards:
                 raise ValueError(
-                    f"{place}rewards: name at least one reward by its import path, with its weight"
+                    f"{task_key(name, 'rewards')}: name at least one reward by its import path, "
+                    "with its weight"
                 )
             goal = one.evaluate.goal
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
+                key = task_key(name, "goal") if self.tasks else "evaluate.goal"
                 raise ValueError(
-                    f"{place or 'evaluate.'}goal: got {goal!r}, expected one of "
+                    f"{key}: got {goal!r}, expected one of "
                     f"{', '.join(one.rewards)}, or a further reward with weight 0 that combines "
                     "them"
                 )
@@ -264,13 +272,11 @@ class Settings(Section):
 
     @property
     def each(self) -> Mapping[str, Settings]:
-        """The experiment that each task is, by its name; where there are no tasks itself, without
-        a name.
-
-        `rollout.problems` of them are the task's quota of a step.
+        """The settings of each task as an experiment of its own; without `tasks`
+        `{"single": self}`. `rollout.problems` of them are the task's quota of a step.
         """
         if not self.tasks:
-            return {"": self}
+            return {SINGLE: self}
         problems = self.quotas(self.rollout.problems)
         by_task = {}
         for name, task in self.tasks.items():
@@ -281,16 +287,15 @@ class Settings(Section):
                 "agent": self.agent.model_copy(update=task.agent.model_dump()),
                 "rollout": self.rollout.model_copy(update={"problems": problems[name]}),
                 "evaluate": self.evaluate.model_copy(update={"goal": goal}),
-                "night": self.night and self.night.of(name),
                 "tasks": {},
             }
             by_task[name] = self.model_copy(update=sections)
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """How many of `count` each task has, by the weights; `{"": count}` without tasks."""
+        """Divide `count` by the weights of the tasks: `{"single": 16}` without `tasks`."""
         weights = {name: task.weight for name, task in self.tasks.items()}
-        return quotas(weights or {"": 1.0}, count)
+        return quotas(weights or {SINGLE: 1.0}, count)
 
     @property
     def start_step(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
     TypeAdapter,
@@ -24,7 +25,26 @@ GOAL = "goal"
 """
 TASK = "task"
 """What tells the problems of a mixture apart in an evaluation, beside the fact of `evaluate.by`."""
-TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+SINGLE = "single"
+"""The task of an experiment that mixes none. Datasets and episodes contain it, and experiments with
+equal settings share them, so it is not the experiment's name.
+"""
+
+
+def task_key(task: str, key: str) -> str:
+    """Return the setting of a task: `tasks.shop.data` in a mixture, else `data`."""
+    return key if task == SINGLE else f"tasks.{task}.{key}"
+
+
+def _not_single(name: str) -> str:
+    if name == SINGLE:
+        raise ValueError(f"got {SINGLE!r}, the task of experiments without `tasks`; rename it")
+    return name
+
+
+TaskName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"), AfterValidator(_not_single)
+]
 
 
 class TaskLimits(Section):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
 from agentfly_core.records.dataset import BadRow, Rows, build, problems_of, spaced_alike
-from agentfly_core.records.trajectory import Problem, in_task, task_of
+from agentfly_core.records.trajectory import Problem, of_task
 from agentfly_core.system.formats.hashing import digest
 
 
 def mixture(
     seed: int, train: int, validation: int, test: int, tasks: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Rows]:
-    """The splits of each task's dataset, one task behind the other; `tasks` are their sections
-    `data`, and a task's problems are called `shop/2-red-cup`.
+    """The splits of all tasks' datasets, task by task; `tasks` are their sections `data`.
+    A task's problems are called `shop/2-red-cup`.
 
     Raises ValueError for data that cannot be used, with its task, and for a training problem that
     another task holds out.
@@ -32,24 +31,23 @@ def mixture(
             problems_of(data, built)
         for split, rows in built.items():
             splits[split] += [
-                replace(row, id=in_task(name, row.id)) if isinstance(row, Problem) else row
-                for row in rows
+                of_task(row, name) if isinstance(row, Problem) else row for row in rows
             ]
     _require_disjoint(splits)
     return splits
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    """What one task's own splits share is logged when the data is prepared, as always."""
+    """Raise ValueError for a training problem that another task holds out; `prepare` logs problems
+    that two splits of one task share.
+    """
     trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:
             if not isinstance(problem, Problem):
                 continue
-            here, content = (
-                task_of(problem.id),
-                digest([spaced_alike(problem.prompt), problem.facts]),
-            )
+            here = problem.task
+            content = digest([spaced_alike(problem.prompt), problem.facts])
             if split == "train":
                 trained[content][here] = problem.id
             elif others := [of for task, of in trained[content].items() if task != here]:

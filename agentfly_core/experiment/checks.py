@@ -21,6 +21,7 @@ from agentfly_core.config.reference import (
     run_step,
 )
 from agentfly_core.config.site import Site
+from agentfly_core.config.tasks import task_key
 from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields
 from agentfly_core.experiment.experiment import Experiment
@@ -123,7 +124,7 @@ def check_inputs(settings: Settings) -> None:
         *((f"evaluate.datasets.{name}", d) for name, d in settings.evaluate.datasets.items()),
     )
     others = {key: dataset.data for key, dataset in further}
-    own = {f"tasks.{name}.data" if name else "data": t.data for name, t in settings.each.items()}
+    own = {task_key(name, "data"): task.data for name, task in settings.each.items()}
     for key, data in {**own, **others}.items():
         with at(key):
             part = Data.model_validate(data)
@@ -224,10 +225,9 @@ def _require_problems(settings: Settings) -> None:
     """Raise ValueError for a step that needs more problems than there are to train on, and for a
     night at a place in a task that there is not.
     """
-    if settings.night and (unknown := [*settings.night.tasks.keys() - settings.tasks.keys()]):
+    if settings.night and (unknown := [*settings.night.tasks.keys() - settings.each.keys()]):
         raise ValueError(
-            f"night.tasks: got {unknown[0]!r}, expected some of "
-            f"{', '.join(settings.tasks) or 'no task: the experiment has none'}."
+            f"night.tasks: got {unknown[0]!r}, expected some of {', '.join(settings.each)}."
         )
     if settings.night and settings.rollout.curriculum:
         raise ValueError(
@@ -240,10 +240,9 @@ def _require_problems(settings: Settings) -> None:
     schedule = ProblemSchedule.of(settings)
     for name, one in settings.each.items():
         if (needed := schedule.block_of(name)) > one.data.train:
-            of_task, key = (f" of {name}", f"tasks.{name}.data") if name else ("", "data")
             raise ValueError(
-                f"rollout.problems: a step needs {needed} problems{of_task}{rounds}, {key}.train "
-                f"gives {one.data.train}."
+                f"rollout.problems: a step needs {needed} problems{rounds}, "
+                f"{task_key(name, 'data.train')} gives {one.data.train}."
             )
 
 
@@ -251,14 +250,12 @@ def _require_mixable(settings: Settings) -> None:
     """Raise ValueError for what an experiment with tasks cannot have, and for a task without a
     problem in a step or with a longer context than the experiment's.
     """
-    if not settings.tasks:
-        return
     further = {
         "evaluate.datasets": settings.evaluate.datasets,
         "promotion.datasets": settings.promotion.datasets,
     }
     for key, value in further.items():
-        if value:
+        if value and settings.tasks:
             raise ValueError(
                 f"{key}: it is not there yet for an experiment with tasks; leave it out."
             )

@@ -15,7 +15,6 @@ from agentfly_core.experiment.run_policies import Parent, digest_of_speaker, of_
 from agentfly_core.experiment.task import Task, import_tasks, together
 from agentfly_core.experiment.user_code import Code, code_of
 from agentfly_core.records.dataset import shards_of_split
-from agentfly_core.records.trajectory import Problem, task_of
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class Experiment:
     """An experiment and the place where it runs: `Experiment.of("quickstart", settings,
     {"seed": "default", ...}, Site(), Store.at(".", cache))`.
 
-    `tasks` has one task without a name where the experiment mixes none, and `whole` is all of them
+    `tasks` has the key `single` in an experiment without a mixture; `whole` is all of them
     together. `pinned` are the `frozen` that a run began with.
     """
 
@@ -62,10 +61,6 @@ class Experiment:
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
         whole = replace(self.whole, settings=settings)
         return replace(self, settings=settings, whole=whole, tasks=tasks)
-
-    def task_of(self, problem: Problem) -> Task:
-        """The task that a problem belongs to."""
-        return self.tasks[task_of(problem.id) if self.settings.tasks else ""]
 
     @property
     def greedy(self) -> bool:

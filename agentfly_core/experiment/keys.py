@@ -20,7 +20,6 @@ from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, shard_uri
-from agentfly_core.records.trajectory import in_task
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
 from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
@@ -86,7 +85,7 @@ class StageKeys:
 
     def data_files(self) -> dict[str, Path]:
         """The files that a dataset's settings name, and for settings annotated with Path the
-        folders: `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
+        folders: `{"single/train_file": Path("train.jsonl")}`.
         """
         paths = {}
         for task, one in self.settings.each.items():
@@ -95,7 +94,7 @@ class StageKeys:
             for name, value in settings.items():
                 is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
                 if isinstance(value, str) and (is_path or os.path.isfile(value)):
-                    paths[in_task(task, name)] = Path(value)
+                    paths[f"{task}/{name}"] = Path(value)
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:

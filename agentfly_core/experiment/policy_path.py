@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.import_path import at, check_settings, construct, load
 from agentfly_core.inference.scripted import ScriptedPolicy
-from agentfly_core.records.trajectory import Message, Problem, task_of
+from agentfly_core.records.trajectory import Message, Problem
 from agentfly_core.system.formats.json_value import JSON
 
 GIVEN = ("problems", "seed")
@@ -55,11 +55,11 @@ def of_tasks(
             if spoilt is not None and not is_policy(loaded):
                 takes = inspect.signature(loaded).parameters
                 settings |= {"spoilt": spoilt} if "spoilt" in takes else {}
-            own = [problem for problem in problems if task_of(problem.id) == name]
+            own = [problem for problem in problems if problem.task == name]
             policies[name] = policy_at(path, settings, own, seed)
 
     async def policy(conversation: Conversation) -> str | Message:
-        return await policies[task_of(conversation.problem.id)](conversation)
+        return await policies[conversation.problem.task](conversation)
 
     return policy
 

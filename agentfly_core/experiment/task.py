@@ -12,7 +12,7 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.config.parts import AgentPart, RewardPart
-from agentfly_core.config.tasks import GOAL
+from agentfly_core.config.tasks import GOAL, SINGLE
 from agentfly_core.experiment.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.pool import Limit
@@ -41,14 +41,14 @@ class Task:
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """The tasks of an experiment by name, with what they name; without a mixture one without a
-    name.
+    """The tasks of an experiment by name, with what they name; without a mixture
+    `{"single": Task(...)}`.
 
     Raises ValueError, with the key, for what does not fit.
     """
     tasks = {}
     for name, own in settings.each.items():
-        if name:
+        if name != SINGLE:
             with at(f"tasks.{name}"):
                 tasks[name] = _import_task(own)
         else:
@@ -74,7 +74,7 @@ def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
     Raises ValueError where two tasks give a reward or a kind of environment other settings.
     """
     if not settings.tasks:
-        return tasks[""]
+        return tasks[SINGLE]
     return Task(
         settings=settings,
         agent=agent_of(settings.agent),

@@ -17,6 +17,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout, WarmStart
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import policy_at
@@ -75,10 +76,8 @@ def rollout_spec(
     not in `frozen`, the policy speaks.
     """
     spec = _task_spec(experiment.whole, tokenizer, frozen)
-    if not experiment.settings.tasks:
-        return spec
-    each = experiment.tasks.items()
-    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in each}
+    mixed = {name: task for name, task in experiment.tasks.items() if name != SINGLE}
+    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in mixed.items()}
     return replace(spec, tasks=tasks)
 
 
@@ -113,7 +112,7 @@ def require_room(
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
-    for name, some in by_task(problems, experiment.settings.tasks).items():
+    for name, some in by_task(problems, experiment.tasks).items():
         spec = _task_spec(experiment.tasks[name], tokenizer, {})
         if spec.agent is tool_loop:
             spec.require_room(some)
@@ -292,7 +291,7 @@ def unshown(
             spec.template.stop_tokens[0],
         )
         calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
-    by_name = by_task(problems, experiment.settings.tasks)
+    by_name = by_task(problems, experiment.tasks)
     heard = [
         problem
         for name, quota in experiment.settings.quotas(HEARD).items()
@@ -310,7 +309,7 @@ def _demonstrations(
 ) -> list[EpisodeSpec]:
     """So many episodes, of which each task has its quota; a fair draw, whatever is cut off."""
     specs, seeds = list[EpisodeSpec](), (seed, "demonstrations")
-    by_name = by_task(problems, [name for name in quotas if name])
+    by_name = by_task(problems, quotas)
     for name, quota in quotas.items():
         chains = -(-quota // len(by_name[name]))
         everything = _episode_specs(

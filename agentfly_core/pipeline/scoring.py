@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
-from agentfly_core.config.tasks import GOAL
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
@@ -65,8 +65,9 @@ def score_episodes(
     ledger.write(folder, _counted(experiment, rows, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     metrics = _measured(experiment.whole, played, scores, timings)
-    for name, task in experiment.tasks.items() if experiment.settings.tasks else ():
-        own = [t for t in played if experiment.task_of(t.problem) is task]
+    mixed = {name: task for name, task in experiment.tasks.items() if name != SINGLE}
+    for name, task in mixed.items():
+        own = [t for t in played if t.problem.task == name]
         of_task = _measured(task, own, [by_id[t.id] for t in own], [])
         metrics |= {f"task/{name}/{metric}": value for metric, value in of_task.items()}
     episodes = len(by_episode(played))
@@ -124,16 +125,18 @@ def _fresh(
     experiment: Experiment, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
 ) -> list[Scored]:
     """The scores of some of the episodes `among` all, each task's by its own rewards; in a mixture
-    GOAL is what its reward gave that says solved.
+    also the reward that says solved, by the name that all tasks share.
     """
     fresh = []
     for name, task in experiment.tasks.items():
-        own = [t for t in trajectories if experiment.task_of(t.problem) is task]
-        everyone = [t for t in among if experiment.task_of(t.problem) is task]
+        own = [t for t in trajectories if t.problem.task == name]
+        everyone = [t for t in among if t.problem.task == name]
         scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
         for one in scores:
-            reached = {GOAL: one.rewards[task.goal]} if name and task.goal in one.rewards else {}
-            fresh.append(replace(one, rewards={**one.rewards, **reached}))
+            rewards = dict(one.rewards)
+            if task.goal in rewards:
+                rewards[experiment.whole.goal] = rewards[task.goal]
+            fresh.append(replace(one, rewards=rewards))
     return fresh
 
 

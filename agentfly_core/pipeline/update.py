@@ -59,11 +59,6 @@ def step_job(
         scores=str(store.open(scored) / SCORES),
         algorithm=settings.algorithm,
         rewards={reward.name: weight for reward, weight in run.experiment.whole.rewards.items()},
-        tasks={
-            name: tuple(reward.name for reward in task.rewards)
-            for name, task in run.experiment.tasks.items()
-            if run.settings.tasks
-        },
         update=settings.update.model_copy(
             update={"learning_rate": learning_rate(settings.update, step, settings.steps)}
         ),

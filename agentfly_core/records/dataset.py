@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -13,8 +13,8 @@ from pathlib import Path
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
-from agentfly_core.records.parquet import count_rows, read_ids, read_problems, write_problems
-from agentfly_core.records.trajectory import Problem, task_of
+from agentfly_core.records.parquet import count_rows, read_column, read_problems, write_problems
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.json_fault import json_fault
 from agentfly_core.system.formats.text import counted, sentence, shown
@@ -186,11 +186,11 @@ def size_of_split(folder: Path, name: str) -> int:
     return count_rows(folder / f"{name}.parquet")
 
 
-def sizes_by_task(folder: Path, tasks: Collection[str]) -> dict[str, int]:
-    """Training problems of each task in order; `{"": 4096}` without `tasks`."""
-    if not tasks:
-        return {"": size_of_split(folder, "train")}
-    return dict(Counter(map(task_of, read_ids(folder / "train.parquet"))))
+def sizes_by_task(folder: Path) -> dict[str, int]:
+    """Training problems of a prepared dataset counted by task, in the order of the file:
+    `{"single": 4096}`.
+    """
+    return dict(Counter(read_column(folder / "train.parquet", "task")))
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
-from agentfly_core.records.parquet import count_rows
+from agentfly_core.records.parquet import read_column
 from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
-from agentfly_core.records.trajectory import Scored, Trajectory, task_of
+from agentfly_core.records.trajectory import Scored, Trajectory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,13 +24,15 @@ ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """How one problem ended in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
+    """How one problem ended in one step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
+    "used")`.
 
     `reward` is the mean of scored episodes. `zero_spread`: equal rewards of each speaker. With a
     curriculum `kind` groups pass rates, and `solved` counts scored episodes that reached the goal.
     """
 
     step: int
+    task: str
     problem: str
     episodes: int
     scored: int
@@ -45,11 +47,13 @@ def ledger(
 ) -> list[LedgerRow]:
     """A row for each problem of a step, in the order of problem ids."""
     by_id = {score.trajectory_id: score for score in scores}
-    problems: dict[str, list[Earned | None]] = {}
+    problems: dict[tuple[str, str], list[Earned | None]] = {}
     for episode in by_episode(trajectories):
-        problems.setdefault(episode[0].problem.id, []).append(earned_by_speaker(episode, by_id))
+        problem = episode[0].problem
+        earned = earned_by_speaker(episode, by_id)
+        problems.setdefault((problem.id, problem.task), []).append(earned)
     rows = []
-    for problem, episodes in sorted(problems.items()):
+    for (name, task), episodes in sorted(problems.items()):
         scored = [one for one in episodes if one is not None]
         mean = sum(fmean(one.values()) for one in scored) / len(scored) if scored else None
         outcome: ProblemOutcome = "used"
@@ -57,7 +61,7 @@ def ledger(
             outcome = "unscored"
         elif not any_spread(scored):
             outcome = "zero_spread"
-        rows.append(LedgerRow(step, problem, len(episodes), len(scored), mean, outcome))
+        rows.append(LedgerRow(step, task, name, len(episodes), len(scored), mean, outcome))
     return rows
 
 
@@ -73,8 +77,8 @@ def pass_rates(folder: Path) -> PassRates:
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(
-            "rollout.curriculum: an earlier step was played without one, and nobody counted what "
-            "was solved in it: leave the curriculum out, or fork from its start."
+            "rollout.curriculum: an earlier step ran without a curriculum and has no pass "
+            "rates. Leave the curriculum out, or fork from the start of the run."
         )
     sums = rows.groupby("kind")[["solved", "scored"]].sum().astype(int)
     return {kind: (solved, scored) for kind, solved, scored in sums.itertuples()}
@@ -91,18 +95,15 @@ def together(steps: Iterable[PassRates]) -> PassRates:
     return {kind: (solved[kind], scored[kind]) for kind in sorted(scored)}
 
 
-def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:
-    """Problems of a step with different rewards by task; `{"": 5}` without tasks."""
+def used(folder: Path) -> Counter[str]:
+    """Problems of a scored step with outcome `used`, counted by task: `{"single": 5}`."""
     rows = _read(folder)
-    names = rows["problem"][rows["outcome"] == "used"]
-    return Counter(task_of(name) if tasks else "" for name in names)
+    return Counter(rows["task"][rows["outcome"] == "used"])
 
 
-def problems(folder: Path, tasks: Collection[str]) -> Counter[str]:
-    """How many problems a scored step played, by task; `{"": 64}` of an experiment without."""
-    if not tasks:
-        return Counter({"": count_rows(folder / FILE)})
-    return Counter(map(task_of, _read(folder)["problem"]))
+def problems(folder: Path) -> Counter[str]:
+    """Problems that a scored step played, counted by task: `{"single": 64}`."""
+    return Counter(read_column(folder / FILE, "task"))
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:

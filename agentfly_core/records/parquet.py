@@ -68,6 +68,7 @@ TRAJECTORY = pa.schema(
         ("problem", pa.string()),
         ("prompt", pa.string()),
         ("facts", pa.string()),
+        ("task", pa.string()),
         ("group", pa.string()),
         ("chain", pa.int32()),
         ("agent", pa.string()),
@@ -96,7 +97,7 @@ SCORED = pa.schema(
     metadata={NUMBER: b"1"},
 )
 PROBLEM = pa.schema(
-    [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string())],
+    [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string()), ("task", pa.string())],
     metadata={NUMBER: b"1"},
 )
 
@@ -111,6 +112,7 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
             "problem": t.problem.id,
             "prompt": t.problem.prompt,
             "facts": _text(dict(t.problem.facts)),
+            "task": t.problem.task,
             "group": t.group,
             "chain": t.chain,
             "agent": t.agent,
@@ -139,7 +141,7 @@ def read_trajectories(path: Path) -> list[Trajectory]:
         Trajectory(
             id=row["id"],
             episode=row["episode"],
-            problem=Problem(row["problem"], row["prompt"], json.loads(row["facts"])),
+            problem=_problem(row["problem"], row),
             group=row["group"],
             chain=row["chain"],
             agent=row["agent"],
@@ -195,11 +197,11 @@ def read_scores(path: Path) -> list[Scored]:
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     """Write problems in the order given."""
-    _write(
-        path,
-        [{"id": p.id, "prompt": p.prompt, "facts": _text(dict(p.facts))} for p in problems],
-        PROBLEM,
-    )
+    rows = [
+        {"id": p.id, "prompt": p.prompt, "facts": _text(dict(p.facts)), "task": p.task}
+        for p in problems
+    ]
+    _write(path, rows, PROBLEM)
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem]:
@@ -207,16 +209,13 @@ def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem
 
     Raises ValueError for a file of another schema.
     """
-    return [
-        Problem(row["id"], row["prompt"], json.loads(row["facts"]))
-        for row in _read(path, PROBLEM, rows)
-    ]
+    return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows)]
 
 
-def read_ids(path: Path) -> list[str]:
-    """The ids of the problems in a file, in their order."""
-    ids: list[str] = pq.read_table(path, columns=["id"])["id"].to_pylist()
-    return ids
+def read_column(path: Path, name: str) -> list[str]:
+    """Read one column of text of a file, such as the ids of problems."""
+    values: list[str] = pq.read_table(path, columns=[name])[name].to_pylist()
+    return values
 
 
 def count_rows(path: Path) -> int:
@@ -312,6 +311,10 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         reward=row["reward"],
         pictures=tuple(row["pictures"]),
     )
+
+
+def _problem(name: str, row: Mapping[str, Any]) -> Problem:
+    return Problem(name, row["prompt"], json.loads(row["facts"]), row["task"])
 
 
 def _message(item: Mapping[str, Any]) -> Message | Observation:

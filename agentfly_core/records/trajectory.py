@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.system.formats.text import without_thoughts
 
 Finish = Literal["stop", "length", "stop_string"]
@@ -140,21 +141,24 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A task: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts`: for rewards."""
+    """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts`: for rewards.
+
+    In a mixture `task` is the name of its task; see `of_task`.
+    """
 
     id: str
     prompt: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    task: str = SINGLE
 
 
-def in_task(task: str, problem: str) -> str:
-    """A problem's id in a mixture, `shop/2-red-cup`; unchanged without a task."""
-    return f"{task}/{problem}" if task else problem
-
-
-def task_of(problem: str) -> str:
-    """The task in which a problem of a mixture is, by its id: `shop` of `shop/2-red-cup`."""
-    return problem.partition("/")[0]
+def of_task(problem: Problem, task: str) -> Problem:
+    """Return a problem as one of a task. In a mixture its id begins with the name of the task,
+    because two tasks may have the same ids.
+    """
+    if task == SINGLE:
+        return problem
+    return replace(problem, id=f"{task}/{problem.id}", task=task)
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:

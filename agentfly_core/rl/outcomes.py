@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentfly_core.records.speakers import episode_numbers, own_reward
-from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, task_of
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.late import torch
@@ -34,8 +34,7 @@ class Outcomes:
         states        (("4f2a..", "9b01.."), ("4f2a..",))  what each turn was a reply to
         baselines     tensor([0.0, 0.0])             float64 [n], what the greedy episode earned;
                                                      nan without one
-        tasks         {"": (0, 1)}                   indices of trajectories by their task; without
-                                                     a name where the experiment mixes none
+        tasks         {"single": (0, 1)}             indices of trajectories by their task
 
     Parts are nan for rewards of other tasks. A trajectory without a sampled token has no
     token_rewards. A speaker's instances are several trajectories of an episode.
@@ -80,12 +79,11 @@ def outcomes(
     greedy: Mapping[str, float],
     weights: Mapping[str, float],
     batch: RolloutBatch,
-    tasks: Mapping[str, Collection[str]] = {},
 ) -> Outcomes:
     """Outcomes of scored trajectories in `batch`, with rewards of `greedy` episodes by group.
 
-    `tasks` are the rewards of each task. Raises ValueError for an unscored trajectory, and for a
-    reward of a turn without a sampled token.
+    Raises ValueError for an unscored trajectory, and for a reward of a turn without a sampled
+    token.
     """
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     members: defaultdict[str, list[int]] = defaultdict(list)
@@ -93,7 +91,7 @@ def outcomes(
     of_tasks: defaultdict[str, list[int]] = defaultdict(list)
     for index, trajectory in enumerate(trajectories):
         members[trajectory.group].append(index)
-        of_tasks[task_of(trajectory.problem.id) if tasks else ""].append(index)
+        of_tasks[trajectory.problem.task].append(index)
         turns = trajectory.turns
         # what the environment calls its state, or else what the model newly read
         states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
@@ -104,7 +102,7 @@ def outcomes(
             name: torch.tensor(
                 [
                     own_reward(score, name, trajectory.speaker)
-                    if not tasks or name in tasks[task_of(trajectory.problem.id)]
+                    if name in score.rewards
                     else math.nan
                     for trajectory, score in zip(trajectories, scores, strict=True)
                 ],

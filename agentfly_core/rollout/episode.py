@@ -16,7 +16,7 @@ from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
-from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, task_of
+from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec, Frozen
 from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker, current_branch
@@ -214,7 +214,7 @@ class RolloutSpec(EpisodeRules):
 
     def of(self, problem: Problem) -> RolloutSpec:
         """The rules of the task that a problem belongs to."""
-        return self.tasks[task_of(problem.id)] if self.tasks else self
+        return self.tasks.get(problem.task, self)
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:

@@ -97,11 +97,11 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """How many problems of each task the steps before step 1, 2, ... have played, `{"": 384}`
-        without tasks; all have been scored, and each one's ledger is read once.
+        """How many problems of each task the steps before step 1, 2, ... have played,
+        `{"single": 384}`; all have been scored, and each one's ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
-            counts = ledger.problems(self._scored(earlier), self.settings.tasks)
+            counts = ledger.problems(self._scored(earlier))
             self._problems.append(counts)
         return sum(self._problems[: step - 1], Counter())
 
@@ -236,8 +236,8 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """How many problems of each task the steps of a run have played and scored; `{"": 960}` without
-    tasks.
+    """How many problems of each task the steps of a run have played and scored:
+    `{"single": 960}`.
 
     Steps behind the run's last one do not count: they were played ahead of the end of its time.
     """
@@ -246,8 +246,7 @@ def problems_played(store: Store, name: str) -> Counter[str]:
     steps = [step for step in layout.steps(store) if record is None or step <= settings["steps"]]
     scored = [layout.step(step).scored for step in steps]
     artifacts = filter(None, map(store.get, scored))
-    tasks = settings.get("tasks", {})
-    return sum((ledger.problems(store.open(artifact), tasks) for artifact in artifacts), Counter())
+    return sum((ledger.problems(store.open(artifact)) for artifact in artifacts), Counter())
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
-from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag, task_of
+from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.runs.run import Run
@@ -103,10 +105,13 @@ def evaluation(
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     settings = experiment.settings.evaluate
     pass_at = pass_rates(outcomes, settings.pass_at)
-    facts = [settings.by] if settings.by else []
-    by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
+    groups: dict[str, Callable[[Problem], str]] = {}
     if experiment.settings.tasks:
-        by = {TASK: rates_by_task(solved), **by}
+        groups[TASK] = attrgetter("task")
+    if settings.by:
+        groups[settings.by] = partial(tag, fact=settings.by, setting="evaluate.by")
+    problems = [t.problem for t in played]
+    by = {name: rates_by(value_of, problems, solved) for name, value_of in groups.items()}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
     )
@@ -130,22 +135,14 @@ def _without_a_score(
 
 
 def rates_by(
-    fact: str, problems: Iterable[Problem], solved: Mapping[str, float]
+    value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """The success on the problems with each value of a fact: `{"hard": Rate(...)}`, sorted."""
+    """The success on the problems with each value, sorted: `{"hard": Rate(...)}`."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
-            groups[tag(problem, fact, "evaluate.by")][problem.id] = solved[problem.id]
+            groups[value_of(problem)][problem.id] = solved[problem.id]
     return {value: Rate.of(groups[value]) for value in sorted(groups)}
-
-
-def rates_by_task(solved: Mapping[str, float]) -> dict[str, Rate]:
-    """The success on the problems of each task of a mixture: `{"sums": Rate(...)}`, sorted."""
-    tasks: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for problem, share in solved.items():
-        tasks[task_of(problem)][problem] = share
-    return {name: Rate.of(tasks[name]) for name in sorted(tasks)}
 
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:

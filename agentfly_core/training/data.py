@@ -59,7 +59,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     batch = pack(kept, job.temperature)
     if not job.scores:  # demonstrations may have been sampled at another temperature
         batch = replace(batch, temperature=torch.full_like(batch.temperature, job.temperature))
-    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch, job.tasks)
+    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
 
 

@@ -40,8 +40,7 @@ class UpdateJob:
     `learner` is None for a fresh optimizer, or if the state is in memory only.
 
     With an `adapter` only the adapter is trained: that of `policy` on the model `base`, or a new
-    one from the `seed`. `reference_base` is the model of a reference adapter. `tasks` are the
-    reward names of each task in a mixture.
+    one from the `seed`. `reference_base` is the model of a reference adapter.
     """
 
     start: str
@@ -62,7 +61,6 @@ class UpdateJob:
     adapter: Adapter | None = None
     base: str | None = None
     reference_base: str | None = None
-    tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class LearnerLost(RuntimeError):

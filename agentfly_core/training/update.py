@@ -17,6 +17,7 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from torch import Tensor
 
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.models.model_config import require_trainable
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
@@ -236,7 +237,7 @@ def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
     """Mean, size and deviation of advantages, and mean baselines, of each task of a mixture."""
     metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
-        if not name:  # an experiment without tasks
+        if name == SINGLE:  # the metrics of all are its own
             continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]

@@ -116,7 +116,7 @@ def _weights(folder: Path, number: int) -> None:
 
 def _step(run: Run, number: int, metrics: Mapping[str, float]) -> None:
     layout = run.layout.step(number)
-    rows = [ledger.LedgerRow(number, f"a-{number:03d}", 8, 8, 0.5, "used")]
+    rows = [ledger.LedgerRow(number, "single", f"a-{number:03d}", 8, 8, 0.5, "used")]
     scored = ArtifactKey(layout.scored, "score", f"scored-{number}", {})
     published(run.experiment, scored, lambda folder: ledger.write(folder, rows))
     seconds = {"time/rollout": 60.0, "time/score": 2.0, "time/update": 30.0}

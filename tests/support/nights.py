@@ -82,23 +82,26 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     """Play the problems that are due, which is what is seen of them, and store the ledger."""
     settings, data = run.settings, run.store.open(run.store.artifact("artifacts/data"))
     known, before = split(data, "train"), run.problems_before(step)
-    sizes = sizes_by_task(data, settings.tasks)
+    sizes = sizes_by_task(data)
     due = [
         known[row]
-        for row in ProblemSchedule.of(settings).rows_of_tasks(
+        for row in ProblemSchedule.of(settings).rows(
             ProblemSchedule.of(settings).first_round(step, False, before), sizes
         )
     ]
     specs = of_step(settings.rollout, settings.seeds_of(step), due, step, False)
     assert settings.night is not None
-    for task, problems in by_task(due, settings.tasks).items():
+    for task, problems in by_task(due, sizes).items():
         night = settings.night.of(task)
         for place, problem in enumerate(problems, night.problem + before[task]):
             seeds = tuple(spec.seed for spec in specs if spec.problem is problem)
             see(Played(night.epoch + place // sizes[task], problem.id, seeds))
     uri = run.layout.step(step).scored
     with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
-        ledger.write(folder, [LedgerRow(step, problem.id, 1, 1, 0.0, "used") for problem in due])
+        ledger.write(
+            folder,
+            [LedgerRow(step, problem.task, problem.id, 1, 1, 0.0, "used") for problem in due],
+        )
 
 
 def _publish(run: Run, uri: str, stage: str) -> None:

@@ -104,7 +104,9 @@ def _step(run: Run, number: int) -> None:
     """
     layout = run.layout.step(number)
     key = f"{run.name} {number}"
-    rows: Sequence[ledger.LedgerRow] = [ledger.LedgerRow(number, "a-000", 8, 8, 0.5, "used")]
+    rows: Sequence[ledger.LedgerRow] = [
+        ledger.LedgerRow(number, "single", "a-000", 8, 8, 0.5, "used")
+    ]
     scored = ArtifactKey(layout.scored, "score", f"scored {key}", {})
     published(run.experiment, scored, lambda folder: ledger.write(folder, rows))
     policy = ArtifactKey(layout.policy, "update", f"policy {key}", {})

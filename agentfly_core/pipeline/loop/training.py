@@ -141,7 +141,7 @@ def episodes(
         for number in range(1, run.settings.rollout.refills + 1):
             name = f"{what} round {number}"
             scored = stages.score(experiment, played, step, name, scored, number, scoring.shards())
-            lacking = schedule.missing(used(run.store.open(scored), run.settings.tasks))
+            lacking = schedule.missing(used(run.store.open(scored)))
             if not any(lacking.values()):
                 break
             sampling_round = schedule.next_round(sampling_round, lacking)

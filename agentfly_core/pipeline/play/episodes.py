@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
@@ -19,10 +20,10 @@ from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.score import score
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.records.dataset import split
-from agentfly_core.records.parquet import SCORES, read_ids, read_scores
+from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.play_record import ModeName, PlayRecord
 from agentfly_core.records.run_record import ArtifactRecord
-from agentfly_core.records.trajectory import Problem, Scored, Trajectory, task_of
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import trajectories_in
@@ -66,35 +67,31 @@ class Played:
     seconds: float
 
 
-def problems(
-    folder: Path, name: str, most: int, named: str = "", tasks: Collection[str] = ()
-) -> list[Problem]:
+def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
     """At most `most` problems of a split of a prepared dataset, the first ones, of the tasks in
     turn, or the one of this id; raises ValueError where there is none.
     """
-    ids = read_ids(folder / f"{name}.parquet")
+    file = folder / f"{name}.parquet"
+    ids = read_column(file, "id")
     if not ids:
         raise ValueError(
             f"The {name} split is empty; raise data.{name}, or choose another --split."
         )
     if not named:
-        return split(folder, name, in_turn(ids, tasks)[:most])
+        return split(folder, name, in_turn(read_column(file, "task"))[:most])
     if named not in ids:
         raise ValueError(f"The {name} split has no problem {named!r}.{did_you_mean(named, ids)}")
     return split(folder, name, [ids.index(named)])
 
 
-def in_turn(ids: Sequence[str], tasks: Collection[str]) -> list[int]:
-    """The rows of problems of these ids, one of each task after the other: of
-    `["sums/a", "sums/b", "shop/c"]` 0, 2, 1.
+def in_turn(tasks: Sequence[str]) -> list[int]:
+    """Return the rows of problems of these tasks, one of each task after the other: of
+    `["sums", "sums", "shop"]` 0, 2, 1.
     """
-    if not tasks:
-        return [*range(len(ids))]
-    by_name: dict[str, list[int]] = {name: [] for name in tasks}
-    for row, name in enumerate(ids):
-        by_name[task_of(name)].append(row)
-    rows = chain(*zip_longest(*by_name.values()))
-    return [row for row in rows if row is not None]
+    by_task: defaultdict[str, list[int]] = defaultdict(list)
+    for row, task in enumerate(tasks):
+        by_task[task].append(row)
+    return [row for row in chain(*zip_longest(*by_task.values())) if row is not None]
 
 
 def play(

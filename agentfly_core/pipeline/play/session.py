@@ -43,9 +43,7 @@ def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> Prepa
     """Prepare the dataset and the policy; raises ValueError for what is not there."""
     data = inputs.dataset(experiment)
     folder = experiment.store.open(data)
-    chosen = episodes.problems(
-        folder, request.split, request.episodes, request.problem, experiment.settings.tasks
-    )
+    chosen = episodes.problems(folder, request.split, request.episodes, request.problem)
     temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
     specs = of_split(temperature, seed, chosen, request.split, request.episodes)
     plan = PlayPlan(request.split, data, specs, at_once, request.command)

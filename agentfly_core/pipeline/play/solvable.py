@@ -13,6 +13,7 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import check_settings, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import Data
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.datasets.files import files, read
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
@@ -26,7 +27,7 @@ from agentfly_core.records.trajectory import (
     Score,
     Trajectory,
     Unscored,
-    in_task,
+    of_task,
 )
 from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -63,11 +64,12 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
     problems = [problem for name in SPLITS for problem in split(folder, name)]
     report, unsolvable = list[str](), dict[str, str]()
     for name, task in experiment.tasks.items():
-        own = [problem for problem in problems if experiment.task_of(problem) is task]
+        own = [problem for problem in problems if problem.task == name]
         for reward in task.rewards:
             if reward.examples is not None and scores_answers(reward):
                 checked = asyncio.run(_checked(reward, reward.examples, own))
-                report += [f"{name}: {line}" if name else line for line in checked.report]
+                prefix = "" if name == SINGLE else f"{name}: "
+                report += [f"{prefix}{line}" for line in checked.report]
                 unsolvable |= checked.unsolvable
     if unsolvable:
         sources = {name: one.data for name, one in experiment.settings.each.items()}
@@ -204,7 +206,7 @@ def _places(sources: Mapping[str, Data], names: Collection[str]) -> dict[str, st
         for key in ("train_file", "validation_file", "test_file"):
             if path := settings.get(key):
                 for number, row in read(Path(str(path)), columns=settings.get("columns")):
-                    if isinstance(row, Problem) and in_task(task, row.id) in names:
-                        where = f"{Path(str(path)).name}, row {number}"
-                        places.setdefault(in_task(task, row.id), where)
+                    name = of_task(row, task).id if isinstance(row, Problem) else ""
+                    if name in names:
+                        places.setdefault(name, f"{Path(str(path)).name}, row {number}")
     return places

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean
 
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.records.intervals import Interval, Mean, Rate, mean
 from agentfly_core.records.speakers import by_episode, episode_reward
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored, task_of
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.runs.metrics import solved_by_problem
+from agentfly_core.runs.summary import rates_by
 from agentfly_core.system.formats.text import counted
 
 
@@ -91,7 +94,7 @@ def figures(played: Played, experiment: Experiment) -> Figures:
         tokens
         for t in played.episodes
         for tokens in _cut(t)
-        if tokens >= experiment.task_of(t.problem).settings.agent.max_tokens
+        if tokens >= experiment.tasks[t.problem.task].settings.agent.max_tokens
     ]
     unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
     causes = [
@@ -100,19 +103,18 @@ def figures(played: Played, experiment: Experiment) -> Figures:
         if isinstance(reward := scores[first.id].reward, Unscored)
     ]
     solved = solved_by_problem(played.episodes, played.scores, experiment.whole.goal)
-    by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for problem, share in solved.items():
-        by_task[task_of(problem) if experiment.settings.tasks else ""][problem] = share
+    problems = {t.problem.id: t.problem for t in played.episodes}
+    by_task = rates_by(attrgetter("task"), problems.values(), solved)
     return Figures(
         episodes=len(episodes),
-        problems=len({episode[0].problem.id for episode in episodes}),
+        problems=len(problems),
         endings=dict(Counter(episode[0].ending.value for episode in episodes)),
         failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
         unscored=len(episodes) - sum(map(len, rewards.values())),
         unscored_for=dict(Counter(causes)),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
-        success_by_task={task: Rate.of(own) for task, own in by_task.items() if task},
+        success_by_task={task: rate for task, rate in by_task.items() if task != SINGLE},
         tool_calls=len(calls),
         tool_errors=len(errors),
         replies=len(replies),

@@ -117,10 +117,8 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
 async def _solved(experiment: Experiment, played: Sequence[Trajectory]) -> dict[str, bool | str]:
     """Whether each problem was solved, or why it could not be scored, by id."""
     outcomes = dict[str, bool | str]()
-    for task in experiment.tasks.values():
-        own = [
-            trajectory for trajectory in played if experiment.task_of(trajectory.problem) is task
-        ]
+    for name, task in experiment.tasks.items():
+        own = [trajectory for trajectory in played if trajectory.problem.task == name]
         rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
         if not own or task.goal not in (reward.name for reward in rewards):
             continue

@@ -35,7 +35,7 @@ class RoundEpisodes:
         settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
         schedule = ProblemSchedule.of(settings)
-        rows = schedule.rows_of_tasks(drawn, sizes_by_task(dataset, settings.tasks))
+        rows = schedule.rows(drawn, sizes_by_task(dataset))
         problems = schedule.chosen(drawn, split(dataset, "train", rows))
         return of_step(
             settings.rollout, settings.seeds_of(drawn.step), problems, drawn.step, drawn.greedy

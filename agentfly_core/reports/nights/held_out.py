@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
-from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored, task_of
+from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
@@ -59,8 +60,7 @@ def held_out(experiment: Experiment, policy: Pointer, data: Pointer) -> HeldOut:
     """
     shards = experiment.evaluation_keys(policy, data, "test")
     episodes, scores = evaluated_episodes(experiment.store, StageKeys(experiment.settings), shards)
-    goal, tasks = experiment.whole.goal, experiment.settings.tasks
-    return HeldOut(data.digest, outcomes(episodes, scores, goal, tasks))
+    return HeldOut(data.digest, outcomes(episodes, scores, experiment.whole.goal))
 
 
 def evaluated_episodes(
@@ -86,10 +86,9 @@ def outcomes(
     trajectories: Iterable[Trajectory],
     scored: Iterable[Scored],
     goal: str,
-    tasks: Collection[str] = (),
 ) -> dict[str, HeldOutMeans]:
     """The outcome of each problem, as `HeldOut` has it; `goal` is the name of the reward that says
-    solved, and `tasks` are those of a mixture.
+    solved.
 
     `unreadable_calls` is the share of an episode's calls that could not be read, 0 where it made
     none.
@@ -98,28 +97,29 @@ def outcomes(
     by_problem: dict[str, defaultdict[str, list[float]]] = {}
     unscored: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in by_episode([*trajectories]):
-        values = by_problem.setdefault(episode[0].problem.id, defaultdict(list))
-        score = by_id[episode[0].id]
-        unscored[episode[0].problem.id].append(isinstance(score.reward, Unscored))
+        problem, score = episode[0].problem, by_id[episode[0].id]
+        values = by_problem.setdefault(problem.id, defaultdict(list))
+        unscored[problem.id].append(isinstance(score.reward, Unscored))
         if isinstance(score.reward, Unscored):
             continue
         calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
         unreadable = sum(isinstance(call, BadCall) for call in calls)
         reached = float(bool(solved(score, goal)))
         values[GOAL].append(reached)
-        if tasks:
-            values[f"{TASK}{task_of(episode[0].problem.id)}"].append(reached)
+        if problem.task != SINGLE:
+            values[f"{TASK}{problem.task}"].append(reached)
         values[TOKENS].append(float(sum(one.sampled_tokens for one in episode)))
         values[UNREADABLE_CALLS].append(unreadable / max(len(calls), 1))
         for name, value in score.rewards.items():
-            if not tasks or name != goal:  # which a mixture's scores have beside its rewards
+            # a mixture has its goal beside its rewards
+            if problem.task == SINGLE or name != goal:
                 values[f"{REWARD}{name}"].append(value)
     means = {
-        problem: {name: fmean(each) for name, each in values.items()}
-        for problem, values in by_problem.items()
+        name: {outcome: fmean(each) for outcome, each in values.items()}
+        for name, values in by_problem.items()
     }
-    shares = {problem: fmean(each) for problem, each in unscored.items()}
+    shares = {name: fmean(each) for name, each in unscored.items()}
     return {
-        problem: {**outcome, **({UNSCORED: shares[problem]} if outcome and shares[problem] else {})}
-        for problem, outcome in means.items()
+        name: {**outcome, **({UNSCORED: shares[name]} if outcome and shares[name] else {})}
+        for name, outcome in means.items()
     }

@@ -6,12 +6,13 @@ import datetime
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentfly_core.config.experiment import Night
+from agentfly_core.config.experiment import Night, OrderPosition
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment import run_code
 from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.experiment.user_code import Code
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The start of a night, as its ledger entry: `Beginning(Night(number=12, epoch=2,
-    problem=512), "f491...84", {"": 4096}, 0)`.
+    """The start of a night, as its ledger entry: `Beginning(Night(number=12), "f491...84",
+    {"single": 4096}, 0)`.
 
     `dataset` is the digest of the dataset, `problems` the size of its training split by task,
     `seed` that of the order.
@@ -52,7 +53,7 @@ class Beginning:
     def __str__(self) -> str:
         places = []
         for name, size in self.problems.items():
-            place, of_task = self.night.of(name), f" of {name}" if name else ""
+            place, of_task = self.night.of(name), "" if name == SINGLE else f" of {name}"
             places.append(f"problem {place.problem} of {size} of epoch {place.epoch}{of_task}")
         return f"Night {self.night.number} begins at {', '.join(places)}."
 
@@ -95,16 +96,14 @@ def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
     ]
 
 
-def beginning(
-    store: Store, history: NightHistory, data: Pointer, tasks: Collection[str], seed: int
-) -> Beginning:
+def beginning(store: Store, history: NightHistory, data: Pointer, seed: int) -> Beginning:
     """The start of a new night: it continues behind the last one in the order of problems, which
-    comes from the seed; `tasks` are those of a mixture.
+    comes from the seed.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.
     """
-    sizes = sizes_by_task(store.open(data), tasks)
+    sizes = sizes_by_task(store.open(data))
     begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
     if not begun:
         return Beginning(Night(number=1), data.digest, sizes, seed)
@@ -117,7 +116,8 @@ def beginning(
         night = night_after(before.night, scored, sizes)
         return Beginning(night, data.digest, sizes, seed)
     epoch = max(before.night.of(name).epoch for name in before.problems)
-    night = Night(number=before.night.number + 1, epoch=epoch + 1)
+    places = dict.fromkeys(sizes, OrderPosition(epoch=epoch + 1))
+    night = Night(number=before.night.number + 1, tasks=places)
     return Beginning(night, data.digest, sizes, seed)
 
 

@@ -171,7 +171,7 @@ class Nights:
             changes = details["changes"]
         if changes is None:
             data = self.work.dataset()
-            begins = beginning(store, history, data, settings.tasks, settings.seed)
+            begins = beginning(store, history, data, settings.seed)
             changes = first_changes(history, begins.night, settings.promotion.start)
             why = str(begins)
             details = {**begins.to_json(), "changes": changes}

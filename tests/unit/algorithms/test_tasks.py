@@ -7,16 +7,17 @@ import pytest
 import torch
 
 from agentfly_core.algorithms.gdpo import GDPO
-from agentfly_core.records.trajectory import Problem, Scored
+from agentfly_core.records.trajectory import Problem, Scored, of_task
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.outcomes import outcomes
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.update import by_task
 
-TASKS = {"sums": ("exact", "format"), "shop": ("bought",)}
 WEIGHTS = {"exact": 1.0, "format": 0.5, "bought": 100.0}
 PLAYED = [
-    trajectory(turn([1], {3: -1.0}), name=f"t{i}", group=task, problem=Problem(f"{task}/1", "?"))
+    trajectory(
+        turn([1], {3: -1.0}), name=f"t{i}", group=task, problem=of_task(Problem("1", "?"), task)
+    )
     for i, task in enumerate(["sums", "sums", "shop", "shop", "shop", "shop"])
 ]
 EARNED = [
@@ -31,7 +32,7 @@ BATCH = pack(PLAYED)
 
 
 def found(greedy=None):
-    return outcomes(PLAYED, SCORES, greedy or {}, WEIGHTS, BATCH, TASKS)
+    return outcomes(PLAYED, SCORES, greedy or {}, WEIGHTS, BATCH)
 
 
 def test_a_reward_that_a_task_lacks_is_missing_and_no_zero():

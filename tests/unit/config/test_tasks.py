@@ -44,10 +44,10 @@ def test_what_a_task_does_not_say_is_the_experiments():
         assert (one.tools, one.rewards, one.goal) == (found.tools, found.rewards, EXACT)
 
 
-def test_an_experiment_without_tasks_is_one_task_without_a_name():
+def test_an_experiment_without_tasks_has_one_task():
     plain = Settings(model="m", data=SUMS["data"], rewards={EXACT: 1.0}, steps=1)
-    assert plain.each == {"": plain}
-    assert plain.quotas(7) == {"": 7}
+    assert plain.each == {"single": plain}
+    assert plain.quotas(7) == {"single": 7}
 
 
 def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experiment():
@@ -111,11 +111,11 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
         ),
         (
             {"rollout": {"problems": 20, "group_size": 2}},
-            "a step needs 13 problems of sums, tasks.sums.data.train gives 12",
+            "a step needs 13 problems, tasks.sums.data.train gives 12",
         ),
         (
             {"rollout": {"problems": 10, "group_size": 2, "curriculum": {"window": 2}}},
-            "a step needs 14 problems of sums x 2 (rollout.curriculum.window), tasks.sums.data",
+            "a step needs 14 problems x 2 (rollout.curriculum.window), tasks.sums.data",
         ),
         (
             {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},

@@ -14,9 +14,10 @@ ARITHMETIC = SUMS["data"]
 def test_the_problems_of_each_task_lie_behind_those_of_the_task_before(tmp_path):
     made = settings_with()
     prepare(made.data, made.data_seed, tmp_path, tmp_path / "quarantine.json")
-    assert sizes_by_task(tmp_path, ["sums", "shop"]) == {"sums": 12, "shop": 6}
-    ids = [problem.id for problem in split(tmp_path, "test")]
-    assert [name.partition("/")[0] for name in ids] == ["sums"] * 4 + ["shop"] * 2
+    assert sizes_by_task(tmp_path) == {"sums": 12, "shop": 6}
+    held_out = split(tmp_path, "test")
+    assert [problem.task for problem in held_out] == ["sums"] * 4 + ["shop"] * 2
+    assert all(problem.id.startswith(f"{problem.task}/") for problem in held_out)
 
 
 def test_a_training_problem_that_another_task_holds_out_is_refused():

@@ -78,7 +78,8 @@ def test_a_policy_whose_async_was_forgotten_is_told_so() -> None:
 
 
 async def test_the_policy_of_a_mixture_is_for_each_task_another_one_with_its_own_problems() -> None:
-    problems = [Problem("sums/a", "?"), Problem("sums/b", "?"), Problem("shop/a", "?")]
+    problems = [Problem("a", "?", task="sums"), Problem("b", "?", task="sums")]
+    problems.append(Problem("a", "?", task="shop"))
     shown = {
         "sums": {"demonstrations": f"{HERE}:made", "settings": {"word": "sums,"}},
         "shop": {"demonstrations": f"{HERE}:spoils", "settings": {}},

@@ -42,7 +42,7 @@ def publish(store: Store, target: ArtifactKey) -> Artifact:
 def scored(run: Run, step: int) -> Artifact:
     """A scored step, of as many problems as PROBLEMS says."""
     uri = run.layout.step(step).scored
-    rows = [LedgerRow(step, f"p{n}", 1, 1, 0.0, "used") for n in range(PROBLEMS[step])]
+    rows = [LedgerRow(step, "single", f"p{n}", 1, 1, 0.0, "used") for n in range(PROBLEMS[step])]
     with run.store.publish(ArtifactKey(uri, "score", str(step), {})) as folder, measuring(folder):
         ledger.write(folder, rows)
     return run.store.artifact(uri)
@@ -140,9 +140,9 @@ def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: Experiment) -> No
 
 
 def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> None:
-    assert run.problems_before(3) == {"": 3 + 1}
+    assert run.problems_before(3) == {"single": 3 + 1}
     scored(run, 3)
-    assert run.problems_before(4) == {"": 3 + 1 + 2}
+    assert run.problems_before(4) == {"single": 3 + 1 + 2}
 
 
 def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(

@@ -8,14 +8,13 @@ from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
-from agentfly_core.records.trajectory import Problem, Score
-from agentfly_core.runs.summary import rates_by_task
+from agentfly_core.records.trajectory import Problem, Score, of_task
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment_of
 from tests.support.mixtures import settings_with
 
-SUM = Problem("sums/add-41-58", "What is 41+58?", {"answer": "99"})
-BUY = Problem("shop/buy-1", "Buy 2 red cups.", {"order": {}})
+SUM = of_task(Problem("add-41-58", "What is 41+58?", {"answer": "99"}), "sums")
+BUY = of_task(Problem("buy-1", "Buy 2 red cups.", {"order": {}}), "shop")
 SAID = turn([1], {3: -1.0}, reply="99")
 
 
@@ -41,14 +40,6 @@ def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: 
     assert metrics["task/sums/reward_extra/exact/mean"] == 1.0
     assert "task/shop/reward_extra/exact/mean" not in metrics
     assert "task/shop/agent/rollout/tool_calls/calculator" not in metrics
-
-
-def test_success_is_told_by_task() -> None:
-    rates = rates_by_task({"sums/a": 1.0, "sums/b": 0.0, "shop/c": 0.25})
-    assert {name: (rate.share, rate.problems) for name, rate in rates.items()} == {
-        "shop": (0.25, 1),
-        "sums": (0.5, 2),
-    }
 
 
 def test_the_groups_of_a_step_are_of_one_task_each() -> None:

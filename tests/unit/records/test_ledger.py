@@ -11,9 +11,9 @@ from tests.support.recorded import trajectory
 
 REWARDS = {"p": [1.0, 0.0], "q": [1.0, 1.0], "r": [Unscored("exact: TimeoutError")] * 2}
 ROWS = [
-    LedgerRow(7, "p", 2, 2, 0.5, "used"),
-    LedgerRow(7, "q", 2, 2, 1.0, "zero_spread"),
-    LedgerRow(7, "r", 2, 0, None, "unscored"),
+    LedgerRow(7, "single", "p", 2, 2, 0.5, "used"),
+    LedgerRow(7, "single", "q", 2, 2, 1.0, "zero_spread"),
+    LedgerRow(7, "single", "r", 2, 0, None, "unscored"),
 ]
 
 
@@ -43,7 +43,7 @@ def team(problem, *pairs):
 
 def test_a_problem_counts_episodes_however_many_speak_in_them():
     played, scores = team("p", (1.0, 0.0), (0.0, 0.0))
-    assert ledger.ledger(7, played, scores) == [LedgerRow(7, "p", 2, 2, 0.25, "used")]
+    assert ledger.ledger(7, played, scores) == [LedgerRow(7, "single", "p", 2, 2, 0.25, "used")]
 
 
 def test_a_problem_is_used_where_one_speaker_earned_different_rewards():
@@ -55,7 +55,7 @@ def test_a_problem_is_used_where_one_speaker_earned_different_rewards():
 
 def test_problems_whose_episodes_differed_are_counted(tmp_path):
     ledger.write(tmp_path, ROWS)
-    assert ledger.used(tmp_path) == {"": 1}
+    assert ledger.used(tmp_path) == {"single": 1}
 
 
 def test_the_steps_are_joined(tmp_path):
@@ -67,10 +67,10 @@ def test_the_steps_are_joined(tmp_path):
 
 def test_pass_rates_add_up_over_steps_by_kind(tmp_path):
     rows = {
-        "one": [LedgerRow(1, "p", 4, 4, 0.5, "used", "hard", 2)],
+        "one": [LedgerRow(1, "single", "p", 4, 4, 0.5, "used", "hard", 2)],
         "two": [
-            LedgerRow(2, "q", 4, 3, 0.2, "used", "hard", 1),
-            LedgerRow(2, "r", 4, 4, 1.0, "zero_spread", "easy", 4),
+            LedgerRow(2, "single", "q", 4, 3, 0.2, "used", "hard", 1),
+            LedgerRow(2, "single", "r", 4, 4, 1.0, "zero_spread", "easy", 4),
         ],
     }
     for name, some in rows.items():
@@ -83,7 +83,5 @@ def test_pass_rates_add_up_over_steps_by_kind(tmp_path):
 
 def test_a_step_without_a_curriculum_has_no_pass_rates(tmp_path):
     ledger.write(tmp_path, ROWS)
-    with pytest.raises(
-        ValueError, match=r"rollout\.curriculum: an earlier step was played without"
-    ):
+    with pytest.raises(ValueError, match=r"rollout\.curriculum: an earlier step ran without"):
         ledger.pass_rates(tmp_path)

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from agentfly_core.config.experiment import Night, Settings
+from agentfly_core.config.experiment import Night, OrderPosition, Settings
 from agentfly_core.records.problem_schedule import (
     ProblemSchedule,
     SamplingRound,
@@ -28,9 +28,8 @@ def settings_with(**rollout: int) -> Settings:
 def problems_of(
     rules: Settings, sampling_round: SamplingRound, problems: list[Problem]
 ) -> list[Problem]:
-    return [
-        problems[row] for row in ProblemSchedule.of(rules).rows_of(sampling_round, len(problems))
-    ]
+    rows = ProblemSchedule.of(rules).rows(sampling_round, {"single": len(problems)})
+    return [problems[row] for row in rows]
 
 
 def ids(found: list[Problem]) -> list[str]:
@@ -65,10 +64,10 @@ def test_what_is_dealt_depends_on_the_seed_alone() -> None:
 def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None:
     rules = settings_with(refills=1)
     first = ProblemSchedule.of(rules).first_round(1, False)
-    more = ProblemSchedule.of(rules).next_round(first, {"": 1})
+    more = ProblemSchedule.of(rules).next_round(first, {"single": 1})
     assert (first.shards, more) == (
         range(0, 3),
-        SamplingRound(1, 2, 1, False, range(3, 5)),
+        SamplingRound(1, {"single": range(2, 3)}, False, range(3, 5)),
     )  # 8 episodes, then 4, three a shard
     played = ids(problems_of(rules, first, PROBLEMS)) + ids(problems_of(rules, more, PROBLEMS))
     assert len(set(played)) == 3
@@ -79,7 +78,7 @@ def test_no_problem_of_a_refill_is_played_by_another_step_of_the_pass() -> None:
     deals = [ProblemSchedule.of(rules).first_round(step, False) for step in (1, 2)]
     everything = [
         ids(problems_of(rules, d, PROBLEMS))
-        + ids(problems_of(rules, ProblemSchedule.of(rules).next_round(d, {"": 2}), PROBLEMS))
+        + ids(problems_of(rules, ProblemSchedule.of(rules).next_round(d, {"single": 2}), PROBLEMS))
         for d in deals
     ]
     assert len(set(chain(*everything))) == 8
@@ -94,7 +93,9 @@ def test_a_greedy_baseline_is_one_more_episode_of_each_problem() -> None:
 def test_more_problems_a_step_than_there_are_is_refused() -> None:
     with pytest.raises(ValueError, match="needs 10 problems, the training split has 9"):
         problems_of(
-            settings_with(problems=5, refills=1), SamplingRound(1, 0, 5, False, range(1)), PROBLEMS
+            settings_with(problems=5, refills=1),
+            SamplingRound(1, {"single": range(5)}, False, range(1)),
+            PROBLEMS,
         )
 
 
@@ -106,31 +107,30 @@ def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order
             played += ids(
                 problems_of(
                     rules,
-                    ProblemSchedule.of(rules).first_round(step, False, {"": (step - 1) * 2}),
+                    ProblemSchedule.of(rules).first_round(step, False, {"single": (step - 1) * 2}),
                     PROBLEMS,
                 )
             )
-        night = night_after(night, {"": 4}, {"": len(PROBLEMS)})
+        night = night_after(night, {"single": 4}, {"single": len(PROBLEMS)})
     epochs = [played[start : start + 9] for start in range(0, 36, 9)]
     assert [len(set(epoch)) for epoch in epochs] == [9, 9, 9, 9]
     assert len({tuple(epoch) for epoch in epochs}) == 4
-    assert night == Night(number=10, epoch=4, problem=0)
+    assert night == Night(number=10, tasks={"single": OrderPosition(epoch=4)})
 
 
 def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
     for size in (8, 9):
-        order = [*chain(*(epoch_order(0, epoch, size) for epoch in range(50)))]
+        order = [*chain(*(epoch_order(0, epoch, size, "single") for epoch in range(50)))]
         windows = [order[i : i + size // 2] for i in range(len(order) - size // 2)]
         assert all(len(set(window)) == size // 2 for window in windows)
 
 
 def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
-    rules = settings_with(refills=1).model_copy(
-        update={"night": Night(number=3, epoch=1, problem=2)}
-    )
-    first = ProblemSchedule.of(rules).first_round(2, False, before={"": 3})
-    refilled = ProblemSchedule.of(rules).next_round(first, {"": 1})
-    order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9)]
+    night = Night(number=3, tasks={"single": OrderPosition(epoch=1, problem=2)})
+    rules = settings_with(refills=1).model_copy(update={"night": night})
+    first = ProblemSchedule.of(rules).first_round(2, False, before={"single": 3})
+    refilled = ProblemSchedule.of(rules).next_round(first, {"single": 1})
+    order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9, "single")]
     assert ids(problems_of(rules, first, PROBLEMS)) == order[5:7]
     assert ids(problems_of(rules, refilled, PROBLEMS)) == order[7:8]
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.records.problem_schedule import ProblemSchedule, night_after
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Problem, of_task
 from tests.support.mixtures import BUYING, settings_with
 
 SIZES = {"sums": 12, "shop": 6}
@@ -15,7 +15,7 @@ SIZES = {"sums": 12, "shop": 6}
 
 def rows(rules, sampling_round):
     """The rows of the sums, 0 to 11, and those of the shop, 12 to 17."""
-    found = ProblemSchedule.of(rules).rows_of_tasks(sampling_round, SIZES)
+    found = ProblemSchedule.of(rules).rows(sampling_round, SIZES)
     return [row for row in found if row < 12], [row for row in found if row >= 12]
 
 
@@ -34,7 +34,7 @@ def test_each_step_plays_the_quota_of_each_task_and_a_pass_permutes_within_it():
 
 def test_each_task_is_passed_in_an_order_of_its_own():
     rules = settings_with(shop={**BUYING, "weight": 2})
-    found = ProblemSchedule.of(rules).rows_of_tasks(
+    found = ProblemSchedule.of(rules).rows(
         ProblemSchedule.of(rules).first_round(1, False), {"sums": 100, "shop": 100}
     )
     (sums, shop) = found[:2], [row - 100 for row in found[2:]]
@@ -50,7 +50,7 @@ def test_a_refill_draws_what_a_task_lacks_from_that_task():
     (sums, shop), (no_sums, another) = rows(rules, first), rows(rules, more)
     assert (len(sums), len(shop), no_sums, len(another)) == (2, 1, [], 1)
     assert shop != another
-    assert (more.first, more.count, more.shards) == (3, 1, range(2, 3))
+    assert (more.tasks["shop"], more.shards) == (range(1, 2), range(2, 3))
 
 
 WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2}}
@@ -59,9 +59,9 @@ WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2
 def played(rules, step, known):
     """The problems that a step plays of twelve sums and six of the shop."""
     sampling_round = ProblemSchedule.of(rules).first_round(step, False, {}, known)
-    found = ProblemSchedule.of(rules).rows_of_tasks(sampling_round, SIZES)
+    found = ProblemSchedule.of(rules).rows(sampling_round, SIZES)
     problems = [
-        Problem(f"sums/{r}" if r < 12 else f"shop/{r}", "?", {"kind": r % 2}) for r in found
+        of_task(Problem(str(r), "?", {"kind": r % 2}), "sums" if r < 12 else "shop") for r in found
     ]
     assert len(problems) == 2 * 3, "the window is twice the quota of each task"
     return [problem.id for problem in ProblemSchedule.of(rules).chosen(sampling_round, problems)]
@@ -91,7 +91,7 @@ def test_a_curriculum_draws_mostly_what_is_solved_half_of_the_time():
 def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
     rules = settings_with(rollout={**WINDOW, "curriculum": {"by": "level"}})
     with pytest.raises(ValueError, match=r"'sums/1' has no fact 'level', it has kind"):
-        ProblemSchedule.of(rules).kind_of(Problem("sums/1", "?", {"kind": 1}))
+        ProblemSchedule.of(rules).kind_of(of_task(Problem("1", "?", {"kind": 1}), "sums"))
 
 
 def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() -> None:
@@ -123,9 +123,6 @@ def test_nights_that_begin_elsewhere_in_a_task_are_other_rollouts() -> None:
     begun = [settings_with(night={"number": 2, "tasks": {"shop": {"problem": n}}}) for n in (0, 1)]
     assert begun[0].digest != begun[1].digest
     before = {"sums": 2, "shop": 1}
-    drawn = (
-        ProblemSchedule.of(begun[0])
-        .first_round(2, False, before)
-        .drawn(ProblemSchedule.of(begun[0]))
-    )
-    assert drawn == [0, 3, False, 2, 1, "sums", 0, 2, "shop", 0, 1]
+    schedule = ProblemSchedule.of(begun[0])
+    drawn = schedule.first_round(2, False, before).drawn(schedule)
+    assert drawn == [False, "sums", 0, 2, 2, "shop", 0, 1, 1]

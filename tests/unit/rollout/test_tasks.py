@@ -9,11 +9,12 @@ from dataclasses import replace
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Problem, of_task
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.tools.calculator import calculator
 
-SUM, VISIT = Problem("sums/41+58", "41+58?"), Problem("rooms/1", "Enter.")
+SUM = of_task(Problem("41+58", "41+58?"), "sums")
+VISIT = of_task(Problem("1", "Enter."), "rooms")
 
 
 class Room(Environment):

@@ -25,7 +25,9 @@ def scored(run, step, solved):
     """A step in which so many of four episodes of a hard problem were solved."""
     uri = run.layout.step(step).scored
     with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
-        ledger.write(folder, [LedgerRow(step, f"p{step}", 4, 4, 0.5, "used", "hard", solved)])
+        ledger.write(
+            folder, [LedgerRow(step, "single", f"p{step}", 4, 4, 0.5, "used", "hard", solved)]
+        )
 
 
 @pytest.mark.parametrize("staleness", [0, 1])

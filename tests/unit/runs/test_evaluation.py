@@ -16,7 +16,7 @@ from agentfly_core.pipeline.playing import require_tags
 from agentfly_core.records import dataset
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
-from agentfly_core.records.trajectory import Problem, Scored, Unscored
+from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag
 from agentfly_core.runs.summary import (
     Evaluation,
     rates_by,
@@ -103,7 +103,9 @@ def test_the_success_is_told_by_the_values_of_a_fact(tmp_path: Path) -> None:
 
 def test_values_that_are_no_text_or_no_name_of_a_metric_are_told_apart() -> None:
     problems = [Problem("a", "?", {"sign": "+"}), Problem("b", "?", {"sign": 2})]
-    rates = rates_by("sign", problems, {"a": 1.0, "b": 0.0})
+    rates = rates_by(
+        lambda problem: tag(problem, "sign", "evaluate.by"), problems, {"a": 1.0, "b": 0.0}
+    )
     assert {value: rate.share for value, rate in rates.items()} == {"+": 1.0, "2": 0.0}
     found = Evaluation("9f2c", "test", 0.5, (0.0, 1.0), {}, 1.0, 0, by={"sign": rates})
     assert evaluation_metrics(found)["evaluate/test/sign/+/success"] == 1.0

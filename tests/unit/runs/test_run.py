@@ -345,7 +345,9 @@ def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path, monkeypat
 
 def scored(run, step, problems):
     """A scored step of so many problems."""
-    rows = [LedgerRow(step, f"p{number}", 1, 1, 0.0, "used") for number in range(problems)]
+    rows = [
+        LedgerRow(step, "single", f"p{number}", 1, 1, 0.0, "used") for number in range(problems)
+    ]
     uri = run.layout.step(step).scored
     with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
         ledger.write(folder, rows)
@@ -356,11 +358,11 @@ def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_pa
     monkeypatch.setattr(ledger, "problems", lambda *of: read.append(of) or problems(*of))
     with opened(experiment(tmp_path, steps=4), "demo") as run:
         for step, count in enumerate((3, 1, 2), 1):
-            assert run.problems_before(step)[""] == (0, 3, 4)[step - 1]
+            assert run.problems_before(step)["single"] == (0, 3, 4)[step - 1]
             scored(run, step, count)
-        assert run.problems_before(4) == {"": 6}
+        assert run.problems_before(4) == {"single": 6}
         assert len(read) == 3
-        assert [run.problems_before(step)[""] for step in (1, 2, 3)] == [0, 3, 4]
+        assert [run.problems_before(step)["single"] for step in (1, 2, 3)] == [0, 3, 4]
     assert len(read) == 3
 
 
@@ -368,7 +370,7 @@ def test_steps_played_ahead_of_the_end_of_a_runs_time_do_not_count_as_played(tmp
     with opened(experiment(tmp_path, steps=4), "demo") as run:
         for step in (1, 2, 3):
             scored(run, step, 2)
-        assert problems_played(run.store, "demo") == {"": 6}
+        assert problems_played(run.store, "demo") == {"single": 6}
         run.ending_at(2)
-    assert problems_played(run.store, "demo") == {"": 4}
+    assert problems_played(run.store, "demo") == {"single": 4}
     assert problems_played(run.store, "another") == {}

@@ -114,7 +114,7 @@ def test_what_counts_to_fill_a_step_is_what_its_update_learns_from(tmp_path):
     ledger.write(tmp_path, ledger.ledger(1, twice, scores))
     job = update_job(tmp_path, twice, list(rewards.values()), algorithm=SFT)
     data = read_update_data(job, drop_equal=True)
-    assert ledger.used(tmp_path) == {"": len({"p"})}
+    assert ledger.used(tmp_path) == {"single": len({"p"})}
     assert (data.trajectories, len(data.batch.tokens)) == (4, 8)
 
 

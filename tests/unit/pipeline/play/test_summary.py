@@ -19,6 +19,7 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Trajectory,
     Unscored,
+    of_task,
 )
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import mixtures
@@ -123,8 +124,8 @@ def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task
     cut = replace(turn([1], {2: 0.0, 3: 0.0, 4: 0.0}).sampled[0], finish="length")
     reply = replace(turn([1], {}), sampled=(cut,))
     episodes = tuple(
-        trajectory(reply, name=problem, problem=Problem(problem, "?"))
-        for problem in ("sums/add-1", "sums/add-2", "shop/red-cup")
+        trajectory(reply, name=name, problem=of_task(Problem(name, "?"), task))
+        for task, name in (("sums", "add-1"), ("sums", "add-2"), ("shop", "red-cup"))
     )
     scores = tuple(
         Scored(one.id, {experiment.whole.goal: won}, (), won)

@@ -21,6 +21,7 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Trajectory,
     Unscored,
+    of_task,
 )
 from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated, outcomes
 from agentfly_core.reports.nights.promotion import compare_goal
@@ -33,7 +34,9 @@ GOOD, BAD = ToolCall("answer", {"value": "99"}), BadCall("{", "unterminated")
 def episode(name: str, problem: str, tokens: int, *calls: ToolCall | BadCall) -> Trajectory:
     sampled = dict.fromkeys(range(tokens), -0.1)
     said = turn([1], sampled, reply=Message("assistant", "", calls))
-    return trajectory(said, name=name, problem=Problem(problem, "?"), role="evaluation")
+    task, _, own = problem.rpartition("/")
+    held = of_task(Problem(own, "?"), task or "single")
+    return trajectory(said, name=name, problem=held, role="evaluation")
 
 
 def score(name: str, **rewards: float) -> Scored:
@@ -57,7 +60,7 @@ def test_an_outcome_is_the_mean_over_a_problems_episodes() -> None:
 def test_a_problem_of_a_mixture_has_the_rewards_of_its_task_and_its_success() -> None:
     episodes = [episode("t0", "sums/p", 10, GOOD), episode("t1", "shop/p", 30, GOOD)]
     scores = [score("t0", exact=1.0, goal=1.0), score("t1", bought=0.5, goal=0.0)]
-    found = outcomes(episodes, scores, "goal", ["sums", "shop"])
+    found = outcomes(episodes, scores, "goal")
     of_both = {"tokens", "unreadable_calls", "goal"}
     assert found["sums/p"].keys() == of_both | {"reward/exact", "task/sums"}
     assert found["shop/p"].keys() == of_both | {"reward/bought", "task/shop"}

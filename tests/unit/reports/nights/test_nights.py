@@ -17,7 +17,7 @@ from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.ledger import FILE
 from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Problem, of_task
 from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.nights.night_plan import beginning
 from agentfly_core.reports.nights.nights import Nights
@@ -95,21 +95,29 @@ def positions(work: Scripted) -> dict[str, Night]:
     return {entry.night[-2:]: Night.model_validate(entry.details["night"]) for entry in began}
 
 
+def night(number: int, epoch: int, problem: int) -> Night:
+    place = OrderPosition(epoch=epoch, problem=problem)
+    return Night(number=number, tasks={"single": place})
+
+
 def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> None:
     for day in (20, 21, 22):
         nights(work).run(f"nightly-2026-11-{day}")
     assert positions(work) == {
-        "20": Night(number=1, epoch=0, problem=0),
-        "21": Night(number=2, epoch=0, problem=4),
-        "22": Night(number=3, epoch=1, problem=0),
+        "20": Night(number=1),
+        "21": night(2, epoch=0, problem=4),
+        "22": night(3, epoch=1, problem=0),
     }
 
 
 def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Experiment) -> None:
     uri, mixture = "artifacts/data", experiment_of(settings_with(), experiment.store)
-    ids = [*(f"sums/{n}" for n in range(6)), *(f"shop/{n}" for n in range(3))]
+    counts = {"sums": 6, "shop": 3}
+    problems = [
+        of_task(Problem(str(n), "?"), task) for task, count in counts.items() for n in range(count)
+    ]
     with experiment.store.publish(ArtifactKey(uri, "prepare", uri, {})) as folder:
-        write_problems(folder / "train.parquet", [Problem(name, "?") for name in ids])
+        write_problems(folder / "train.parquet", problems)
     work = Scripted(mixture, experiment.store.artifact(uri))
     for day in (20, 21):  # of 2 steps of 2 sums and 1 wish
         nights(work).run(f"nightly-2026-11-{day}")
@@ -121,8 +129,8 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Expe
         "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
     ]
     assert finished[0].details["played"] == {"sums": 4, "shop": 2}
-    history, tasks = nights(work).ledger.read(), mixture.settings.tasks
-    begins = beginning(mixture.store, history, work.data, tasks, mixture.settings.seed)
+    history = nights(work).ledger.read()
+    begins = beginning(mixture.store, history, work.data, mixture.settings.seed)
     places = {"sums": OrderPosition(epoch=1, problem=2), "shop": OrderPosition(epoch=1, problem=1)}
     assert begins.night == Night(number=3, tasks=places)
 
@@ -131,7 +139,7 @@ def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     work.data = published(work.experiment, "artifacts/other", "train", 6)
     nights(work).run("nightly-2026-11-21")
-    assert positions(work)["21"] == Night(number=2, epoch=1, problem=0)
+    assert positions(work)["21"] == night(2, epoch=1, problem=0)
 
 
 def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> None:
@@ -196,7 +204,7 @@ def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scrip
         ("21", "finished"),
         ("21", "promoted"),
     ]
-    assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
+    assert positions(work)["21"] == night(2, epoch=0, problem=4)
 
 
 def test_a_full_disk_is_no_attempt(work: Scripted) -> None:
@@ -232,7 +240,7 @@ def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
     of_it = [entry for entry in work.told if entry.night.endswith("20")]
     assert [entry.event for entry in of_it] == ["began", "began", "given_up"]
     assert of_it[-1].why.endswith("The last error: ValueError: the rewards are broken")
-    assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)  # it had scored one step
+    assert positions(work)["21"] == night(2, epoch=0, problem=2)  # it had scored one step
 
 
 def test_a_night_that_was_killed_before_it_was_judged_is_judged_later(work: Scripted) -> None:
@@ -274,8 +282,8 @@ def test_an_unfinished_night_whose_code_was_edited_is_given_up_and_told(
     (given_up,) = (entry for entry in work.told if entry.event == "given_up")
     assert given_up.night == "nightly-2026-11-20"
     assert given_up.why == "Its code was edited since it began: night_problems.py."
-    assert given_up.details == {"played": {"": 2}}
-    assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)
+    assert given_up.details == {"played": {"single": 2}}
+    assert positions(work)["21"] == night(2, epoch=0, problem=2)
 
 
 def test_a_night_is_not_given_up_since_it_could_not_be_judged(work: Scripted) -> None:
@@ -353,4 +361,4 @@ def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
     (folder / FILE).write_bytes(b"")
     monkeypatch.setattr("agentfly_core.store.store._opened", {})  # as in another process
     nights(work).run("nightly-2026-11-21")
-    assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
+    assert positions(work)["21"] == night(2, epoch=0, problem=4)
