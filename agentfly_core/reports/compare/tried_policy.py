@@ -13,6 +13,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import finished_summary
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.experiment.task import goal_of
+from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.compare.seed_intervals import Solved
 from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
@@ -61,7 +62,9 @@ class TriedPolicy(Trial):
 def planned(experiment: Experiment, run: str, data: Pointer) -> Trial:
     """The last policy of a planned run, on its test problems."""
     problems = _problems(experiment.store, data, "test")
-    return Trial(*_trial(experiment.settings, run, experiment.settings.steps, problems))
+    return Trial(
+        *_trial(experiment.settings, experiment.code, run, experiment.settings.steps, problems)
+    )
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
@@ -90,7 +93,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     solved = solved_held_out(store, scored, goal) if scored else {}
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
-    return TriedPolicy(*_trial(settings, run, step, _problems(store, data, part)), solved)
+    code, problems = record["code"]["files"], _problems(store, data, part)
+    return TriedPolicy(*_trial(settings, code, run, step, problems), solved)
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
@@ -109,12 +113,14 @@ def _problems(store: Store, data: Pointer, split: str) -> str:
 
 
 def _trial(
-    settings: Settings, run: str, step: int, problems: str
+    settings: Settings, code: Code, run: str, step: int, problems: str
 ) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
     """The fields of a Trial."""
     # compared policies have the same held-out problems, whatever the seed
     free = {*resumable(Settings), "seed", "data.seed"}
-    entries = flat(settings.model_dump(mode="json", exclude={"fork"}))
+    entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
+    # an edit is shown as code.my_shop/prices.py=9f2c1b3a
+    files = {f"code.{file}": sha256[:8] for of in code.values() for file, sha256 in of.items()}
     kept = {
         key: value
         for key, value in entries.items()
@@ -124,5 +130,5 @@ def _trial(
     if settings.fork:
         fresh = "" if settings.inherits_learner else " fresh"
         origin = f"{settings.fork.run}@{settings.fork.step}{fresh}"
-    compared = {**kept, "fork": origin, STEP: step}  # the step stands for `steps`
+    compared = {**kept, **files, "fork": origin, STEP: step}  # the step stands for `steps`
     return run, step, settings.seed, settings.of_data.seed, compared, problems, settings.goal

@@ -135,3 +135,17 @@ def test_fork_names_the_last_step_where_the_one_to_go_on_from_is_not_there(
 def test_fork_wants_a_step(store: Store, origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fork", origin]) == 2
     assert f"Got '{origin}', expected RUN@STEP with a step of 1" in capsys.readouterr().err
+
+
+def test_compare_names_the_edited_file(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, sha256 in (("before", "5d41402a9f"), ("after", "9f2c1b3a4e")):
+        finished(store, name, "11010111", "seed=7")
+        record = store.read_json(f"runs/{name}/run.json")
+        files = {"my_shop": {"my_shop/prices.py": sha256}}
+        store.write_json(
+            f"runs/{name}/run.json", {**record, "code": {**record["code"], "files": files}}
+        )
+    assert main(["compare", "before", "after"]) == 0
+    printed = capsys.readouterr().out
+    assert "code.my_shop/prices.py" in printed
+    assert "9f2c1b3a" in printed
