@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import read
 from agentfly_core.datasets.arithmetic import arithmetic
-from agentfly_core.reports.nights.confirmation import confirm, fresh_settings, looks, way
+from agentfly_core.reports.nights.confirmation import confirmed_verdict, fresh_settings, way
 from agentfly_core.reports.nights.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
-from agentfly_core.reports.nights.promotion import Verdict, judge
+from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
 from agentfly_core.system.formats import hashing
 from benchmarks import harness
 
@@ -118,20 +118,19 @@ class Gate:
 
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
         """What a night of theirs ends with, after this many earlier confirmations."""
-        test, count = f"test-{self.seed}", self.settings.data.test
-        settings = self.settings.promotion.confirmation
-        how = way(settings, [self.settings.data.use])
-        old, new = (
-            looks(how, settings.share, played(p, test, count)) for p in (champion, challenger)
+        settings = self.settings.promotion
+        how = way(settings.confirmation, [self.settings.data.use])
+
+        def both(problems: str, count: int) -> BothHeldOut:
+            return played(champion, problems, count), played(challenger, problems, count)
+
+        return confirmed_verdict(
+            how,
+            both(f"test-{self.seed}", self.settings.data.test),
+            {},
+            lambda: both(f"fresh-{self.seed}-{earlier}", self.fresh),
+            settings,
         )
-        verdict = judge(old[0], new[0], self.settings.promotion)
-        if not verdict.promoted or how == "none":
-            return verdict
-        if how == "split":
-            return verdict.confirmed(confirm(how, old[1], new[1]))
-        fresh = f"fresh-{self.seed}-{earlier}"
-        second = (played(p, fresh, self.fresh) for p in (champion, challenger))
-        return verdict.confirmed(confirm(how, *second))
 
 
 def champions(

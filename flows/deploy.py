@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import POOL
 from flows.local.state_dirs import settle
-from flows.nights.alarms import put, tell_people
-from flows.nights.deployment_schedule import keeping_schedules
-
-SILENCE = timedelta(minutes=10)
+from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, create_automations
+from flows.nights.deployment_schedule import create_schedule
 
 
 def main() -> int:
@@ -50,57 +47,25 @@ def make_pool() -> None:
 
 
 def deploy() -> None:
-    """Make the deployments of prefect.yaml, and the automations: one notices dead flow runs, the
-    others tell about nights.
+    """Create the deployments of prefect.yaml, the schedule of nights and the automations.
 
-    What was switched on stays on. Exits where Prefect refuses the file.
+    A schedule that was switched on stays on. Exits where Prefect refuses the file.
     """
     from prefect.cli import app
 
-    with keeping_schedules():
-        sys.argv = ["prefect", "--no-prompt", "deploy", "--all"]
-        try:
-            app()  # in this process, which has imported Prefect already
-        except SystemExit as end:
-            if end.code:
-                path = Path("prefect.yaml").resolve()
-                raise SystemExit(f"`prefect deploy --all` failed on {path}.") from None
-    notice_the_dead(SILENCE)
-    for name, blocks in tell_people().items():
-        alarms = (
-            f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
-        )
-        print(f"{name}: {alarms}")
-
-
-def notice_the_dead(silence: timedelta) -> None:
-    """Have the server mark flow runs Crashed that fell silent: nobody else notices a machine that
-    went down.
-
-    A heartbeat comes every 180 s, or every PREFECT_FLOWS_HEARTBEAT_FREQUENCY seconds.
-    """
-    from prefect.automations import Automation
-    from prefect.client.schemas.objects import StateType
-    from prefect.events.actions import ChangeFlowRunState
-    from prefect.events.schemas.automations import EventTrigger, Posture
-    from prefect.events.schemas.events import ResourceSpecification
-
-    trigger = EventTrigger(
-        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
-        after={"prefect.flow-run.heartbeat"},
-        expect={"prefect.flow-run.*"},
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        within=silence,
-    )
-    message = (
-        f"It gave no sign of life for {silence}. Run it again: it continues from what is on disk."
-    )
-    # not by force: the heartbeat of a short flow run may arrive after the word that it is over
-    action = ChangeFlowRunState(
-        name="Crashed", state=StateType.CRASHED, message=message, force=False
-    )
-    put(Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action]))
+    sys.argv = ["prefect", "--no-prompt", "deploy", "--all"]
+    try:
+        app()  # in this process, which has imported Prefect already
+    except SystemExit as end:
+        if end.code:
+            path = Path("prefect.yaml").resolve()
+            raise SystemExit(f"`prefect deploy --all` failed on {path}.") from None
+    create_schedule()
+    blocks = create_automations()
+    for name in (ALARMS_BLOCK, NOTICES_BLOCK):
+        count = len(blocks.get(name, []))
+        sent = f"sent to {count} block(s)" if count else "sent to nobody: docs/nights.md#be-told"
+        print(f"{name}: {sent}")
 
 
 if __name__ == "__main__":

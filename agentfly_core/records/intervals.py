@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentfly_core.system.formats.json_value import JSON
@@ -93,7 +93,7 @@ def mean(values: Mapping[str, float]) -> Mean | None:
 
     Its interval is m +- t s / sqrt(n + 2), with the mean m and standard deviation s of the values
     and of the smallest and the largest again, and Student's t for n + 1 (Bonett and Price 2012, see
-    reports/nights/paired_comparison.py). It covers the mean of 0 and 1 in at least 93.5 % for 8 to
+    `lower_bound`). It covers the mean of 0 and 1 in at least 93.5 % for 8 to
     128 problems; without the two further values in 86 %. It is clipped to the range of the values,
     which lost no coverage in 40,000 samples each of several distributions.
     """
@@ -110,11 +110,32 @@ def mean(values: Mapping[str, float]) -> Mean | None:
     return Mean(middle, (max(least, center - spread), min(most, center + spread)), count)
 
 
-def student(freedom: float) -> float:
-    """What Student's t exceeds with a probability of 2.5 %: `student(2)` is 4.303."""
+def student(freedom: float, above: float = 0.025) -> float:
+    """Return the value that Student's t exceeds with a probability of `above`: `student(2)` is
+    4.303.
+    """
     from scipy.special import stdtrit  # loads in a tenth of a second
 
-    return float(stdtrit(freedom, 0.975))
+    return float(stdtrit(freedom, 1 - above))
+
+
+def lower_bound(differences: Sequence[float], reach: float, level: float) -> float:
+    """Return the one-sided lower bound of a mean of paired differences, at a confidence of
+    1 - level.
+
+    mean(d) - t s(d) / sqrt(n), where d has three more differences, +reach, -reach and -reach;
+    `reach` is the widest gap between two values. Without them rare differences give a bound that is
+    too sure. By exact calculation for 50 to 1,000 problems solved or not, the normal bound errs in
+    up to 6.5 % of the cases for equal policies and in up to 19 % for a loss of the margin, where
+    5 % are wanted; with one more problem for each side (Bonett and Price 2012, Journal of
+    Educational and Behavioral Statistics 37, 479-488) in 4.9 % and 8.9 %; with these three in 3.8 %
+    and 5.2 %. A gain of 0.05 is still detected in 96.0 % instead of 96.6 % of the cases (1,000
+    problems, 21 % of them different).
+    """
+    padded = [*differences, reach, -reach, -reach]
+    middle, freedom = statistics.fmean(padded), len(padded) - 1
+    squares = statistics.fmean((difference - middle) ** 2 for difference in padded)
+    return middle - student(freedom, level) * math.sqrt(squares / freedom)
 
 
 def pass_at(k: int, solved: int, episodes: int) -> float:

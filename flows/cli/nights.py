@@ -14,21 +14,20 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
-from agentfly_core.reports.nights.night_page import page_of
-from agentfly_core.reports.nights.night_report import night_report
+from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.runs.run import known_run, recorded_settings
 from flows.cli import completion
 from flows.cli.arguments import NamedExperiment, StoreArgument
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
-from flows.nights.aliases import report_aliases
+from flows.nights.report import report_aliases
 from flows.store import store_at
 
 
 def nights(target: NamedExperiment) -> None:
     """Show what became of each night of an experiment.
 
-    For example `agentfly nights nightly`.
+    For example `agentfly nights quickstart`.
     """
     experiment = target.load()
     table = Table("when", "night", "event", "why", title=f"Nights of {experiment.name}")
@@ -49,7 +48,7 @@ def report(night: str, /, *, store_uri: StoreArgument = "") -> None:
         night: name of a night that was judged: nightly-2026-11-21
     """
     store, layout = store_at(store_uri), RunLayout(night)
-    page = page_of(night_report(store, night))
+    page = page_text(night_page(store, night))
     store.write_text(layout.report, page)
     VisibleConsole().print(Markdown(page, hyperlinks=False))
     print(f"This report is the file {store.uri}/{layout.report}.")
@@ -70,7 +69,7 @@ def promote(
     record = known_run(store, policy.run)
     if isinstance(policy, LastPolicy):
         policy = RunPolicy(policy.run, recorded_settings(record).steps)
-    champion = Champion(str(policy), of_run(store, policy, "RUN").policy)
+    champion = Champion(policy, of_run(store, policy, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
     if (current := ledger.champion()) and current.policy == champion.policy:
         print(f"It is the champion of {record['experiment']} already: {current.reference}.")
@@ -91,7 +90,7 @@ def promote(
 def demote(target: NamedExperiment) -> None:
     """Withdraw the champion; the one before takes its place.
 
-    For example `agentfly demote nightly`.
+    For example `agentfly demote quickstart`.
     """
     experiment = target.load()
     ledger = NightLedger(experiment.store, experiment.name)

@@ -1,1 +1,1 @@
-"""Nights: their reports and alarms, and what is checked before one starts."""
+"""Nights: reports, alarms and checks."""

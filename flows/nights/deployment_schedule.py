@@ -1,26 +1,43 @@
-"""The schedules of the deployment `nightly`: kept when it is deployed again, and compared with the
-nights that were.
-"""
+"""The schedules of the deployment `nightly`, compared with the nights of the ledger."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, cast
 
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_plan import PREFIX, date_of
+from agentfly_core.system.formats.text import fault
+from flows.nights.events import record
+
 if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import DeploymentSchedule, FlowRun
+    from prefect.client.schemas.objects import FlowRun
 
 DEPLOYMENT = "nightly/nightly"
 SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
 """Prefect's idempotency key of a flow run: deployment, schedule, start in the schedule's zone."""
+DAY = timedelta(days=1)
+logger = logging.getLogger(__name__)
+
+
+def create_schedule() -> None:
+    """Create the schedule of nights, switched off, unless the deployment has schedules."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.schedules import CronSchedule
+
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name(DEPLOYMENT)
+        if not deployment.schedules:
+            cron = CronSchedule(cron="0 2 * * *", timezone="UTC")
+            schedule = DeploymentScheduleCreate(schedule=cron, active=False)
+            client.create_deployment_schedules(deployment.id, [schedule])
 
 
 def scheduled_date(flow_run: FlowRun) -> date:
-    """The date of a flow run's scheduled start, in the time zone of its schedule.
+    """Return the date of a flow run's scheduled start in the time zone of its schedule.
 
     A daily schedule has each date once there. In another zone two starts may have the same date
     where the clock is put back. A flow run without a schedule has the local date of its start.
@@ -30,20 +47,31 @@ def scheduled_date(flow_run: FlowRun) -> date:
     return (flow_run.expected_start_time or datetime.now().astimezone()).astimezone().date()
 
 
-def missed_nights(scheduled: Iterable[date], nights: Collection[date], today: date) -> list[date]:
-    """The scheduled nights after the last of `nights`, of which there is one, and before today.
-
-    `missed_nights([20th, 21st, 22nd, 23rd], [20th], 23rd)` is `[21st, 22nd]`.
-    """
-    return sorted({night for night in scheduled if max(nights) < night < today})
+def record_missed(ledger: NightLedger, today: date) -> None:
+    """Record scheduled nights since the last one as missed where they never began."""
+    nights = [entry.night for entry in ledger.entries() if entry.event in ("began", "missed")]
+    past = [night for night in map(date_of, nights) if night is not None and night < today]
+    if not past:
+        return
+    since, until = (
+        datetime.combine(day, time.min, UTC) for day in (max(past) - DAY, today + DAY)
+    )  # dates are in the schedules' time zones
+    try:
+        scheduled = scheduled_nights(ledger.experiment, since, until)
+    except Exception as error:  # the night is played all the same
+        logger.warning("It is not known which nights were missed: %s", fault(error))
+        return
+    for night in sorted({night for night in scheduled if max(past) < night < today}):
+        why = f"It was scheduled for {night} and did not start; the schedule said so on {today}."
+        record(ledger, f"{PREFIX}{night}", "missed", why)
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """The dates, in the time zone of the schedule, on which an active schedule of the deployment
-    `nightly` starts an experiment.
+    """Return the dates, in the time zone of the schedule, on which an active schedule of the
+    deployment starts an experiment.
 
-    A schedule counts from when it was last changed: while it was off it missed nothing. Raises
-    what Prefect's client raises, where no server answers or nothing is deployed.
+    A schedule counts from its last change: while it was off it missed nothing. Raises the errors of
+    Prefect's client.
     """
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES
@@ -58,47 +86,9 @@ def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[
     for schedule in deployment.schedules:
         parameters = {**deployment.parameters, **schedule.parameters}
         if schedule.active and parameters.get("experiment", default) == experiment:
-            # the client's kind of schedule cannot say its dates
-            kind = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.schedule.model_dump())
+            # the client's type of a schedule cannot compute its dates
+            timetable = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.schedule.model_dump())
             first = max(since, schedule.updated or since)
-            dates = cast(list[datetime], run_coro_as_sync(kind.get_dates(start=first, end=until)))
-            nights |= {moment.date() for moment in dates}
+            dates = run_coro_as_sync(timetable.get_dates(start=first, end=until))
+            nights |= {moment.date() for moment in cast(list[datetime], dates)}
     return sorted(nights)
-
-
-@contextmanager
-def keeping_schedules() -> Iterator[None]:
-    """Put back what deploying in the block does to the schedules of nights.
-
-    `prefect deploy` switches each off that its file has as inactive, and may remove those that the
-    file does not have, which were added in the UI.
-    """
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        before = _schedules(client)
-    yield
-    with get_client(sync_client=True) as client:
-        deployment = client.read_deployment_by_name(DEPLOYMENT).id
-        after = _schedules(client)
-        for schedule in before:
-            slug = schedule.slug
-            same = [now for now in after if now.id == schedule.id or (slug and now.slug == slug)]
-            if same and same[0].active != schedule.active:
-                client.update_deployment_schedule(deployment, same[0].id, active=schedule.active)
-            elif not same:
-                fields = {"schedule", "active", "parameters", "slug", "max_scheduled_runs"}
-                again = schedule.model_dump(mode="json", include=fields, exclude_none=True)
-                path = {"id": deployment}
-                client.request(
-                    "POST", "/deployments/{id}/schedules", path_params=path, json=[again]
-                )
-
-
-def _schedules(client: SyncPrefectClient) -> list[DeploymentSchedule]:
-    from prefect.exceptions import ObjectNotFound
-
-    try:
-        return client.read_deployment_by_name(DEPLOYMENT).schedules
-    except ObjectNotFound:
-        return []

@@ -1,4 +1,4 @@
-"""Calling a URL after each night, so that a service elsewhere notices when no call comes."""
+"""Call a URL after each night: a service elsewhere notices a missing call."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ import logging
 import os
 import urllib.error
 import urllib.request
-from threading import Thread
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 
-LONGEST_S = 20.0
+LIMIT_S = 10.0
 logger = logging.getLogger(__name__)
 
 
-def ping(variable: str, success: bool) -> None:
-    """Call the URL that an environment variable holds; its path plus `/fail` without success.
+@contextmanager
+def pinging(variable: str) -> Iterator[None]:
+    """Call the URL in an environment variable at the end, with `/fail` appended to its path
+    after an error, as healthchecks.io expects.
 
-    So healthchecks.io and what is made like it have it. An empty name calls nothing. A failure is
-    logged, without the URL, which may be a secret; returns within LONGEST_S seconds.
+    An empty name calls nothing. A failure is logged without the URL, which may be a secret.
     """
-    if not variable:
-        return
-    if not (url := os.environ.get(variable)):
-        logger.warning("Nothing was called after the night: %s is not set.", variable)
-        return
-    caller = Thread(target=_call, args=(variable, url, success), daemon=True)
-    caller.start()
-    caller.join(LONGEST_S)
-    if caller.is_alive():
-        logger.warning("The URL in %s did not answer within %g s.", variable, LONGEST_S)
+    suffix = "/fail"
+    try:
+        yield
+        suffix = ""
+    finally:
+        if url := os.environ.get(variable):
+            _call(variable, url, suffix)
+        elif variable:
+            logger.warning("Nothing was called after the night: %s is not set.", variable)
 
 
-def _call(variable: str, url: str, success: bool) -> None:
+def _call(variable: str, url: str, suffix: str) -> None:
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            logger.warning("What %s holds is no http:// or https:// URL.", variable)
-            return
-        path = parts.path if success else f"{parts.path.rstrip('/')}/fail"
+            raise ValueError("expected an http:// or https:// URL")
+        path = parts.path.rstrip("/") + suffix if suffix else parts.path
         # urllib logs nothing; httpx and requests log the URL
-        with urllib.request.urlopen(urlunsplit(parts._replace(path=path)), timeout=LONGEST_S / 2):
+        with urllib.request.urlopen(urlunsplit(parts._replace(path=path)), timeout=LIMIT_S):
             pass
     except urllib.error.HTTPError as error:
         logger.warning("The URL in %s answered %d.", variable, error.code)

@@ -1,20 +1,22 @@
-"""The report of a night where people look: in its run, in Prefect and in MLflow."""
+"""The report of a night in its run, in Prefect and in MLflow, and MLflow's aliases."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from prefect.artifacts import create_markdown_artifact
 
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.reports.nights.night_ledger import NightLedger
-from agentfly_core.reports.nights.night_page import page_of
-from agentfly_core.reports.nights.night_report import night_report
+from agentfly_core.reports.nights.night_report import night_page, page_text
+from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
 from agentfly_core.system.formats.foreign_names import storable
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import add_report
+from agentfly_core.tracking.mlflow_client import add_report, set_aliases
 from flows.local.mlflow_ui import mlflow_place
 from flows.reporting import FLOW_RUN_TAG
 from flows.run_pages import artifact_key, mlflow_link, this_page
@@ -22,31 +24,52 @@ from flows.run_pages import artifact_key, mlflow_link, this_page
 logger = logging.getLogger(__name__)
 
 
-def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Report a night that was judged: `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
-    this flow run, and report.md of its MLflow run, each with a link to the other.
+@contextmanager
+def _logged(failure: str) -> Iterator[None]:
+    """Log any error: a night does not fail because of its reports."""
+    try:
+        yield
+    except Exception as error:  # Prefect and MLflow have errors of many kinds
+        logger.warning("%s: %s", failure, fault(error))
 
-    Never raises: what could not be done is logged, and `agentfly report` writes the file again.
+
+def report_night(ledger: NightLedger, site: Site, night: str) -> None:
+    """Report a judged night: the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
+    this flow run, and report.md of its MLflow run.
+
+    Never raises; `agentfly report` writes the file again.
     """
     store = ledger.store
-    try:
-        report = night_report(store, night)
-        store.write_text(RunLayout(night).report, page_of(report))
-    except Exception as error:  # the night is decided, with a report or without
-        logger.exception("There is no report of %s: %s", night, fault(error))
+    sections: list[str] = []
+    with _logged(f"The report of {night} was not written"):
+        sections = night_page(store, night)
+        store.write_text(RunLayout(night).report, page_text(sections))
+    if not sections:
         return
-    try:
+    with _logged(f"The report of {night} is not in MLflow"):
         address = this_page()
-        text = page_of(report, f"[The night's flow run in Prefect]({address})")
+        text = page_text(sections, f"[The night's flow run in Prefect]({address})")
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(site), run_id, text, {FLOW_RUN_TAG: address})
-    except Exception as error:  # MLflow has errors of many kinds
-        logger.warning("The report of %s is not in MLflow: %s", night, fault(error))
-    try:
+    with _logged(f"The report of {night} is not in Prefect"):
+        link = mlflow_link(store, site, night, "The night's run in MLflow")
         create_markdown_artifact(
-            storable(page_of(report, mlflow_link(store, site, night, "The night's run in MLflow"))),
+            storable(page_text(sections, link)),
             key=artifact_key("night", ledger.experiment),
-            description=f"What became of {night} of {storable(ledger.experiment)}",
+            description=f"Outcome of {night} of {storable(ledger.experiment)}",
         )
-    except Exception as error:  # Prefect has errors of many kinds
-        logger.warning("The report of %s is not in Prefect: %s", night, fault(error))
+
+
+def report_aliases(ledger: NightLedger, site: Site) -> None:
+    """Set MLflow's aliases `champion` and `challenger`, the last finished night's policy.
+
+    Never raises; the next night sets them again.
+    """
+    with _logged(f"MLflow's aliases of {ledger.experiment} were not set"):
+        history = ledger.read()
+        champion = history.champion
+        digests = {"champion": champion.policy.digest if champion else ""}  # empty removes it
+        finished = [entry.night for entry in history.entries if entry.event == "finished"]
+        if finished and record_of(ledger.store, finished[-1]):
+            digests["challenger"] = last_policy(ledger.store, finished[-1]).policy.digest
+        set_aliases(mlflow_place(site), f"agentfly-{ledger.experiment}", digests)

@@ -13,17 +13,15 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.blocks.webhook import Webhook
 from prefect.events import emit_event
 
-from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_ledger import NightEntry, NightLedger
 from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
-from flows.deploy import notice_the_dead
 from flows.local.flow_run_owners import LABEL, crash_dead
 from flows.local.prefect_server import deliver, use
-from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, tell_people
-from flows.nights.asking import ask_again
-from flows.nights.deployment_schedule import scheduled_nights
-from flows.nights.events import tell
-from flows.nights.missed import note_missed
+from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, create_automations
+from flows.nights.asking import ask_people
+from flows.nights.deployment_schedule import record_missed, scheduled_nights
+from flows.nights.events import emit
 from flows.nights.readiness import nights
 from tests.support.experiments import experiment as experiment_in
 from tests.support.project import PROGRAMS
@@ -97,13 +95,21 @@ def blocks(server, people):
     CustomWebhookNotificationBlock.delete(NOTICES_BLOCK)
 
 
+def receivers() -> dict[str, int]:
+    """The number of blocks by name."""
+    return {name: len(blocks) for name, blocks in create_automations().items()}
+
+
 def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
     server, people, blocks
 ):
-    assert tell_people() == {ALARMS_BLOCK: 1, NOTICES_BLOCK: 1}
-    tell("finished", NIGHT, "quickstart", "It is reported, and nobody is called.")
-    tell("given_up", NIGHT, "quickstart", 'It was tried 3 times, and "no" more.\n', attempts=3)
-    tell("kept", NIGHT, "quickstart", "It is not better: nightly-2026-11-20 stays champion.")
+    assert receivers() == {ALARMS_BLOCK: 1, NOTICES_BLOCK: 1}
+    for event, why in (
+        ("finished", "It is reported, and nobody is called."),
+        ("given_up", 'It was tried 3 times, and "no" more.\n'),
+        ("kept", "It is not better: nightly-2026-11-20 stays champion."),
+    ):
+        emit("quickstart", NightEntry(1, 0, NIGHT, event, why))
     deliver()
     until(lambda: len(people.calls) >= 2)
     alarm, notice = sorted(people.calls)
@@ -116,7 +122,7 @@ def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
 def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nobodys_concern(
     server, people, blocks
 ):
-    tell_people()
+    create_automations()
     for deployment, message in ((server.deployed("train"), "mine"), (server.nightly, "theirs")):
         flow_run = server.flow_run(deployment, type="RUNNING")
         server.set_state(flow_run, type="FAILED", message=message)
@@ -134,9 +140,7 @@ def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nob
 
 def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, blocks):
     """Both wait for what does not come, and so they wait together."""
-    seconds = datetime.timedelta(seconds=10)  # the least that a Prefect server can wait
-    tell_people(late=seconds)
-    notice_the_dead(seconds)
+    create_automations(late_s=10, silent_s=10)  # the least that a Prefect server can wait
     late = server.flow_run(server.nightly, type="SCHEDULED", name="Late")
     over, silent = (server.flow_run(server.deployed("train"), type="RUNNING") for _ in range(2))
     server.set_state(over, type="COMPLETED")
@@ -151,9 +155,9 @@ def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, b
 
 
 def test_without_a_block_there_is_no_automation_and_nobody_is_told(server, blocks):
-    tell_people()
+    create_automations()
     Webhook.delete(ALARMS_BLOCK)
-    assert tell_people() == {ALARMS_BLOCK: 0, NOTICES_BLOCK: 1}
+    assert receivers() == {NOTICES_BLOCK: 1}
     automations = request("POST", f"{server.api}/automations/filter", json={})
     names = {automation["name"] for automation in automations}
     assert "AgentFly: how a night ended" in names
@@ -198,18 +202,18 @@ def test_a_form_whose_process_is_dead_is_made_again_and_one_that_waits_is_left(s
     experiment = experiment_in(tmp_path)
     ledger = NightLedger(experiment.store, experiment.name)
     ledger.append(NIGHT, "awaits_approval")
-    ask_again(ledger, experiment.site.name)
-    ask_again(ledger, experiment.site.name)
+    ask_people(ledger, experiment.site.name)
+    ask_people(ledger, experiment.site.name)
     (scheduled,) = server.forms()
     dead = replace(Owner.current(), pid=2**30)
     server.label(scheduled, **{LABEL: json.dumps(dead.to_json())})
     server.set_state(scheduled, type="PAUSED")
-    ask_again(ledger, experiment.site.name)
-    ask_again(ledger, experiment.site.name)
+    ask_people(ledger, experiment.site.name)
+    ask_people(ledger, experiment.site.name)
     assert server.state(scheduled) == "Crashed"
     (again,) = server.forms() - {scheduled}
     server.set_state(again, type="RUNNING")
-    ask_again(ledger, experiment.site.name)
+    ask_people(ledger, experiment.site.name)
     assert server.forms() == {scheduled, again}
 
 
@@ -237,18 +241,18 @@ def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server
 
 
 def test_a_night_that_did_not_start_is_written_down_and_told_once(server, people, blocks, tmp_path):
-    tell_people()
+    create_automations()
     daily = {"schedule": {"cron": "0 12 * * *", "timezone": "UTC"}, "active": True}
     server.deployed("nightly", parameters={"experiment": "quickstart"}, schedules=[daily])
     today = datetime.datetime.now(datetime.UTC).date()
     first, last = (today + datetime.timedelta(days=days) for days in (1, 4))
     ledger = NightLedger(Store.at(str(tmp_path), tmp_path), "quickstart")
-    note_missed(ledger, last)
+    record_missed(ledger, last)
     ledger.append(f"nightly-{first}", "began")
     ledger.append(f"nightly-{first}", "promoted")  # by a person, days later
 
-    note_missed(ledger, last)
-    note_missed(ledger, last)
+    record_missed(ledger, last)
+    record_missed(ledger, last)
     deliver()
     missed = [entry.night for entry in ledger.entries() if entry.event == "missed"]
     assert missed == [f"nightly-{today + datetime.timedelta(days=days)}" for days in (2, 3)]

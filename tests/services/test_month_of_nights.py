@@ -18,15 +18,16 @@ from prefect.server.schemas.schedules import CronSchedule
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.confirmation import LEVELS
+from agentfly_core.reports.nights.confirmation import confirmed_verdict
 from agentfly_core.reports.nights.held_out import HeldOut
-from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import Nights
-from agentfly_core.reports.nights.promotion import Verdict, compare_goal, judge
+from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
 from agentfly_core.store.store import Artifact
 from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
-from flows.nights import aliases, events, missed
-from flows.nights.aliases import report_aliases
+from flows.nights import deployment_schedule, events, report
+from flows.nights.deployment_schedule import record_missed
+from flows.nights.report import report_aliases
 from tests.support.experiments import experiment as experiment_in
 from tests.support.mlflow_store import new_store
 from tests.support.nights import Played, published, scripted_run
@@ -62,7 +63,7 @@ class Month:
     def train(self, night: str, changes: list[str]) -> Summary:
         summary = scripted_run(self.experiment, night, changes, lambda: self.fate(night), self.play)
         champion, steps = self.ledger.champion(), summary["steps"]
-        before = self.truth[champion.reference] if champion else 0.5
+        before = self.truth[str(champion.reference)] if champion else 0.5
         step = random.Random(night).uniform(-0.1, 0.08)
         self.truth |= {f"run:{night}@0": before, f"run:{night}@{steps}": min(before + step, 0.98)}
         digest = self.experiment.store.artifact(f"runs/{night}/steps/{steps:06d}/policy").digest
@@ -82,13 +83,14 @@ class Month:
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        both = champion.reference, challenger.reference
-        old, new = (self.held_out(policy, "test") for policy in both)
-        verdict = judge(old, new, self.experiment.settings.promotion)
-        if not verdict.promoted:
-            return verdict
-        old, new = (self.held_out(policy, f"fresh {earlier}") for policy in both)
-        return verdict.confirmed(compare_goal(old, new, "confirmation", LEVELS["fresh"]))
+        def both(problems: str) -> BothHeldOut:
+            old, new = (self.held_out(str(p.reference), problems) for p in (champion, challenger))
+            return old, new
+
+        settings = self.experiment.settings.promotion
+        return confirmed_verdict(
+            "fresh", both("test"), {}, lambda: both(f"fresh {earlier}"), settings
+        )
 
     def held_out(self, policy: str, problems: str) -> HeldOut:
         """One episode of each problem, half of whose outcome is the problem's own."""
@@ -103,7 +105,7 @@ class Month:
 
     def happened(self, entry: NightEntry) -> None:
         self.events.append(entry)
-        if "verdict" in entry.details:
+        if isinstance(entry.details, Judgement):
             report_aliases(self.ledger, self.experiment.site)
 
 
@@ -119,12 +121,14 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     ledger = NightLedger(experiment.store, experiment.name)
     month = Month(experiment, ledger, data, client)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aliases, "mlflow_place", lambda *_: place)
-        patch.setattr(events, "tell", lambda *_: None)
+        patch.setattr(report, "mlflow_place", lambda *_: place)
+        patch.setattr(events, "emit", lambda *_: None)
         for today in NIGHTS:
-            patch.setattr(missed, "scheduled_nights", lambda *_, day=today: scheduled(day))
+            patch.setattr(
+                deployment_schedule, "scheduled_nights", lambda *_, day=today: scheduled(day)
+            )
             if today != MISSED:
-                missed.note_missed(ledger, today)
+                record_missed(ledger, today)
                 run(Nights(experiment, ledger, month, 3, False), today)
         yield month
 
@@ -179,7 +183,7 @@ def test_true_success_never_falls_by_the_margin_and_the_champion_is_the_one_in_m
     month: Month,
 ) -> None:
     champions = [entry.champion for entry in month.ledger.entries() if entry.champion]
-    true = [month.truth[champion.reference] for champion in champions]
+    true = [month.truth[str(champion.reference)] for champion in champions]
     assert len(true) >= 3
     assert all(later > before - MARGIN for before, later in pairwise(true))
     assert true[-1] == max(true) > 0.55

@@ -122,4 +122,4 @@ def test_a_night_of_which_there_is_no_report_goes_on(
     experiment.store.remove(RunLayout(NIGHT).summary)
     with caplog.at_level(logging.WARNING):
         assert artifacts(api, reported(experiment)) == []
-    assert f"There is no report of {NIGHT}: ValueError" in caplog.text
+    assert f"The report of {NIGHT} was not written: ValueError" in caplog.text

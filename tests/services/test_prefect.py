@@ -11,9 +11,11 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.run_policies import policy_of
-from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
+from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
 from agentfly_core.reports.nights.night_plan import name_of_night, recorded_changes
+from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.experiments import load_experiment
@@ -282,13 +284,13 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     monkeypatch.chdir(orchestrator.project.root)
     experiment = load_experiment("tiny", [], "local", "")
     night, ledger = "nightly-2026-11-21", NightLedger(experiment.store, "tiny")
-    start = Champion(f"run:{night}@0", policy_of(experiment.store, night, 0))
-    judged = Champion(f"run:{night}@1", policy_of(experiment.store, night, 1))
-    asks = {"champion": start.to_json(), "challenger": judged.to_json()}
+    start = Champion(RunPolicy(night, 0), policy_of(experiment.store, night, 0))
+    judged = Champion(RunPolicy(night, 1), policy_of(experiment.store, night, 1))
+    asks = Judgement(Verdict(()), start, judged)
     ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
     unanswered = orchestrator.started("promote", experiment="tiny", run=night, days=1e-5)
     orchestrator.wait(unanswered, "NotApproved")
-    assert ledger.last(night, "not_approved").why == "Nobody answered within 1e-05 days."
+    assert ledger.read().last(night, "not_approved").why == "Nobody answered within 1e-05 days."
     assert ledger.champion() is None
 
     ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)

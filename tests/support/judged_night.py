@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.stop_conditions import lasting
@@ -12,7 +13,7 @@ from agentfly_core.records import dataset, ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
 from agentfly_core.reports.nights.held_out import held_out
-from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
+from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
 from agentfly_core.reports.nights.promotion import judge
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
@@ -53,13 +54,13 @@ def played_night(
         summary = summarise(run, {"prepare": [data]}, found[0], found[1], None)
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
-    champion, challenger = Champion(f"run:{night}@0", start), Champion(f"run:{night}@9", end)
+    champion = Champion(RunPolicy(night, 0), start)
+    challenger = Champion(RunPolicy(night, 9), end)
     both = [held_out(experiment, policy, data) for policy in (start, end)]
     verdict = judge(both[0], both[1], experiment.settings.promotion)
-    details = {"champion": champion.to_json(), "challenger": challenger.to_json()}
-    details["verdict"] = verdict.to_json()
+    details = Judgement(verdict, champion, challenger)
     event = "promoted" if verdict.promoted else "kept"
-    book.append(night, event, verdict.why, challenger if verdict.promoted else None, details)
+    book.append(night, event, verdict.why, details)
     return book
 
 

@@ -51,7 +51,7 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
     One run each: mean +- t sqrt(P), paired by problem (arXiv 2411.00640, section 4.2). P is the
     variance of the mean of the n differences and two more, 1 and -1, which keep intervals of few
-    differing problems wide (Bonett and Price 2012, see reports/nights/paired_comparison.py).
+    differing problems wide (Bonett and Price 2012, see records/intervals.py).
 
     Else mean +- t sqrt(V) with V = P + S - B for problems crossed with seeds (Cameron, Gelbach and
     Miller 2011, 10.1198/jbes.2010.07136): S of the seeds' shares, B of the rest, which P and S both

@@ -1,20 +1,19 @@
-"""The second look: a challenger that won is compared on problems that the first one has not used.
+"""The second comparison: a challenger that won is compared on problems not used by the first.
 
-The test problems serve hundreds of nights. A night learns one bit of them, whether its policy was
-promoted; still, in many nights a policy may win that is good at these problems and at no others.
-Other problems, looked at only after a win, bound that: whatever became of the test problems, a
-policy that is no better passes fresh ones in 5 % of the cases at most. A dataset that generates few
-different problems has them only for some confirmations; the ones used longest ago come again then.
+The test problems serve hundreds of nights. A night learns one bit of them: promoted or not. Over
+many nights a policy may still win that is good at these problems and at no others. Other problems,
+used only after a win, bound that: an equal or worse policy passes on them in at most 5 % of the
+cases. A dataset with few different problems reuses the ones of the oldest confirmations.
 
-Where both looks are honest an equal policy passes them in 0.05 x 0.05 = 0.25 % of the nights, with
-a split in 0.05 x 0.20 = 1 %. The power that is left to a gain of 0.05 in success is measured by
-`python -m benchmarks.nights`.
+Where both comparisons are honest an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights, with
+a split in 0.05 x 0.20 = 1 %. `python -m benchmarks.nights` measures the power that is left for a
+gain of 0.05 in success.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Literal
@@ -22,39 +21,58 @@ from typing import Literal
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load
 from agentfly_core.config.parts import Data
-from agentfly_core.config.promotion import Confirmation
+from agentfly_core.config.promotion import Confirmation, Promotion
 from agentfly_core.config.tasks import data_of
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.reports.nights.held_out import HeldOut
-from agentfly_core.reports.nights.paired_comparison import Comparison
-from agentfly_core.reports.nights.promotion import CONFIRMATION, compare_goal
+from agentfly_core.reports.nights.promotion import (
+    CONFIRMATION,
+    BothHeldOut,
+    Verdict,
+    compare_goal,
+    judge,
+)
 from agentfly_core.system.formats import hashing
 
 logger = logging.getLogger(__name__)
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Of the one-sided test. Twice as many fresh problems as test problems can afford 5 %: a policy
-that wins on the test problems by what it truly gained passes nearly always. A split has few
-problems, so at 5 % it would refuse most true gains; its 20 % come on top of the 5 % of the first
-look, on problems that this look has not seen.
+"""Levels of the one-sided test. Twice as many fresh problems as test problems can afford 5 %: a
+policy with a true gain passes nearly always. A split has few problems, so 5 % would refuse most
+true gains; its 20 % come on top of the 5 % of the first comparison.
 """
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """How promotions are confirmed: as the experiment says, or by what its `datasets` are, the
-    import paths of all tasks.
+    """Return how promotions are confirmed: the setting, or by the `datasets` of all tasks, given as
+    import paths.
     """
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
     return confirmation.use
 
 
-def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """The test problems that the first look, `judge`, compares, and those that are set aside to
-    confirm it.
+def confirmed_verdict(
+    how: Way,
+    test: BothHeldOut,
+    guards: Mapping[str, BothHeldOut],
+    fresh: Callable[[], BothHeldOut],
+    settings: Promotion,
+) -> Verdict:
+    """Judge on the test problems, and confirm a win on the problems set aside or on `fresh()`."""
+    share = settings.confirmation.share
+    (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)
+    verdict = judge(old, new, settings, guards)
+    if not verdict.promoted or how == "none":
+        return verdict
+    others = fresh() if how == "fresh" else (old_aside, new_aside)
+    return verdict.confirmed(compare_goal(*others, CONFIRMATION, LEVELS[how]))
 
-    Where the way is a split the second look has this share of them, chosen by their ids and so for
-    ever; else it has none of them.
+
+def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
+    """Split the test problems into a first part to judge and a second part to confirm.
+
+    A split sets this share of them aside, chosen by their ids and so always the same ones.
     """
     if how != "split":
         return held, replace(held, by_problem={})
@@ -65,16 +83,11 @@ def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     return held.where(lambda problem: not set_aside(problem)), held.where(set_aside)
 
 
-def confirm(how: Way, champion: HeldOut, challenger: HeldOut) -> Comparison:
-    """The comparison that confirms, on the second look's problems or on `unseen` fresh ones."""
-    return compare_goal(champion, challenger, CONFIRMATION, LEVELS[how])
-
-
 def fresh_settings(settings: Settings, earlier: int) -> Settings:
-    """The experiment with other problems: of a seed that no confirmation had before.
+    """Return the experiment with other problems, of a seed that no confirmation had before.
 
-    `earlier` is the number of confirmations before this one, lost ones too: a problem that decided
-    once is used, also where it decided against. Its test split is what both policies play.
+    `earlier` is the number of confirmations before this one, lost ones too: a problem is used once
+    it has decided, for or against. Both policies play its test split.
     """
     times = settings.promotion.confirmation.times
 
@@ -96,26 +109,25 @@ def fresh_settings(settings: Settings, earlier: int) -> Settings:
 def unseen(
     fresh: Collection[str], own: Collection[str], earlier: Sequence[Collection[str]]
 ) -> set[str]:
-    """The fresh problems that count, by their ids: none of the experiment's `own` training,
-    validation and test problems, and none of an earlier confirmation.
+    """Return the ids of the fresh problems that count: neither among the experiment's `own`
+    problems nor in an earlier confirmation.
 
     A dataset that generates few different problems runs out of new ones. So the `earlier` ones are
-    taken out from the latest back, as long as three quarters of those that are not its own are
-    left. Raises ValueError where fewer than two are.
+    removed from the latest back, while three quarters of the rest remain. Raises ValueError where
+    fewer than two remain.
     """
     left = set(fresh).difference(own)
     enough = max(2, len(left) * 3 / 4)
     if len(left) < 2:
         raise ValueError(
-            f"Got {len(fresh)} fresh problems, and {len(left)} of them with an id that none of the "
-            "experiment's own problems has, expected two or more: the ids of a @generated dataset "
-            "say what a problem asks for. Take the mark away, or set promotion.confirmation=split."
+            f"{len(fresh)} fresh problems have {len(left)} ids that the experiment's own problems "
+            "lack, and two are needed. Remove the mark @generated, or set "
+            "promotion.confirmation=split."
         )
     for number, used in reversed([*enumerate(earlier, 1)]):
         if len(left.difference(used)) < enough:
             logger.warning(
-                "The dataset has few fresh problems: those of the confirmations 1 to %s may serve "
-                "again.",
+                "The dataset has few fresh problems: confirmations 1 to %s may share theirs.",
                 number,
             )
             break

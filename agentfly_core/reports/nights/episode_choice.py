@@ -1,20 +1,26 @@
-"""Which episodes of a night are worth a look: what changed between champion and challenger, and the
-challenger's best and worst.
+"""The episodes of a night's report: changes between champion and challenger, and the challenger's
+best and worst.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Literal
 
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.reports.show.markdown import fenced, marked, plain
 from agentfly_core.runs.episodes import Piece
 
 PairKind = Literal["better", "worse", "best", "worst"]
+KINDS: dict[PairKind, str] = {
+    "better": "Changed for the better",
+    "worse": "Changed for the worse",
+    "best": "Best",
+    "worst": "Worst",
+}
 SHOWN, CHANGED = 10, 3
 
 
@@ -29,22 +35,25 @@ class RatedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class PlayedPair:
-    """The same problem, with the same seed, as champion and challenger played it."""
+    """An episode of the same problem and seed by champion and challenger:
+    `PlayedPair(RatedEpisode(...), RatedEpisode(...))`.
+    """
 
     champion: RatedEpisode
     challenger: RatedEpisode
 
     @property
     def change(self) -> float:
-        """By how much the challenger's reward is higher."""
+        """The challenger's reward minus the champion's."""
         return self.challenger.reward - self.champion.reward
 
 
 def pairs(
     champion: Iterable[tuple[Trajectory, Scored]], challenger: Iterable[tuple[Trajectory, Scored]]
 ) -> list[PlayedPair]:
-    """The episodes of both, problem by problem and chain by chain; those that lack a reward on one
-    side are left out.
+    """Pair the episodes by problem and chain; an episode without a reward on one side is skipped.
+
+    Of an episode with several speakers the answering speaker counts.
     """
     earlier, later = _by_place(champion), _by_place(challenger)
     return [
@@ -53,27 +62,52 @@ def pairs(
 
 
 def choose(candidates: Sequence[PlayedPair]) -> list[tuple[PairKind, PlayedPair]]:
-    """Ten of them, no episode twice: up to three that changed most for the better, as many for the
-    worse, and of all others the challenger's best (of equal rewards the shortest) and worst (the
-    longest).
+    """Choose ten different episodes: up to three with the largest gains, up to three with the
+    largest losses, and of the rest the challenger's best (the shortest first) and worst.
     """
-    better = sorted(
-        (p for p in candidates if p.change > 0), key=attrgetter("change"), reverse=True
-    )[:CHANGED]
-    worse = sorted((p for p in candidates if p.change < 0), key=attrgetter("change"))[:CHANGED]
+    gains = sorted((p for p in candidates if p.change > 0), key=lambda p: -p.change)
+    losses = sorted((p for p in candidates if p.change < 0), key=lambda p: p.change)
+    better, worse = gains[:CHANGED], losses[:CHANGED]
     changed = {id(pair) for pair in (*better, *worse)}
     others = [pair for pair in candidates if id(pair) not in changed]
     others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))
     room = min(SHOWN - len(changed), len(others))
     best, worst = others[: room // 2], others[len(others) - (room - room // 2) :]
-    chosen: list[tuple[PairKind, PlayedPair]] = [("better", pair) for pair in better]
-    chosen += [("worse", pair) for pair in worse]
-    chosen += [("best", pair) for pair in best]
-    return [*chosen, *(("worst", pair) for pair in reversed(worst))]
+    kinds: dict[PairKind, Sequence[PlayedPair]] = {
+        "better": better,
+        "worse": worse,
+        "best": best,
+        "worst": worst[::-1],
+    }
+    return [(kind, pair) for kind, chosen in kinds.items() for pair in chosen]
+
+
+def shown(kind: PairKind, pair: PlayedPair) -> str:
+    """Return an episode's section: the change of its rewards, and both conversations."""
+    champion, challenger = pair.champion, pair.challenger
+    before, after = champion.scored.rewards, challenger.scored.rewards
+    tokens = [each.trajectory.sampled_tokens for each in (champion, challenger)]
+    changes = [f"reward {champion.reward:.4g} → {challenger.reward:.4g}"]
+    changes += [
+        f"{plain(name)} {before[name]:.4g} → {value:.4g}"
+        for name, value in after.items()
+        if name in before
+    ]
+    changes.append(f"{tokens[0]:,} → {tokens[1]:,} tokens")
+    problem = challenger.trajectory.problem
+    texts = [
+        marked([Piece("read", problem.prompt)], 800),
+        "the champion:",
+        marked(conversation(champion.trajectory), 1200),
+        "this night:",
+        marked(conversation(challenger.trajectory), 1200),
+    ]
+    title = f"### {KINDS[kind]}: {plain(problem.id, 100)}"
+    return "\n\n".join([title, "; ".join(changes), fenced("\n".join(texts))])
 
 
 def conversation(trajectory: Trajectory) -> list[Piece]:
-    """What the model said and was answered, without the problem and without special tokens."""
+    """Return replies and observations as text, without the problem and special tokens."""
     pieces: list[Piece] = []
     for number, turn in enumerate(trajectory.turns):
         if number:

@@ -1,8 +1,7 @@
-"""What a policy did on held-out problems, problem by problem, read from stored episodes."""
+"""Outcomes of a policy on held-out problems, read from stored episodes."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -44,19 +43,20 @@ class HeldOut:
     by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
-        """The same of those problems whose id is wanted."""
+        """Return the outcomes of the problems with a `wanted` id."""
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
 
 
 def unscored_share(outcome: HeldOutMeans) -> float:
-    """The share of a problem's episodes that are unscored, from 0 to 1."""
+    """Return the share of a problem's episodes that are unscored, from 0 to 1."""
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
 def held_out(experiment: Experiment, policy: Pointer, data: Pointer) -> HeldOut:
-    """What a policy that was evaluated before did on the test split of a dataset; raises
-    FileNotFoundError where it was not.
+    """Read the outcomes of an evaluated policy on a dataset's test split.
+
+    Raises FileNotFoundError for a policy that was not evaluated.
     """
     shards = experiment.evaluation_keys(policy, data, "test")
     episodes, scores = evaluated_episodes(experiment.store, StageKeys(experiment.settings), shards)
@@ -66,16 +66,14 @@ def held_out(experiment: Experiment, policy: Pointer, data: Pointer) -> HeldOut:
 def evaluated_episodes(
     store: Store, keys: StageKeys, shards: Sequence[ArtifactKey]
 ) -> tuple[list[Trajectory], list[Scored]]:
-    """What a policy played in the shards of an evaluation, and its scores; raises FileNotFoundError
-    where it was not evaluated before.
-    """
+    """Read the episodes and scores of an evaluation; raises FileNotFoundError for a missing one."""
     played = [store.artifact(shard.uri) for shard in shards]
     scored = store.artifact(keys.scored(played).uri)
     return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
 
 
 def is_evaluated(store: Store, keys: StageKeys, shards: Sequence[ArtifactKey]) -> bool:
-    """Whether all shards of an evaluation were played and scored; damaged artifacts do not
+    """Return whether all shards of an evaluation were played and scored; damaged artifacts do not
     count.
     """
     played = [manifest for shard in shards if (manifest := store.find(shard))]
@@ -87,39 +85,41 @@ def outcomes(
     scored: Iterable[Scored],
     goal: str,
 ) -> dict[str, HeldOutMeans]:
-    """The outcome of each problem, as `HeldOut` has it; `goal` is the name of the reward that says
-    solved.
+    """Compute the outcome of each problem, see `HeldOut`.
 
-    `unreadable_calls` is the share of an episode's calls that could not be read, 0 where it made
-    none.
+    `goal` is the name of the reward that decides success.
     """
     by_id = {score.trajectory_id: score for score in scored}
-    by_problem: dict[str, defaultdict[str, list[float]]] = {}
-    unscored: defaultdict[str, list[bool]] = defaultdict(list)
+    by_problem: dict[str, list[HeldOutMeans]] = {}
     for episode in by_episode([*trajectories]):
-        problem, score = episode[0].problem, by_id[episode[0].id]
-        values = by_problem.setdefault(problem.id, defaultdict(list))
-        unscored[problem.id].append(isinstance(score.reward, Unscored))
-        if isinstance(score.reward, Unscored):
-            continue
-        calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
-        unreadable = sum(isinstance(call, BadCall) for call in calls)
-        reached = float(bool(solved(score, goal)))
-        values[GOAL].append(reached)
-        if problem.task != SINGLE:
-            values[f"{TASK}{problem.task}"].append(reached)
-        values[TOKENS].append(float(sum(one.sampled_tokens for one in episode)))
-        values[UNREADABLE_CALLS].append(unreadable / max(len(calls), 1))
-        for name, value in score.rewards.items():
-            # a mixture has its goal beside its rewards
-            if problem.task == SINGLE or name != goal:
-                values[f"{REWARD}{name}"].append(value)
-    means = {
-        name: {outcome: fmean(each) for outcome, each in values.items()}
-        for name, values in by_problem.items()
-    }
-    shares = {name: fmean(each) for name, each in unscored.items()}
+        score = by_id[episode[0].id]
+        lost = isinstance(score.reward, Unscored)
+        outcome = {} if lost else _outcome(episode, score, goal)
+        by_problem.setdefault(episode[0].problem.id, []).append(outcome)
+    return {problem: _means(each) for problem, each in by_problem.items()}
+
+
+def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOutMeans:
+    """Compute a scored episode's outcome; one without calls has 0 unreadable ones."""
+    calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
+    unreadable = sum(isinstance(call, BadCall) for call in calls)
+    reached, task = float(bool(solved(score, goal))), episode[0].problem.task
+    mixed = task != SINGLE
+    # the scores of a mixture contain the goal once more
+    rewards = {name: value for name, value in score.rewards.items() if not mixed or name != goal}
     return {
-        name: {**outcome, **({UNSCORED: shares[name]} if outcome and shares[name] else {})}
-        for name, outcome in means.items()
+        GOAL: reached,
+        **({f"{TASK}{task}": reached} if mixed else {}),
+        TOKENS: float(sum(one.sampled_tokens for one in episode)),
+        UNREADABLE_CALLS: unreadable / max(len(calls), 1),
+        **{f"{REWARD}{name}": value for name, value in rewards.items()},
     }
+
+
+def _means(episodes: Sequence[HeldOutMeans]) -> HeldOutMeans:
+    """Average the outcomes of a problem's episodes; an unscored one is empty."""
+    scored = [outcome for outcome in episodes if outcome]
+    names = dict.fromkeys(name for outcome in scored for name in outcome)
+    means = {name: fmean(each[name] for each in scored if name in each) for name in names}
+    share = 1 - len(scored) / len(episodes)
+    return {**means, UNSCORED: share} if scored and share else means

@@ -1,17 +1,25 @@
-"""The night ledger: what became of each night of an experiment, in the order in which it happened.
+"""The night ledger: the events of an experiment's nights, in their order.
 
-It is the only truth about nights; MLflow's aliases and Prefect's events repeat what it says.
+It is the only truth about nights. MLflow's aliases and Prefect's events follow it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
+from pydantic import TypeAdapter, ValidationError
+
+from agentfly_core.config.experiment import Night
+from agentfly_core.config.reference import RunPolicy
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.reports.nights.ledger_chain import LedgerChain
+from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.store.store import Pointer, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import require_uri
 from agentfly_core.system.formats.json_value import JSON
 
 NightEvent: TypeAlias = Literal[
@@ -26,46 +34,79 @@ NightEvent: TypeAlias = Literal[
     "missed",
     "demoted",
 ]
-DECIDED: tuple[NightEvent, ...] = (
-    "promoted",
-    "kept",
-    "worse",
-    "awaits_approval",
-    "not_approved",
-)
-"""What ends a night, or leaves it to a person."""
+DECIDED: tuple[NightEvent, ...] = ("promoted", "kept", "worse", "awaits_approval", "not_approved")
+"""Events that end a night, or leave it to a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """The policy that a challenger has to beat: `Champion("run:nightly-2026-11-20@15",
-    Pointer(...))`.
+    """A policy that a challenger has to beat: `Champion(RunPolicy("nightly-2026-11-20", 15),
+    Pointer("runs/nightly-2026-11-20/steps/000015/policy", "9f2c..."))`.
     """
 
-    reference: str
+    reference: RunPolicy
     policy: Pointer
+
+    def __post_init__(self) -> None:
+        require_uri(self.policy.uri)
 
     @property
     def run(self) -> str:
-        """The run that it is of."""
-        return self.reference.removeprefix("run:").partition("@")[0]
+        """The run of the policy."""
+        return self.reference.run
 
-    def to_json(self) -> dict[str, JSON]:
-        """As the ledger keeps it."""
-        return {"reference": self.reference, "uri": self.policy.uri, "digest": self.policy.digest}
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, str]) -> Champion:
-        """What `to_json` wrote."""
-        return cls(fields["reference"], Pointer.of(fields, "an entry of the night ledger"))
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The start of a night: `Beginning(Night(number=12), "f491...84",
+    {"single": 4096}, 0, ["night={...}", "model=run:nightly-2026-11-20@15"])`.
+
+    `dataset` is the digest of the dataset, `problems` the size of its training split by task, and
+    `seed` the seed of the order. `changes` are settings that differ from the experiment's.
+    """
+
+    night: Night
+    dataset: str
+    problems: Mapping[str, int]
+    seed: int
+    changes: Sequence[str]
+
+    def __str__(self) -> str:
+        places = []
+        for name, size in self.problems.items():
+            place, of_task = self.night.of(name), "" if name == SINGLE else f" of {name}"
+            places.append(f"problem {place.problem} of {size} of epoch {place.epoch}{of_task}")
+        return f"Night {self.night.number} begins at {', '.join(places)}."
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredProblems:
+    """Numbers of problems that a night scored, by task: `ScoredProblems({"single": 960})`."""
+
+    by_task: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The comparison of a night's policy with the champion: `Judgement(Verdict(...),
+    champion=Champion(...), challenger=Champion(...))`.
+    """
+
+    verdict: Verdict
+    champion: Champion
+    challenger: Champion
+
+
+EntryDetails: TypeAlias = Beginning | ScoredProblems | Judgement | Champion | None
+"""`Beginning` of a night that began, `ScoredProblems` of one that finished or was given up,
+`Judgement` of a decision of the gate, and the `Champion` that a person promoted.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NightEntry:
-    """One thing that happened: `NightEntry(31, 1763740000000, "nightly-2026-11-21", "promoted",
-    "Success rose by 2.1 points (at least 0.9).", Champion(...))`.
-
-    `champion` is the policy that was promoted, where one was; `details` are for reports.
+    """An event: `NightEntry(31, 1763740000000, "nightly-2026-11-21", "promoted", "Success rose by
+    2.1 points (at least 0.9).", Judgement(...))`.
     """
 
     number: int
@@ -73,13 +114,23 @@ class NightEntry:
     night: str
     event: NightEvent
     why: str = ""
-    champion: Champion | None = None
-    details: Mapping[str, JSON] = field(default_factory=dict)
+    details: EntryDetails = None
+
+    @property
+    def champion(self) -> Champion | None:
+        """The promoted policy of a promotion."""
+        match self.event, self.details:
+            case "promoted", Judgement(challenger=policy) | (Champion() as policy):
+                return policy
+        return None
+
+
+ENTRY = TypeAdapter(NightEntry)
 
 
 @dataclass(frozen=True, slots=True)
 class NightHistory:
-    """All that happened, oldest first: `NightHistory((NightEntry(1, ...), NightEntry(2, ...)))`."""
+    """All entries, oldest first: `NightHistory((NightEntry(1, ...), NightEntry(2, ...)))`."""
 
     entries: Sequence[NightEntry]
 
@@ -95,69 +146,56 @@ class NightHistory:
         return line[-1] if line else None
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """The last of these events of a night, or None."""
+        """Return the last of these events of a night, or None."""
         entries = [e for e in self.entries if e.night == night and e.event in events]
         return entries[-1] if entries else None
 
+    def beginning(self, night: str) -> Beginning | None:
+        """Return the plan of a night that was begun, or None."""
+        plans = [e.details for e in self.entries if e.night == night]
+        return next((plan for plan in plans if isinstance(plan, Beginning)), None)
+
     def attempts(self, night: str) -> int:
-        """How many times a night was begun or continued."""
+        """Return how many times a night was begun or continued."""
         return sum(e.night == night and e.event == "began" for e in self.entries)
 
 
 @dataclass(frozen=True)
 class NightLedger:
-    """The ledger of an experiment's nights: one file an entry, `nights/NAME/000031.json`."""
+    """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`."""
 
     store: Store
     experiment: str
 
-    @property
-    def chain(self) -> LedgerChain:
-        """The files of its entries."""
-        return LedgerChain(self.store, self.experiment)
-
-    @property
-    def uri(self) -> str:
-        """The folder of its entries."""
-        return self.chain.uri
-
     def read(self) -> NightHistory:
-        """All that happened; raises Damaged with the name of a damaged or missing entry."""
-        return NightHistory([*map(_entry, self.chain.read())])
+        """Read all entries; raises Damaged with the name of a damaged or missing one."""
+        return NightHistory([*map(self._entry, LedgerChain(self.store, self.experiment).read())])
 
     def entries(self) -> Sequence[NightEntry]:
-        """All that happened, oldest first."""
+        """Read all entries, oldest first."""
         return self.read().entries
 
     def champion(self) -> Champion | None:
-        """The champion; None before the first promotion."""
+        """Read the champion; None before the first promotion."""
         return self.read().champion
-
-    def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """The last of these events of a night, or None."""
-        return self.read().last(night, *events)
 
     def append(
         self,
         night: str,
         event: NightEvent,
         why: str = "",
-        champion: Champion | None = None,
-        details: Mapping[str, JSON] = {},
+        details: EntryDetails = None,
     ) -> NightEntry:
-        """Write down what happened; two processes may do so at the same time."""
-        value: dict[str, JSON] = {
-            "time_ms": int(time.time() * 1000),
-            "night": night,
-            "event": event,
-            "why": why,
-            "champion": champion.to_json() if champion else None,
-            "details": {**details},
-        }
-        return _entry(self.chain.append(value))
+        """Append an entry; two processes may do so at the same time."""
+        entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
+        value = ENTRY.dump_python(entry, mode="json")
+        return self._entry(LedgerChain(self.store, self.experiment).append(value))
 
-
-def _entry(value: Mapping[str, Any]) -> NightEntry:
-    champion = Champion.from_json(value["champion"]) if value["champion"] else None
-    fields = ("number", "time_ms", "night", "event", "why", "details")
-    return NightEntry(**{name: value[name] for name in fields}, champion=champion)
+    def _entry(self, value: dict[str, JSON]) -> NightEntry:
+        try:
+            return ENTRY.validate_python(value)
+        except ValidationError as error:
+            raise Damaged(
+                f"Entry {value['number']} of the ledger of {self.experiment} cannot be read: "
+                f"{error.errors()[0]['msg']}. Put it back from a copy of the store."
+            ) from None

@@ -8,18 +8,18 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal
 
-from agentfly_core.config.experiment import Night, OrderPosition
-from agentfly_core.config.tasks import SINGLE
-from agentfly_core.experiment import run_code
+from agentfly_core.config.experiment import Night, OrderPosition, Settings
 from agentfly_core.experiment.run_layout import finished_summary, record_of
-from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.night_ledger import DECIDED, NightEntry, NightHistory
+from agentfly_core.reports.nights.night_ledger import (
+    DECIDED,
+    Beginning,
+    NightHistory,
+    ScoredProblems,
+)
 from agentfly_core.runs.run import problems_played
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -29,47 +29,9 @@ PREFIX = "nightly-"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """The start of a night, as its ledger entry: `Beginning(Night(number=12), "f491...84",
-    {"single": 4096}, 0)`.
-
-    `dataset` is the digest of the dataset, `problems` the size of its training split by task,
-    `seed` that of the order.
-    """
-
-    night: Night
-    dataset: str
-    problems: Mapping[str, int]
-    seed: int
-
-    @classmethod
-    def of(cls, entry: NightEntry) -> Beginning:
-        """What an entry `began` says."""
-        details: Mapping[str, Any] = entry.details
-        night = Night.model_validate(details["night"])
-        return cls(night, details["dataset"], details["problems"], details["seed"])
-
-    def __str__(self) -> str:
-        places = []
-        for name, size in self.problems.items():
-            place, of_task = self.night.of(name), "" if name == SINGLE else f" of {name}"
-            places.append(f"problem {place.problem} of {size} of epoch {place.epoch}{of_task}")
-        return f"Night {self.night.number} begins at {', '.join(places)}."
-
-    def to_json(self) -> dict[str, JSON]:
-        """As the entry `began` has it."""
-        return {
-            "night": self.night.model_dump(mode="json"),
-            "dataset": self.dataset,
-            "problems": dict(self.problems),
-            "seed": self.seed,
-        }
-
-
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
-    """nightly-<date>, with the experiment's name behind it when another experiment has that night's
-    name already.
+    """Return nightly-<date>, with the experiment's name appended if another experiment has a night
+    of this name.
     """
     record = record_of(store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == experiment
@@ -77,15 +39,15 @@ def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
 
 
 def date_of(night: str) -> datetime.date | None:
-    """The date in a night's name; None for a run that is no night."""
+    """Return the date in a night's name; None for any other run."""
     with suppress(ValueError):
         return datetime.date.fromisoformat(night.removeprefix(PREFIX)[:10])
     return None
 
 
 def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
-    """The experiment's other nights, oldest first, that have not done all their steps or are not
-    judged; a night that was given up counts as done.
+    """Return the experiment's other nights, oldest first, that have steps left or no decision;
+    nights that were given up count as done.
     """
     nights = {entry.night for entry in history.entries if entry.event == "began"}
     return [
@@ -96,47 +58,49 @@ def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
     ]
 
 
-def beginning(store: Store, history: NightHistory, data: Pointer, seed: int) -> Beginning:
-    """The start of a new night: it continues behind the last one in the order of problems, which
-    comes from the seed.
+def beginning(store: Store, history: NightHistory, data: Pointer, settings: Settings) -> Beginning:
+    """Plan a new night: it continues the order of the training problems where the last one ended.
 
-    With other data or another seed it begins a new epoch of these. The problems of steps that were
-    played and never scored come again.
+    Other data or another seed begin a new epoch. Problems that were played and never scored are
+    played again.
     """
     sizes = sizes_by_task(store.open(data))
-    begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
+    night = _position(store, history, data, settings.seed, sizes)
+    changes = _changes(history, night, settings)
+    return Beginning(night, data.digest, sizes, settings.seed, changes)
+
+
+def _position(
+    store: Store, history: NightHistory, data: Pointer, seed: int, sizes: Mapping[str, int]
+) -> Night:
+    """Return the number and the place of a new night in the order of problems."""
+    begun = {e.night: e.details for e in history.entries if isinstance(e.details, Beginning)}
     if not begun:
-        return Beginning(Night(number=1), data.digest, sizes, seed)
-    last = max(begun, key=lambda entry: Beginning.of(entry).night.number)
-    before = Beginning.of(last)
-    if (before.dataset, before.seed) == (data.digest, seed):
-        ended = history.last(last.night, "finished", "given_up")
-        details: Mapping[str, Any] = ended.details if ended else {}
-        scored = details["played"] if "played" in details else played(store, last.night, sizes)
-        night = night_after(before.night, scored, sizes)
-        return Beginning(night, data.digest, sizes, seed)
-    epoch = max(before.night.of(name).epoch for name in before.problems)
-    places = dict.fromkeys(sizes, OrderPosition(epoch=epoch + 1))
-    night = Night(number=before.night.number + 1, tasks=places)
-    return Beginning(night, data.digest, sizes, seed)
+        return Night(number=1)
+    name, before = max(begun.items(), key=lambda item: item[1].night.number)
+    if (before.dataset, before.seed) != (data.digest, seed):
+        epoch = max(before.night.of(task).epoch for task in before.problems)
+        places = dict.fromkeys(sizes, OrderPosition(epoch=epoch + 1))
+        return Night(number=before.night.number + 1, tasks=places)
+    ended = history.last(name, "finished", "given_up")
+    counts = ended.details if ended else None
+    scored = counts if isinstance(counts, ScoredProblems) else scored_problems(store, name, sizes)
+    return night_after(before.night, scored.by_task, sizes)
 
 
-def first_changes(
-    history: NightHistory, night: Night, start_from: Literal["champion", "last"]
-) -> list[str]:
-    """The settings of a new night that differ from the experiment's: its place in the order of
-    problems, and the policy that it starts from.
+def _changes(history: NightHistory, night: Night, settings: Settings) -> list[str]:
+    """Return the settings of a new night that differ from the experiment's: its place in the order
+    of problems and its first policy.
 
-    That is the champion, or with `last` the last policy of the night that finished
-    last; before there is one, the start of the experiment itself, behind which there is no
-    optimizer's state.
+    That is the champion, or with promotion.start=last the policy of the night that finished last.
+    The first night starts as the experiment does, without an optimizer state of a parent.
     """
     start, changes = "", [f"night={night.model_dump_json()}"]
-    if start_from == "last":
+    if settings.promotion.start == "last":
         ended = [entry.night for entry in history.entries if entry.event == "finished"]
         start = f"run:{ended[-1]}" if ended else ""
     elif champion := history.champion:
-        start = champion.reference
+        start = str(champion.reference)
     if start:
         return [*changes, f"model={start}", "warm_start=null"]
     return [*changes, "update.optimizer_state=fresh"]
@@ -145,7 +109,7 @@ def first_changes(
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """The settings of a night that has begun, as far as those of today differ; None before it
+    """Return the settings of a night that has begun where they differ from today's; None before it
     begins. Raises ValueError for a run of another experiment.
     """
     record = record_of(store, night)
@@ -161,33 +125,21 @@ def recorded_changes(
     return [f"{key}={json.dumps(then[key])}" for key in changed]
 
 
-def edited(store: Store, night: str, code: Code) -> list[str]:
-    """Where the code of an unfinished night differs from `code`, which it could not go on
-    with: `own_tools.py`.
-    """
-    if finished(store, night):
-        return []
-    with suppress(Damaged):  # reported when it is to be finished
-        if record := record_of(store, night):
-            return run_code.changed(record, code)
-    return []
-
-
 def finished(store: Store, night: str) -> Summary | None:
-    """The summary of a night that has done all its steps."""
+    """Return the summary of a night that has done all its steps."""
     with suppress(Damaged):
         if record := record_of(store, night):
             return finished_summary(store, night, record["settings"]["steps"])
     return None
 
 
-def played(store: Store, night: str, tasks: Iterable[str]) -> dict[str, int]:
-    """How many problems of each task a night has scored, as the ledger has it; none, and a warning,
-    where that cannot be read.
+def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
+    """Count the problems of each task that a night has scored; none, with a warning, where files
+    are damaged.
     """
-    scored = Counter[str]()
+    counts = Counter[str]()
     try:
-        scored = problems_played(store, night)
+        counts = problems_played(store, night)
     except Damaged as damage:
         logger.warning("%s The problems of %s count as not played and come again.", damage, night)
-    return {name: scored[name] for name in tasks}
+    return ScoredProblems({name: counts[name] for name in tasks})

@@ -1,13 +1,15 @@
-"""The report of a night. It is computed from the store alone, at any time."""
+"""The report of a night: a page of Markdown that is computed from the store alone, at any time.
+
+Curves are bars of text: MLflow does not render Markdown, and a terminal cannot show pictures.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from datetime import datetime
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
@@ -20,234 +22,233 @@ from agentfly_core.experiment.run_layout import (
 )
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.stop_conditions import due
-from agentfly_core.records.intervals import Interval, improvement
+from agentfly_core.records.intervals import improvement
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.reports.nights.episode_choice import PairKind, PlayedPair, choose, pairs
+from agentfly_core.reports.nights.episode_choice import choose, pairs, shown
 from agentfly_core.reports.nights.held_out import evaluated_episodes
-from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.nights.night_ledger import Judgement, NightEntry, NightEvent, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.reports.show.markdown import plain, sparkline, table
+from agentfly_core.runs.episodes import spans
 from agentfly_core.runs.run import experiment_of_run, recorded_settings
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 from agentfly_core.store.store import Pointer, Store
 
+OUTCOMES: dict[NightEvent, str] = {
+    "promoted": "its policy became the champion",
+    "demoted": "its policy was the champion and was demoted",
+    "awaits_approval": "its policy is better and waits for a person to approve it",
+    "not_approved": "its policy was better and was not approved",
+    "kept": "its policy did not pass the gate, the champion stays",
+    "worse": "its policy is worse, the champion stays",
+}
 CURVES = {
     "reward in training": "agent/rollout/reward",
     "success in training": "agent/rollout/success",
 }
-VALIDATION = "success on validation"
 TOKENS = "agent/rollout/avg_sampled_tokens"
 START, END, CHAMPION = "the night's first policy", "its last policy", "the champion"
-Series = Sequence[tuple[int, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class SignSeen:
-    """A health sign that was logged: `SignSeen("entropy", (11, 12), "train/entropy is 0.0004, below
-    0.001, for 4 steps in a row")`; `text` is its message at the last step.
+def night_page(store: Store, night: str) -> list[str]:
+    """Compute the sections of a night's page; the first one is the outcome.
+
+    Raises ValueError unless the night is finished and judged, and for a missing dataset.
     """
-
-    name: str
-    steps: Sequence[int]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """Steps, time and tokens of a night: `Effort(steps=15, planned=15, attempts=1, hours=6.1,
-    seconds={"rollout": 9000.0, ...}, tokens=1234567, price_per_hour=None)`.
-
-    `steps` are fewer than `planned` where the night's hours were over. `hours` is the sum over its
-    attempts, each from its start to its last recorded event; `tokens` counts the tokens that were
-    sampled for training.
-    """
-
-    steps: int
-    planned: int
-    attempts: int
-    hours: float
-    seconds: Mapping[str, float]
-    tokens: int
-    price_per_hour: float | None
-
-    @property
-    def cost(self) -> float | None:
-        """Hours times the site's price of one, where it has a price."""
-        return None if self.price_per_hour is None else self.hours * self.price_per_hour
-
-
-@dataclass(frozen=True, slots=True)
-class NightReport:
-    """A finished and judged night.
-
-    `champion` is the reference of the policy that the night was compared with. `held_out` contains
-    the evaluations of the champion and of the night's first and last policies on the test problems.
-    `gain` is the rise of success from the first to the last policy, with its 95 % interval.
-    `history` contains the night's entries in the ledger.
-    """
-
-    night: str
-    experiment: str
-    champion: str
-    verdict: Verdict
-    history: Sequence[NightEntry]
-    held_out: Mapping[str, Evaluation]
-    gain: tuple[float, Interval]
-    curves: Mapping[str, Series]
-    signs: Sequence[SignSeen]
-    episodes: Sequence[tuple[PairKind, PlayedPair]]
-    effort: Effort
+    stored = _StoredNight.of(store, night)
+    outcome = [OUTCOMES[entry.event] for entry in stored.history if entry.event in OUTCOMES][-1]
+    evaluations, verdict = stored.evaluations(), stored.judgement.verdict
+    champion, challenger = stored.judgement.champion, stored.judgement.challenger
+    episodes = choose(pairs(stored.played(champion.policy), stored.played(challenger.policy)))
+    return [
+        f"# {plain(night)} of {plain(stored.experiment.name)}: {outcome}",
+        _gain(evaluations),
+        f"`agentfly open mlflow {night}` opens its curves and episodes, `agentfly open prefect "
+        f"{night}` its flow run; `agentfly report {night}` writes this page again.",
+        "## Against the champion",
+        f"{plain(verdict.why, 2000)} The champion was {champion.reference}.",
+        _comparisons(verdict),
+        "## Success on the test problems",
+        _rates(evaluations),
+        "## Learning curves",
+        stored.curves(),
+        "## Health signs",
+        stored.signs(),
+        "## What happened, and what it took",
+        stored.events(),
+        table(("what", "how much"), [*stored.effort().items()]),
+        "## Episodes",
+        "Test problems as the champion and then this night's policy played them, with the same "
+        "seeds. The model wrote the lines marked `>` and read those marked `|`; lines marked `.` "
+        "came after its last reply.",
+        *(shown(kind, pair) for kind, pair in episodes),
+    ]
 
 
-def night_report(store: Store, night: str) -> NightReport:
-    """The report of a night; raises ValueError for a run that is not a finished and judged night,
-    and for a dataset that is missing from the store.
-    """
-    stored = _Stored.of(store, night)
-    champion, challenger = stored.champion.policy, stored.challenger.policy
-    held_out = stored.held_out()
-    before, after = held_out[START].solved, held_out[END].solved
-    # on the problems of which both have a scored episode
-    common = before.keys() & after.keys()
-    gain = improvement(*({name: each[name] for name in common} for each in (before, after)))
-    return NightReport(
-        night=night,
-        experiment=stored.record["experiment"],
-        champion=stored.champion.reference,
-        verdict=Verdict.from_json(stored.details["verdict"]),
-        history=stored.history,
-        held_out=held_out,
-        gain=gain,
-        curves=stored.curves(),
-        signs=stored.signs(),
-        episodes=choose(pairs(stored.played(champion), stored.played(challenger))),
-        effort=stored.effort(),
+def page_text(sections: Sequence[str], link: str = "") -> str:
+    """Join a page's sections; `link` is Markdown that follows the first sentence."""
+    return "\n\n".join(filter(None, [*sections[:2], link, *sections[2:]])) + "\n"
+
+
+def _gain(evaluations: Mapping[str, Evaluation]) -> str:
+    """Describe the rise of success on the problems of which both policies have a scored episode."""
+    start, end = evaluations[START], evaluations[END]
+    both = start.solved.keys() & end.solved.keys()
+    solved = ({problem: each.solved[problem] for problem in both} for each in (start, end))
+    gain, (low, high) = improvement(*solved)
+    return (
+        f"Success on the test problems was {start.success:.1%} before the night and is "
+        f"{end.success:.1%} after it: {100 * gain:+.1f} points, 95 % interval {100 * low:+.1f} to "
+        f"{100 * high:+.1f}."
     )
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """Stored records of a night."""
+def _comparisons(verdict: Verdict) -> str:
+    rows = []
+    for one in verdict.comparisons:
+        values = (f"{one.champion:.4g}", f"{one.challenger:.4g}")
+        difference = (f"{one.difference:+.3f}", f"{one.bound:+.3f}", f"above {0.0 - one.margin:g}")
+        rows.append((plain(one.name), *values, *difference, "yes" if one.held else "no"))
+    titles = ("compared", "champion", "this night", "difference", "at least", "must be", "holds")
+    return table(titles, rows)
 
+
+def _rates(evaluations: Mapping[str, Evaluation]) -> str:
+    rows = []
+    for name, rate in evaluations.items():
+        interval = "{:.1%} to {:.1%}".format(*rate.interval)
+        rows.append((name, f"{rate.success:.1%}", interval, f"{len(rate.solved):,}"))
+    return table(("policy", "success", "95 % interval", "problems"), rows)
+
+
+@dataclass(frozen=True)
+class _StoredNight:
+    """The stored records of a judged night, and the parts of its page that need them."""
+
+    night: str
     experiment: Experiment
     record: RunRecord
     summary: Summary
     history: Sequence[NightEntry]
-    judged: NightEntry
+    judgement: Judgement
+    steps: Sequence[StepMetrics]
 
     @classmethod
-    def of(cls, store: Store, night: str) -> _Stored:
-        """Load a night; raises ValueError for a run that is not a finished and judged night."""
+    def of(cls, store: Store, night: str) -> _StoredNight:
+        """Load a night; raises ValueError unless it is finished and judged."""
         record, summary = record_of(store, night), summary_of(store, night)
-        ledger = NightLedger(store, record["experiment"]) if record else None
-        history = [entry for entry in ledger.entries() if entry.night == night] if ledger else []
-        judged = [entry for entry in history if "verdict" in entry.details]
+        entries = NightLedger(store, record["experiment"]).entries() if record else []
+        history = [entry for entry in entries if entry.night == night]
+        judged = [entry.details for entry in history if isinstance(entry.details, Judgement)]
         if record is None or summary is None or not judged:
             raise ValueError(
-                f"{night!r} in {store.uri} is no night that was finished and judged, so there is "
-                "no report of it. `agentfly nights EXPERIMENT` shows what became of each night."
+                f"{night!r} in {store.uri} is not a finished and judged night. `agentfly "
+                "nights EXPERIMENT` shows the events of each night."
             )
         settings = recorded_settings(record)
         if store.get(StageKeys(settings).prepare().uri) is None:
             raise ValueError(
-                f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
-                "have changed, so what was played on it is not found. A report that was written "
-                f"before is {RunLayout(night).report}."
+                f"The dataset of {night!r} is missing from {store.uri}, or its files have changed. "
+                f"A report that was written before is {RunLayout(night).report}."
             )
-        return cls(experiment_of_run(record, store), record, summary, history, judged[-1])
+        steps = [metrics_of(store, RunLayout(night).step(n)) for n in settings.own_steps]
+        return cls(
+            night, experiment_of_run(record, store), record, summary, history, judged[-1], steps
+        )
 
-    @property
-    def details(self) -> Mapping[str, Any]:
-        return self.judged.details
-
-    @property
-    def champion(self) -> Champion:
-        return Champion.from_json(self.details["champion"])
-
-    @property
-    def challenger(self) -> Champion:
-        return Champion.from_json(self.details["challenger"])
-
-    @cached_property
-    def steps(self) -> Sequence[StepMetrics]:
-        layout, store = RunLayout(self.judged.night), self.experiment.store
-        numbers = self.experiment.settings.own_steps
-        return [metrics_of(store, layout.step(number)) for number in numbers]
-
-    def held_out(self) -> dict[str, Evaluation]:
-        """The evaluations on the test problems; the champion's only where it is not the policy that
-        the night started from.
+    def evaluations(self) -> dict[str, Evaluation]:
+        """Read the evaluations on the test problems; the champion's only where it is not the
+        night's first policy.
         """
-        start = policy_of(self.experiment.store, self.judged.night, 0)
-        policies = {START: start, END: self.challenger.policy}
-        if self.champion.policy.digest != start.digest:
-            policies[CHAMPION] = self.champion.policy
+        start = policy_of(self.experiment.store, self.night, 0)
+        policies = {START: start, END: self.judgement.challenger.policy}
+        if self.judgement.champion.policy.digest != start.digest:
+            policies[CHAMPION] = self.judgement.champion.policy
         return {
-            who: stored_evaluation(self.experiment, policy, "test")
-            for who, policy in policies.items()
+            name: stored_evaluation(self.experiment, policy, "test")
+            for name, policy in policies.items()
         }
 
-    def curves(self) -> dict[str, Series]:
-        """Curves over the steps. A curve without any measured step is left out."""
-        curves: dict[str, Series] = {}
-        for title, name in CURVES.items():
-            measured = [step for step in self.steps if name in step["metrics"]]
-            curves[title] = [(step["step"], step["metrics"][name]) for step in measured]
-        layout, store, validation = RunLayout(self.judged.night), self.experiment.store, []
-        for number in self.experiment.settings.own_steps:
-            policy = store.artifact(layout.step(number).policy)
-            with suppress(FileNotFoundError):  # it was not evaluated
-                success = stored_evaluation(self.experiment, policy, "validation").success
-                validation.append((number, success))
-        curves[VALIDATION] = validation
-        return {title: curve for title, curve in curves.items() if curve}
-
-    def signs(self) -> list[SignSeen]:
-        """The signs that were logged, with their steps."""
-        by_name: dict[str, list[tuple[int, str]]] = {}
-        for step in self.steps:
-            for name, sign in due(self.experiment.settings.health, step["metrics"]).items():
-                lasted = int(step["metrics"][f"health/{name}"])
-                text = sign.message(step["metrics"], lasted)
-                by_name.setdefault(name, []).append((step["step"], text))
-        return [
-            SignSeen(name, [step for step, _ in seen], seen[-1][1])
-            for name, seen in by_name.items()
-        ]
-
-    def played(self, policy: Pointer) -> Iterable[tuple[Trajectory, Scored]]:
-        """A policy's episodes on the test problems."""
+    def played(self, policy: Pointer) -> list[tuple[Trajectory, Scored]]:
+        """Read a policy's episodes on the test problems."""
         store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         data = store.artifact(keys.prepare().uri)
         shards = self.experiment.evaluation_keys(policy, data, "test")
         trajectories, scores = evaluated_episodes(store, keys, shards)
         by_id = {score.trajectory_id: score for score in scores}
-        return ((trajectory, by_id[trajectory.id]) for trajectory in trajectories)
+        return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
 
-    def effort(self) -> Effort:
-        """Steps, time and tokens of the night."""
-        numbers = self.experiment.settings.own_steps
-        ledger = run_ledger(self.experiment.store, self.judged.night, numbers)
+    def curves(self) -> str:
+        """Draw the curves over the steps that have measured values."""
+        curves = {
+            title: [step["metrics"][name] for step in self.steps if name in step["metrics"]]
+            for title, name in CURVES.items()
+        }
+        validation, store = [], self.experiment.store
+        for step in self.steps:
+            policy = store.artifact(RunLayout(self.night).step(step["step"]).policy)
+            with suppress(FileNotFoundError):  # it was not evaluated
+                validation.append(stored_evaluation(self.experiment, policy, "validation").success)
+        rows = []
+        for title, values in {**curves, "success on validation": validation}.items():
+            if values:
+                ends = (values[0], values[-1], min(values), max(values))
+                first, *others = (f"{value:.3f}" for value in ends)
+                rows.append((title, first, sparkline(values), *others))
+        return table(("curve", "first", "step by step", "last", "lowest", "highest"), rows)
+
+    def signs(self) -> str:
+        """List the health signs that were logged, with their steps."""
+        steps: dict[str, list[int]] = {}
+        texts = {}
+        for step in self.steps:
+            for name, sign in due(self.experiment.settings.health, step["metrics"]).items():
+                steps.setdefault(name, []).append(step["step"])
+                texts[name] = sign.message(step["metrics"], int(step["metrics"][f"health/{name}"]))
+        rows = [(plain(name), spans(steps[name]), plain(text)) for name, text in texts.items()]
+        titles = ("sign", "at steps", "at the last of them")
+        return table(titles, rows) if rows else "None was seen."
+
+    def events(self) -> str:
+        """List the night's entries of the ledger."""
+        rows = []
+        for entry in self.history:
+            when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
+            why = "as above" if isinstance(entry.details, Judgement) else plain(entry.why)
+            rows.append((when, entry.event.replace("_", " "), why))
+        return table(("when", "event", "why"), rows)
+
+    def effort(self) -> dict[str, str]:
+        """Sum up steps, time, tokens sampled for training, and the cost where it has a price."""
+        steps, hours = self.experiment.settings.steps, self.hours()
+        planned = self.record.get("planned_steps", steps)
+        ledger = run_ledger(self.experiment.store, self.night, self.experiment.settings.own_steps)
         episodes = ledger.groupby("step")["episodes"].sum()
-        tokens = [step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps]
-        done = self.experiment.settings.steps
-        return Effort(
-            steps=done,
-            planned=self.record.get("planned_steps", done),
-            attempts=sum(entry.event == "began" for entry in self.history),
-            hours=self.hours(),
-            seconds=self.summary["seconds"],
-            tokens=round(sum(tokens)),
-            price_per_hour=self.record["site"].get("price_per_hour"),
-        )
+        tokens = sum(step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps)
+        stages = [f"{plain(name)} {value:,.0f}" for name, value in self.summary["seconds"].items()]
+        early = f" of {planned} (its hours were over)" if steps < planned else ""
+        rows = {
+            "steps": f"{steps}{early}",
+            "attempts": f"{len(self._times('began'))}",
+            "hours at work": f"{hours:.2f}",
+            "seconds by stage": ", ".join(stages),
+            "tokens sampled to train on": f"{round(tokens):,}",
+        }
+        price = self.record["site"].get("price_per_hour")
+        if price is not None:
+            rows["cost"] = f"{hours * price:,.2f} ({price:g} an hour)"
+        return rows
 
     def hours(self) -> float:
-        """The hours of all attempts, each from its start to its last recorded event."""
-        ended = [entry.time_ms for entry in self.history if entry.event == "finished"]
-        left = [*(step["time_ms"] for step in self.steps), *ended, self.judged.time_ms]
-        began = [entry.time_ms for entry in self.history if entry.event == "began"]
-        spent = 0
+        """Sum up the hours of all attempts, each from its start to its last recorded event."""
+        judged = [e.time_ms for e in self.history if isinstance(e.details, Judgement)]
+        left = [*(step["time_ms"] for step in self.steps), *self._times("finished"), judged[-1]]
+        began, spent = self._times("began"), 0
         for start, following in zip(began, [*began[1:], math.inf], strict=True):
-            last = max((time for time in left if start <= time < following), default=start)
-            spent += last - start
+            spent += max((time for time in left if start <= time < following), default=start)
+            spent -= start
         return spent / 3_600_000
+
+    def _times(self, event: NightEvent) -> list[int]:
+        return [entry.time_ms for entry in self.history if entry.event == event]

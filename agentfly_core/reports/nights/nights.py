@@ -1,16 +1,15 @@
-"""What happens from one night to the next: nights are finished or given up, played, and judged.
+"""The course of the nights: earlier ones are finished or given up, tonight's is played and judged.
 
-How a night is trained, evaluated and told is `NightWork`'s; so months of nights can be simulated in
-seconds.
+`NightWork` trains, evaluates and notifies, so that a simulation of months takes seconds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.retention import NoSpace
@@ -18,54 +17,54 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import (
     DECIDED,
     Champion,
+    EntryDetails,
+    Judgement,
     NightEntry,
     NightEvent,
+    NightHistory,
     NightLedger,
 )
 from agentfly_core.reports.nights.night_plan import (
     beginning,
-    edited,
     finished,
-    first_changes,
-    played,
     recorded_changes,
+    scored_problems,
     undone,
 )
 from agentfly_core.reports.nights.promotion import CONFIRMATION, Verdict
-from agentfly_core.runs.run import known_run, refuse_if_open
+from agentfly_core.runs.run import known_run, recorded_settings, refuse_if_open
 from agentfly_core.store.lock import Locked
 from agentfly_core.store.store import Artifact, Store
-from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
 
 logger = logging.getLogger(__name__)
 
 
 class NightWork(Protocol):
-    """What nights need done."""
+    """The work of nights that needs services."""
 
     def dataset(self) -> Artifact:
-        """The experiment's dataset, prepared."""
+        """Prepare the experiment's dataset."""
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace where the disk cannot hold what a night has still to write."""
+        """Raise NoSpace where the disk cannot hold the rest of a night."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        """Train a run of this name with these settings from where it stands to its end."""
+        """Start a run of this name with these settings, or continue it, and complete it."""
 
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies; `earlier` confirmations have used up problems before."""
+        """Compare two policies after this many earlier confirmations."""
 
     def happened(self, entry: NightEntry) -> None:
-        """Tell people and other systems what the ledger says now."""
+        """Notify people and other systems of a new entry of the ledger."""
 
 
 @dataclass(frozen=True)
 class Nights:
     """The nights of an experiment, each begun or continued at most `attempts` times; with
-    `approval` a better policy waits for a person.
+    `approval` a person decides about a better policy.
     """
 
     experiment: Experiment
@@ -81,16 +80,11 @@ class Nights:
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Continue a night to its end, or give it up after this many attempts in all, and at once
-        where its code was edited; one that is at its end and could not be judged is left for the
-        next night to judge.
+        """Complete an earlier night, or give it up after `attempts` tries in all.
 
-        Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
-        attempt more would not help.
+        A trained night that cannot be judged now is left for the next night to judge. Raises Locked
+        while another process writes it, and NoSpace on a full disk: another try would not help.
         """
-        if differs := edited(self.experiment.store, night, self.experiment.code):
-            self._give_up(night, f"Its code was edited since it began: {'; '.join(differs)}.")
-            return
         why = f"It was begun {self.attempts} times and never came to its end."
         for _ in range(self.ledger.read().attempts(night), self.attempts):
             try:
@@ -98,97 +92,78 @@ class Nights:
                 return
             except (Locked, NoSpace):
                 raise
-            except Exception as error:  # whatever keeps it from its end, tonight can train
+            except Exception as error:  # tonight can train, whatever is wrong with this night
                 logger.exception("The night %s could not be finished.", night)
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
             if finished(self.experiment.store, night):
                 return
-        self._give_up(night, why)
-
-    def _give_up(self, night: str, why: str) -> None:
-        scored: dict[str, JSON] = {"played": self._scored(night)}
-        given_up = self.ledger.append(night, "given_up", why, details=scored)
-        self.work.happened(given_up)
-
-    def _scored(self, night: str) -> dict[str, int]:
-        return played(self.experiment.store, night, self.experiment.settings.each)
+        scored = scored_problems(self.experiment.store, night, self.experiment.settings.each)
+        self._record(night, "given_up", why, scored)
 
     def play(self, night: str) -> Summary:
-        """Train a night from where it stands to its end, and decide about its policy, once."""
-        summary = finished(self.experiment.store, night)
-        if summary is None or self.ledger.last(night, "finished") is None:
-            changes = self._begin(night)
-            summary = self.work.train(night, changes)
+        """Train a night to its end, and judge its policy once."""
+        store = self.experiment.store
+        summary = finished(store, night)
+        if summary is None or self.ledger.read().last(night, "finished") is None:
+            summary = self.work.train(night, self._begin(night))
             before, after = summary["success_before"], summary["success_after"]
             why = f"Success was {before:.1%} and is {after:.1%}."
-            ended: dict[str, JSON] = {
-                "before": before,
-                "after": after,
-                "played": self._scored(night),
-            }
-            self.work.happened(self.ledger.append(night, "finished", why, details=ended))
-        if self.ledger.last(night, *DECIDED) is None:
+            scored = scored_problems(store, night, self.experiment.settings.each)
+            self._record(night, "finished", why, scored)
+        if self.ledger.read().last(night, *DECIDED) is None:
             self.decide(night)
         return summary
 
     def decide(self, night: str) -> None:
-        """Judge a finished night's policy against the champion, or, before there is one, against
-        the policy that the night started from.
+        """Judge a night's policy against the champion, or before there is one against the night's
+        first policy.
 
-        Where another became the champion meanwhile, it is judged against that one.
+        It is judged again if another policy became the champion meanwhile.
         """
         challenger = last_policy(self.experiment.store, night)
-        while True:
-            reigning = self.ledger.champion()
-            start = Champion(f"run:{night}@0", policy_of(self.experiment.store, night, 0))
-            champion = reigning or start
-            verdict = self.work.verdict(night, champion, challenger, confirmations(self.ledger))
-            if self.ledger.champion() == reigning:
-                break
+        history = self.ledger.read()
+        champion = history.champion or policy_at(self.experiment.store, night, 0)
+        verdict = self.work.verdict(night, champion, challenger, confirmations(history))
+        if self.ledger.champion() != history.champion:
+            return self.decide(night)
         event: NightEvent = "worse" if verdict.worse else "kept"
         if verdict.promoted:
             event = "awaits_approval" if self.approval else "promoted"
-        details: dict[str, JSON] = {
-            "verdict": verdict.to_json(),
-            "champion": champion.to_json(),
-            "challenger": challenger.to_json(),
-        }
-        reigns = challenger if event == "promoted" else None
-        self.work.happened(self.ledger.append(night, event, verdict.why, reigns, details))
+        self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Write down that a night is begun or continued, and with which changes; raises Locked and
-        NoSpace before.
+        """Record that a night is begun or continued, and return its changes of the settings; raises
+        Locked and NoSpace before.
         """
-        refuse_if_open(self.experiment.store, night)
+        experiment, store = self.experiment, self.experiment.store
+        refuse_if_open(store, night)
         history, why = self.ledger.read(), "It is continued."
-        begun = history.last(night, "began")
-        details: Mapping[str, Any] = begun.details if begun else {}
-        settings, store = self.experiment.settings, self.experiment.store
-        today = settings.model_dump(mode="json")
-        changes = recorded_changes(store, night, self.experiment.name, today)
-        if changes is None and details:
-            changes = details["changes"]
+        plan, today = history.beginning(night), experiment.settings.model_dump(mode="json")
+        changes = recorded_changes(store, night, experiment.name, today)
         if changes is None:
-            data = self.work.dataset()
-            begins = beginning(store, history, data, settings.seed)
-            changes = first_changes(history, begins.night, settings.promotion.start)
-            why = str(begins)
-            details = {**begins.to_json(), "changes": changes}
+            if plan is None:
+                plan = beginning(store, history, self.work.dataset(), experiment.settings)
+                why = str(plan)
+            changes = [*plan.changes]
         self.work.require_space(night, changes)
-        self.work.happened(self.ledger.append(night, "began", why, details=details))
+        self._record(night, "began", why, plan)
         return changes
+
+    def _record(self, night: str, event: NightEvent, why: str, details: EntryDetails) -> None:
+        self.work.happened(self.ledger.append(night, event, why, details))
+
+
+def policy_at(store: Store, run: str, step: int) -> Champion:
+    """Return the policy of a run's step as a champion."""
+    return Champion(RunPolicy(run, step), policy_of(store, run, step))
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """The policy of a run's last step, as a champion."""
-    step = known_run(store, run)["settings"]["steps"]
-    assert isinstance(step, int)
-    return Champion(f"run:{run}@{step}", policy_of(store, run, step))
+    """Return the policy of a run's last step as a champion."""
+    return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
 
 
-def confirmations(ledger: NightLedger) -> int:
-    """How many confirmations there have been: each has problems of its own."""
-    verdicts = [entry.details.get("verdict") for entry in ledger.entries()]
-    parsed = [Verdict.from_json(verdict) for verdict in verdicts if isinstance(verdict, dict)]
-    return sum(one.name == CONFIRMATION for verdict in parsed for one in verdict.comparisons)
+def confirmations(history: NightHistory) -> int:
+    """Count the confirmations so far: each uses up problems."""
+    judged = [e.details for e in history.entries if isinstance(e.details, Judgement)]
+    return sum(one.name == CONFIRMATION for each in judged for one in each.verdict.comparisons)

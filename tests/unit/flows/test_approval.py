@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import pytest
-from prefect.exceptions import FlowPauseTimeout, NotPausedError
 
-from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
+from agentfly_core.config.reference import RunPolicy
+from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
+from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Pointer
 from flows import approval
-from flows.approval import Decision, promote
+from flows.approval import SPARE_S, Decision, promote
 from tests.support.experiments import experiment as experiment_in
-from tests.support.waiting import LIMIT
 
 NIGHT, THIS = "nightly-2026-11-21", uuid4()
-REIGNING = Champion("run:nightly-2026-11-20@2", Pointer("runs/n20/policy", "aa"))
-JUDGED = Champion(f"run:{NIGHT}@1", Pointer("runs/n21/steps/000001/policy", "bb"))
-OTHER = Champion("run:mine@7", Pointer("runs/mine/policy", "cc"))
+REIGNING = Champion(RunPolicy("nightly-2026-11-20", 2), Pointer("runs/n20/policy", "aa"))
+JUDGED = Champion(RunPolicy(NIGHT, 1), Pointer("runs/n21/steps/000001/policy", "bb"))
+OTHER = Champion(RunPolicy("mine", 7), Pointer("runs/mine/policy", "cc"))
 YES = Decision(approve=True, reason="It reads well.")
 
 
@@ -34,19 +34,22 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
     monkeypatch.setattr(approval, "flow_run", SimpleNamespace(id=str(THIS)))
     for report in ("report_aliases", "report_night"):
         monkeypatch.setattr(approval, report, lambda *_: None)
-    monkeypatch.setattr(approval, "LOOK", 0)
     with opened(experiment, NIGHT):
         pass
     ledger = NightLedger(experiment.store, experiment.name)
-    ledger.append("nightly-2026-11-20", "promoted", champion=REIGNING)
-    compared = {"champion": REIGNING.to_json(), "challenger": JUDGED.to_json()}
+    ledger.append("nightly-2026-11-20", "promoted", details=REIGNING)
+    compared = Judgement(Verdict(()), REIGNING, JUDGED)
     ledger.append(NIGHT, "awaits_approval", "Success rose.", details=compared)
     return ledger
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, decision: Decision) -> None:
     """A person who answers at once."""
-    monkeypatch.setattr(approval, "pause_flow_run", lambda *_, **__: decision)
+
+    async def paused(*_: object) -> Decision:
+        return decision
+
+    monkeypatch.setattr(approval, "apause_flow_run", paused)
 
 
 def test_the_policy_that_was_judged_reigns_whatever_its_run_has_done_since(
@@ -60,7 +63,7 @@ def test_the_policy_that_was_judged_reigns_whatever_its_run_has_done_since(
 def test_a_policy_that_was_compared_with_an_earlier_champion_is_not_promoted(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.append("mine", "promoted", champion=OTHER)
+    ledger.append("mine", "promoted", details=OTHER)
     answering(monkeypatch, YES)
     assert promote.fn("tiny", NIGHT).name == "NotApproved"
     assert ledger.champion() == OTHER
@@ -69,32 +72,7 @@ def test_a_policy_that_was_compared_with_an_earlier_champion_is_not_promoted(
     )
 
 
-def test_no_answer_is_a_no_however_often_the_server_is_down(
-    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refusals: list[Exception] = [ConnectionError("no server"), NotPausedError("not yet")]
-    resumed, given = Event(), {}
-
-    def resume(flow_run: UUID, run_input: dict[str, object]) -> None:
-        assert flow_run == THIS
-        if refusals:
-            raise refusals.pop(0)
-        given.update(run_input)
-        resumed.set()
-
-    def pause(*_: object, **__: object) -> Decision:
-        assert resumed.wait(LIMIT), "nobody ever answered"
-        return Decision.model_validate(given)
-
-    monkeypatch.setattr(approval, "resume_flow_run", resume)
-    monkeypatch.setattr(approval, "pause_flow_run", pause)
-    ended = promote.fn("tiny", NIGHT, days=1e-9)
-    assert (ended.is_completed(), ended.name) == (True, "NotApproved")
-    assert ledger.entries()[-1].why == "Nobody answered within 1e-09 days."
-    assert ledger.champion() == REIGNING
-
-
-def test_a_pause_that_prefect_ends_is_a_no_and_no_failure(
+def test_no_answer_in_time_is_a_no_and_no_failure(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forced = []
@@ -102,25 +80,27 @@ def test_a_pause_that_prefect_ends_is_a_no_and_no_failure(
     def set_state(flow_run: UUID, state: object, force: bool) -> None:
         forced.append((flow_run, state.name, force))
 
-    def end(*_: object, **__: object) -> Decision:
-        raise FlowPauseTimeout("Flow run was paused and never resumed.")
+    async def paused(form: type, limit: int, poll_interval: int) -> Decision:
+        assert limit == SPARE_S, "Prefect's limit is later than ours"
+        return await asyncio.Future()
 
     client = SimpleNamespace(set_flow_run_state=set_state)
     monkeypatch.setattr(approval, "get_client", lambda sync_client: nullcontext(client))
-    monkeypatch.setattr(approval, "pause_flow_run", end)
-    ended = promote.fn("tiny", NIGHT)
+    monkeypatch.setattr(approval, "apause_flow_run", paused)
+    ended = promote.fn("tiny", NIGHT, days=1e-9)
     assert (ended.is_completed(), ended.name) == (True, "NotApproved")
     assert forced == [(THIS, "Running", True)]
-    assert ledger.last(NIGHT, "not_approved").why == "Nobody answered within 3 days."
+    assert ledger.entries()[-1].why == "Nobody answered within 1e-09 days."
+    assert ledger.champion() == REIGNING
 
 
 def test_what_was_decided_on_the_command_line_meanwhile_stays(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def promoted_meanwhile(*_: object, **__: object) -> Decision:
-        ledger.append(NIGHT, "promoted", champion=JUDGED)
+    async def promoted_meanwhile(*_: object) -> Decision:
+        ledger.append(NIGHT, "promoted", details=JUDGED)
         return Decision(approve=False)
 
-    monkeypatch.setattr(approval, "pause_flow_run", promoted_meanwhile)
+    monkeypatch.setattr(approval, "apause_flow_run", promoted_meanwhile)
     assert promote.fn("tiny", NIGHT).name == "Decided"
     assert ledger.champion() == JUDGED

@@ -240,7 +240,7 @@ def test_there_is_no_report_of_a_night_that_is_not_there(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "nightly-2026-11-21"]) == 2
-    assert "is no night that was finished and judged" in capsys.readouterr().err
+    assert "is not a finished and judged night" in capsys.readouterr().err
 
 
 def test_config_shows_only_what_differs_from_the_defaults(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
@@ -45,7 +46,7 @@ def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_ba
     for where in (f"{RUN}@1", RUN, f"run:{RUN}@2"):
         assert main(["promote", where]) == 0
     assert f"It is the champion of tiny already: run:{RUN}@2." in capsys.readouterr().out
-    promoted = [entry.champion.reference for entry in ledger.entries() if entry.champion]
+    promoted = [str(entry.champion.reference) for entry in ledger.entries() if entry.champion]
     assert promoted == [f"run:{RUN}@1", f"run:{RUN}@2"]
     assert main(["demote", "tiny"]) == 0
     assert f"run:{RUN}@2 is no longer the champion. The champion is run:{RUN}@1." in (
@@ -68,7 +69,7 @@ def test_promote_refuses_a_step_without_the_learner_state_that_the_next_night_ne
     assert main(["promote", f"{RUN}@1"]) != 0
     assert f"run:{RUN}@1 has no learner state" in capsys.readouterr().err
     assert main(["promote", f"{RUN}@2"]) == 0
-    assert NightLedger(experiment.store, "tiny").champion() == Champion(f"run:{RUN}@2", last)
+    assert NightLedger(experiment.store, "tiny").champion() == Champion(RunPolicy(RUN, 2), last)
 
 
 def test_nights_restores_a_missing_entry_of_the_ledger(

@@ -13,7 +13,7 @@ import pytest
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from flows.nights import asking
-from flows.nights.asking import ask, ask_again
+from flows.nights.asking import ask_people
 from tests.support.experiments import experiment as experiment_in
 
 FIRST, SECOND, THIRD = (f"nightly-2026-11-{day}" for day in (20, 21, 22))
@@ -67,11 +67,10 @@ def test_a_night_asks_again_about_each_open_question_that_has_no_form(
     for night in (FIRST, SECOND, THIRD):
         ledger.append(night, "awaits_approval")
     ledger.append(SECOND, "not_approved")
-    ask(ledger, experiment.site.name, THIRD)
-    ask_again(ledger, experiment.site.name)
-    ask_again(ledger, experiment.site.name)
-    assert [form["run"] for form in forms.waiting] == [THIRD, FIRST]
-    assert forms.waiting[0] == {
+    for _ in range(2):
+        ask_people(ledger, experiment.site.name)
+    assert [form["run"] for form in forms.waiting] == [FIRST, THIRD]
+    assert forms.waiting[1] == {
         "experiment": "tiny",
         "run": THIRD,
         "site": experiment.site.name,
@@ -83,9 +82,10 @@ def test_the_form_of_another_experiment_is_not_ours(
     experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = at(monkeypatch, Forms())
-    ask(ledger, experiment.site.name, FIRST)
+    ledger.append(FIRST, "awaits_approval")
+    ask_people(ledger, experiment.site.name)
     forms.waiting[0]["experiment"] = "shop"
-    ask(ledger, experiment.site.name, FIRST)
+    ask_people(ledger, experiment.site.name)
     assert [form["experiment"] for form in forms.waiting] == ["shop", "tiny"]
 
 
@@ -97,7 +97,7 @@ def test_a_prefect_that_refuses_is_logged_with_what_to_do_and_does_not_fail_the_
 ) -> None:
     at(monkeypatch, Forms(ConnectionError("no server")))
     ledger.append(FIRST, "awaits_approval")
-    ask_again(ledger, experiment.site.name)
+    ask_people(ledger, experiment.site.name)
     assert "Nobody is asked in the Prefect UI about the policy of nightly-2026-11-20" in caplog.text
     assert "no server" in caplog.text
     assert "agentfly promote nightly-2026-11-20" in caplog.text

@@ -1,35 +1,72 @@
-"""Nights that should have been and were not."""
+"""The date of a night, and scheduled nights that never began."""
 
 import asyncio
 import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.server.schemas.schedules import CronSchedule
 
-from flows.nights.deployment_schedule import missed_nights, scheduled_date
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.store.store import Store
+from flows.nights import deployment_schedule
+from flows.nights.deployment_schedule import record_missed, scheduled_date
 
 
-def november(*days):
+def november(*days: int) -> list[date]:
     return [date(2026, 11, day) for day in days]
 
 
-def test_nights_between_the_last_one_and_today_were_missed():
-    assert missed_nights(november(20, 21, 22, 23), november(19, 20), date(2026, 11, 23)) == (
-        november(21, 22)
-    )
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
+    """An experiment that is scheduled every night."""
+
+    def every_night(experiment: str, since: datetime, until: datetime) -> list[date]:
+        return 2 * november(*range(since.day, until.day + 1))
+
+    monkeypatch.setattr(deployment_schedule, "scheduled_nights", every_night)
+    return NightLedger(Store.at(str(tmp_path), tmp_path), "quickstart")
 
 
-def test_a_night_counts_once_however_often_it_was_scheduled_and_an_earlier_gap_is_past():
-    scheduled = november(17, 18, 21, 21, 22)
-    assert missed_nights(scheduled, november(16, 20), date(2026, 11, 22)) == november(21)
+def missed(ledger: NightLedger) -> list[str]:
+    return [entry.night for entry in ledger.entries() if entry.event == "missed"]
 
 
-def test_without_a_schedule_none_was_missed():
-    assert missed_nights([], november(20), date(2026, 11, 23)) == []
+def test_scheduled_nights_after_the_last_one_are_missed_once(ledger: NightLedger) -> None:
+    for day in (16, 20):
+        ledger.append(f"nightly-2026-11-{day}", "began")
+    for _ in range(2):
+        record_missed(ledger, date(2026, 11, 23))
+    assert missed(ledger) == ["nightly-2026-11-21", "nightly-2026-11-22"]
+
+
+def test_a_night_with_a_date_in_the_future_hides_no_missed_one(ledger: NightLedger) -> None:
+    for day in (20, 30):
+        ledger.append(f"nightly-2026-11-{day}", "began")
+    record_missed(ledger, date(2026, 11, 22))
+    assert missed(ledger) == ["nightly-2026-11-21"]
+
+
+def test_before_the_first_night_none_is_missed(ledger: NightLedger) -> None:
+    ledger.append("nightly-2026-11-23", "began")
+    record_missed(ledger, date(2026, 11, 23))
+    assert missed(ledger) == []
+
+
+def test_without_a_prefect_server_the_night_continues(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConnectionError("no server")
+
+    monkeypatch.setattr(deployment_schedule, "scheduled_nights", refuse)
+    ledger.append("nightly-2026-11-20", "began")
+    record_missed(ledger, date(2026, 11, 23))
+    assert "It is not known which nights were missed: ConnectionError: no server" in caplog.text
 
 
 @pytest.fixture

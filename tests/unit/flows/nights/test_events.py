@@ -4,7 +4,10 @@ import prefect.events
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.nights.events import tell
+from agentfly_core.reports.nights.night_ledger import NightEntry
+from flows.nights.events import emit
+
+NIGHT = "nightly-2026-11-21"
 
 
 @pytest.fixture(autouse=True)
@@ -13,31 +16,27 @@ def served():
         yield
 
 
-def test_what_prefect_refuses_is_logged_and_nothing_else(monkeypatch, caplog):
+def test_a_refusal_of_prefect_is_logged(monkeypatch, caplog):
     def refuse(**event):
         raise ConnectionError("no server")
 
     monkeypatch.setattr(prefect.events, "emit_event", refuse)
-    tell("given_up", "nightly-2026-11-21", "quickstart", "It was tried 3 times.")
-    assert (
-        "Prefect did not get the event that the night nightly-2026-11-21 is 'given_up'."
-        in caplog.text
-    )
+    emit("quickstart", NightEntry(4, 0, NIGHT, "given_up", "It was tried 3 times."))
+    assert f"Prefect did not get the event 'given_up' of {NIGHT}." in caplog.text
 
 
-def test_a_secret_in_a_message_stays_here(monkeypatch):
-    told = []
-    monkeypatch.setattr(prefect.events, "emit_event", lambda **event: told.append(event))
+def test_secrets_are_removed_from_a_message(monkeypatch):
+    events = []
+    monkeypatch.setattr(prefect.events, "emit_event", lambda **event: events.append(event))
     monkeypatch.setenv("SEARCH_API_KEY", "s3cr3t-value")
-    tell("crashed", "nightly-2026-11-21", "quickstart", "No s3cr3t-value fits.", attempts=2)
-    (event,) = told
-    assert event["event"] == "agentfly.night.crashed"
-    assert event["resource"]["prefect.resource.id"] == "agentfly.night.nightly-2026-11-21"
+    emit("quickstart", NightEntry(4, 0, NIGHT, "given_up", "No s3cr3t-value fits."))
+    (event,) = events
+    assert event["event"] == "agentfly.night.given_up"
+    assert event["resource"]["prefect.resource.id"] == f"agentfly.night.{NIGHT}"
     assert event["payload"]["message"] == "No [SEARCH_API_KEY] fits."
-    assert event["payload"]["attempts"] == 2
 
 
 def test_without_a_prefect_api_no_server_is_started_for_a_message(monkeypatch):
     monkeypatch.setattr(prefect.events, "emit_event", lambda **event: pytest.fail("it was sent"))
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
-        tell("kept", "nightly-2026-11-21", "quickstart", "The champion stays.")
+        emit("quickstart", NightEntry(4, 0, NIGHT, "kept", "The champion stays."))

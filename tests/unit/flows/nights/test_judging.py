@@ -16,8 +16,8 @@ from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.nights.confirmation import fresh_settings
 from agentfly_core.store.store import Artifact, ArtifactKey
-from flows.nights import judging
-from flows.nights.judging import Match
+from flows.nights import flow_work
+from flows.nights.flow_work import Match
 from tests.support import judged_night
 from tests.support.experiments import experiment as experiment_in
 from tests.support.experiments import experiment_of
@@ -55,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
         asked.append(policy)
         play(experiment, policy, data)
 
-    monkeypatch.setattr(judging, "TASKS", Stages(prepare=published))
-    monkeypatch.setattr(judging, "rollout_services", lambda *_: nullcontext())
-    monkeypatch.setattr(judging, "evaluated", evaluated)
+    monkeypatch.setattr(flow_work, "TASKS", Stages(prepare=published))
+    monkeypatch.setattr(flow_work, "rollout_services", lambda *_: nullcontext())
+    monkeypatch.setattr(flow_work, "evaluated", evaluated)
     return asked
 
 

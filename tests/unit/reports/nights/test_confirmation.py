@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.experiment import Settings
+from agentfly_core.config.promotion import Promotion
 from agentfly_core.records.dataset import build
 from agentfly_core.reports.nights.confirmation import (
     Way,
-    confirm,
+    confirmed_verdict,
     fresh_settings,
     looks,
     unseen,
     way,
 )
 from agentfly_core.reports.nights.held_out import HeldOut
+from agentfly_core.reports.nights.promotion import BothHeldOut
 from tests.support.mixtures import SUMS
 from tests.support.mixtures import settings_with as mixture
 
@@ -24,7 +26,7 @@ GENERATED = "agentfly_core.datasets.arithmetic:arithmetic"
 FILES = "agentfly_core.datasets.files:files"
 
 
-def settings_with(use: str = GENERATED, **settings: Any) -> Settings:
+def settings(use: str = GENERATED, **settings: Any) -> Settings:
     data = {"use": use, "train": 100, "validation": 10, "test": 200}
     data |= {"train_file": "math.jsonl"} if use == FILES else {}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
@@ -47,13 +49,13 @@ def way_of(settings: Settings) -> Way:
 
 
 def test_a_generated_dataset_has_fresh_problems_and_a_file_has_a_split() -> None:
-    assert (way_of(settings_with()), way_of(settings_with(FILES))) == ("fresh", "split")
-    assert way_of(settings_with("tests.support.problems:clean")) == "split"
+    assert (way_of(settings()), way_of(settings(FILES))) == ("fresh", "split")
+    assert way_of(settings("tests.support.problems:clean")) == "split"
 
 
 def test_an_experiment_may_say_how_it_is_confirmed() -> None:
-    assert way_of(settings_with(FILES, confirmation="none")) == "none"
-    assert way_of(settings_with(confirmation={"use": "split", "share": 0.5})) == "split"
+    assert way_of(settings(FILES, confirmation="none")) == "none"
+    assert way_of(settings(confirmation={"use": "split", "share": 0.5})) == "split"
 
 
 def test_a_split_shares_no_problem_with_the_first_look_and_stays_as_it_is() -> None:
@@ -71,11 +73,11 @@ def test_where_problems_are_fresh_the_first_look_has_all_test_problems() -> None
 
 
 def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -> None:
-    one, other = fresh_settings(settings_with(), 0), fresh_settings(settings_with(), 1)
-    assert ids(one) == ids(fresh_settings(settings_with(), 0)) != ids(other)
+    one, other = fresh_settings(settings(), 0), fresh_settings(settings(), 1)
+    assert ids(one) == ids(fresh_settings(settings(), 0)) != ids(other)
     assert (len(ids(one)), one.data.test) == (400, 400)
     assert one.data.seed != other.data.seed
-    assert one.model_copy(update={"data": settings_with().data}) == settings_with()
+    assert one.model_copy(update={"data": settings().data}) == settings()
 
 
 def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
@@ -91,8 +93,8 @@ def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> 
 
 def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> None:
     def with_seeds(seed: int, of_data: int | None) -> Settings:
-        data = settings_with().data.model_copy(update={"seed": of_data})
-        return settings_with().model_copy(update={"seed": seed, "data": data})
+        data = settings().data.model_copy(update={"seed": of_data})
+        return settings().model_copy(update={"seed": seed, "data": data})
 
     fresh = fresh_settings(with_seeds(3, None), 0).data.seed
     assert fresh == fresh_settings(with_seeds(8, 3), 0).data.seed
@@ -119,26 +121,41 @@ def test_where_new_problems_run_out_those_used_longest_ago_come_again_and_the_lo
 ) -> None:
     found = unseen(TWENTY, set(), [{"p0"}, {"p1", "p2", "p3"}, {"p4", "p5"}, {"p6"}])
     assert found == TWENTY - {"p4", "p5", "p6"}
-    assert "those of the confirmations 1 to 2 may serve again" in caplog.text
+    assert "confirmations 1 to 2 may share theirs" in caplog.text
 
 
 @pytest.mark.parametrize("own", [range(5), range(4)])
 def test_a_generated_dataset_with_too_few_problems_of_other_ids_is_refused(own: range) -> None:
     fresh = {f"p{number}" for number in range(5)}
-    with pytest.raises(ValueError, match=rf"5 fresh problems, and {5 - len(own)} of them"):
+    with pytest.raises(ValueError, match=f"5 fresh problems have {5 - len(own)} ids"):
         unseen(fresh, {f"p{number}" for number in own}, [])
 
 
-def test_a_split_asks_for_less_certainty_than_fresh_problems() -> None:
-    better = HeldOut("77b0", {name: {"goal": 1.0} for name in held(8).by_problem})
-    assert confirm("fresh", held(8), better).level == 0.05
-    assert confirm("split", held(8), better).level == 0.2
+@pytest.mark.parametrize(("how", "level"), [("fresh", 0.05), ("split", 0.2)])
+def test_a_split_is_confirmed_at_a_lower_level_than_fresh_problems(how: Way, level: float) -> None:
+    better = HeldOut("77b0", {name: {"goal": 1.0} for name in held(200).by_problem})
+    settings = Promotion(tokens=None, unreadable_calls=None)
+    both = (held(200), better)
+    verdict = confirmed_verdict(how, both, {}, lambda: both, settings)
+    assert (verdict.promoted, verdict.comparisons[-1].name) == (True, "confirmation")
+    assert verdict.comparisons[-1].level == level
+
+
+def test_a_challenger_that_does_not_win_uses_no_fresh_problems() -> None:
+    settings = Promotion(tokens=None, unreadable_calls=None)
+    equal = (held(200), held(200))
+
+    def unused() -> BothHeldOut:
+        raise AssertionError("fresh problems were played")
+
+    verdict = confirmed_verdict("fresh", equal, {}, unused, settings)
+    assert "confirmation" not in [one.name for one in verdict.comparisons]
 
 
 def test_a_dataset_of_ones_own_is_played_like_the_experiments() -> None:
     hard = {"use": FILES, "train_file": "hard.jsonl", "test": 500, "margin": 0.1}
-    guarded = settings_with(datasets={"hard": hard})
+    guarded = settings(datasets={"hard": hard})
     found = guarded.on(guarded.promotion.datasets["hard"])
     assert found.data.settings == {"train_file": "hard.jsonl"}
     assert (found.data.train, found.data.validation, found.data.test) == (1, 0, 500)
-    assert found.model_copy(update={"data": settings_with().data}) == guarded
+    assert found.model_copy(update={"data": settings().data}) == guarded

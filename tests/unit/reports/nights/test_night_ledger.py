@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.reports.nights.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.config.reference import RunPolicy
+from agentfly_core.reports.nights.night_ledger import (
+    Champion,
+    NightEntry,
+    NightLedger,
+    ScoredProblems,
+)
 from agentfly_core.store.store import Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
@@ -18,7 +24,7 @@ def ledger(tmp_path: Path) -> NightLedger:
 
 
 def champion(night: int) -> Champion:
-    return Champion(f"run:nightly-{night}@15", Pointer(f"runs/nightly-{night}", "9f2c"))
+    return Champion(RunPolicy(f"nightly-{night}", 15), Pointer(f"runs/nightly-{night}", "9f2c"))
 
 
 def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger) -> None:
@@ -50,13 +56,16 @@ def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
     return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
 
 
+FOLDER = "nights/shop"
+
+
 def files(ledger: NightLedger) -> list[str]:
-    return ledger.store.names(ledger.uri)
+    return ledger.store.names(FOLDER)
 
 
 def test_a_file_that_is_no_entry_stops_nothing(ledger: NightLedger) -> None:
     ledger.append("nightly-1", "began")
-    (ledger.store.root / ledger.uri / "000001.json.bak").write_text("?")
+    (ledger.store.root / FOLDER / "000001.json.bak").write_text("?")
     assert ledger.append("nightly-2", "began").number == 2
     assert [entry.number for entry in ledger.entries()] == [1, 2]
 
@@ -64,7 +73,7 @@ def test_a_file_that_is_no_entry_stops_nothing(ledger: NightLedger) -> None:
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
     three_nights(ledger)
-    ledger.store.remove(f"{ledger.uri}/{number:06d}.json")
+    ledger.store.remove(f"{FOLDER}/{number:06d}.json")
     name = rf"gap of 1 in 3 entries: .*/nights/shop/00000{number}\.json.*another name"
     with pytest.raises(Damaged, match=name):
         ledger.champion()
@@ -76,7 +85,7 @@ def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
 def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: list[str]) -> None:
     entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
     for name in lost:
-        ledger.store.remove(f"{ledger.uri}/{name}.json")
+        ledger.store.remove(f"{FOLDER}/{name}.json")
     assert ledger.champion() == champion(3)
     assert ledger.entries() == entries
     assert {f"{name}.json" for name in lost} <= {*files(ledger)}
@@ -85,7 +94,7 @@ def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: l
 def test_a_ledger_that_is_gone_is_restored_from_its_nights(ledger: NightLedger) -> None:
     entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
     for name in files(ledger):
-        ledger.store.remove(f"{ledger.uri}/{name}")
+        ledger.store.remove(f"{FOLDER}/{name}")
     assert ledger.entries() == entries
 
 
@@ -94,20 +103,20 @@ def test_what_happened_before_a_night_had_a_run_is_restored_too(ledger: NightLed
     ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
     ended = ledger.append("nightly-1", "finished")
     for name in files(ledger):
-        ledger.store.remove(f"{ledger.uri}/{name}")
+        ledger.store.remove(f"{FOLDER}/{name}")
     assert ledger.entries() == [began, ended]
 
 
 def test_a_damaged_head_stops_nothing(ledger: NightLedger) -> None:
     entries = three_nights(ledger)
-    (ledger.store.root / ledger.uri / "head.json").write_text("{")
+    (ledger.store.root / FOLDER / "head.json").write_text("{")
     assert ledger.entries() == entries
     assert ledger.append("nightly-4", "began").number == 4
 
 
 def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> None:
     three_nights(ledger)
-    file = f"{ledger.uri}/000002.json"
+    file = f"{FOLDER}/000002.json"
     other = {**ledger.store.read_json(file), "night": "nightly-9"}
     ledger.store.write_json(file, other)
     with pytest.raises(Damaged, match=r"000003\.json does not follow the entry before it"):
@@ -115,9 +124,10 @@ def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> 
 
 
 def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
-    said = ledger.append("nightly-1", "promoted", "Better.", champion(1), {"verdict": {}})
-    assert ledger.entries() == [said]
-    assert (said.number, said.details) == (1, {"verdict": {}})
+    said = ledger.append("nightly-1", "promoted", "Better.", champion(1))
+    ended = ledger.append("nightly-1", "finished", "", ScoredProblems({"": 4}))
+    assert ledger.entries() == [said, ended]
+    assert (said.number, said.champion, ended.champion) == (1, champion(1), None)
 
 
 def test_how_often_a_night_was_begun_is_counted(ledger: NightLedger) -> None:
@@ -138,4 +148,14 @@ def test_a_damaged_entry_is_named(ledger: NightLedger) -> None:
     file = ledger.store.root / "nights/shop/000001.json"
     file.write_text(file.read_text().replace("began", "promo"))
     with pytest.raises(Damaged, match=r"nights/shop/000001\.json"):
+        ledger.champion()
+
+
+@pytest.mark.parametrize("uri", ["../precious", "/etc", "runs/../../x"])
+def test_a_champion_outside_of_the_store_is_refused(ledger: NightLedger, uri: str) -> None:
+    ledger.append("nightly-1", "promoted", "", champion(1))
+    value = ledger.store.read_json(f"{FOLDER}/000001.json")
+    value["details"]["policy"]["uri"] = uri
+    ledger.store.write_json(f"{FOLDER}/000001.json", value)
+    with pytest.raises(Damaged, match="Entry 1 of the ledger of shop cannot be read"):
         ledger.champion()

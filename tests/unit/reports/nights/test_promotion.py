@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from agentfly_core.config.loading import read
@@ -94,7 +92,7 @@ def test_a_policy_that_gains_in_one_task_and_forgets_another_is_not_promoted() -
 
 
 def test_a_task_of_one_problem_can_not_be_guarded() -> None:
-    with pytest.raises(ValueError, match=r"Got 1 held-out problems with task/.*, expected two"):
+    with pytest.raises(ValueError, match=r"1 held-out problems have task/.*, and two are needed"):
         judge(mixed(0, 0, 1), mixed(1, 1, 1), Promotion(rewards=None))
 
 
@@ -174,17 +172,15 @@ def test_success_on_a_dataset_of_ones_own_must_not_fall() -> None:
     assert judge(held(850), held(900), settings, {"hard": (before, kept)}).promoted
     verdict = judge(held(850), held(900), settings, {"hard": (before, lost)})
     assert failed(verdict) == ["dataset/hard"]
-    with pytest.raises(ValueError, match=r"datasets \[\], expected \['hard'\]"):
-        judge(held(850), held(900), settings)
 
 
 def test_outcomes_on_other_data_are_never_compared() -> None:
-    with pytest.raises(ValueError, match=r"77b0 \(champion\) and 5f0e \(challenger\), expected"):
+    with pytest.raises(ValueError, match="of the dataset 77b0, the challenger on 1000 of 5f0e"):
         judge(held(850), held(900, dataset="5f0e"), DEFAULT)
 
 
 def test_outcomes_of_other_problems_are_never_compared() -> None:
-    with pytest.raises(ValueError, match=r"1000 problems of the champion and 999 .*'p0999'"):
+    with pytest.raises(ValueError, match="dataset 77b0, the challenger on 999"):
         judge(held(850), held(900, count=999), DEFAULT)
 
 
@@ -193,7 +189,7 @@ def test_only_problems_that_the_champion_lacks_are_left_out() -> None:
     champion = HeldOut("77b0", {**before.by_problem, "p0000": {}})
     challenger = HeldOut("77b0", {**after.by_problem, "p0001": {}, "p0950": {}})
     goal, exact, *_ = judge(champion, challenger, DEFAULT).comparisons
-    assert (goal.problems, goal.left_out) == (999, 1)
+    assert goal.problems == 999
     assert (goal.champion, goal.challenger) == (849 / 999, 898 / 999)
     assert (exact.problems, exact.challenger) == (999, 898 / 999)
 
@@ -234,12 +230,14 @@ def test_unscored_episodes_alone_make_no_policy_worse() -> None:
 
 def test_where_nothing_was_scored_nothing_is_judged() -> None:
     empty = HeldOut("77b0", {problem: {} for problem in held(850).by_problem})
-    with pytest.raises(ValueError, match="0 of 1000 problems on which both"):
+    with pytest.raises(ValueError, match="on 0 of 1000 problems"):
         judge(held(850), empty, DEFAULT)
 
 
 def test_a_margin_of_a_reward_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="a reward 'polit', expected some of exact, polite"):
+    with pytest.raises(
+        ValueError, match=r"got 'polit', expected a reward .* such as exact, polite"
+    ):
         judge(held(850), held(900), Promotion(reward_margins={"polit": 0.1}))
 
 
@@ -249,13 +247,6 @@ def test_a_win_that_other_problems_do_not_confirm_is_no_promotion() -> None:
     assert not lost.promoted and "1,000 other problems do not confirm the gain" in lost.why
     won = verdict.confirmed(compare_goal(held(850), held(890), "confirmation", 0.05))
     assert won.promoted and "1,000 other problems confirm it (+0.040, at least" in won.why
-
-
-def test_a_verdict_is_the_same_after_it_was_stored() -> None:
-    verdict = judge(held(850), held(840), DEFAULT)
-    stored = json.loads(json.dumps(verdict.to_json()))
-    assert Verdict.from_json(stored) == verdict
-    assert (stored["promoted"], stored["why"]) == (False, verdict.why)
 
 
 @pytest.fixture(scope="module")
