@@ -14,7 +14,7 @@ from prefect.runtime import flow_run
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.forking import check_start
-from agentfly_core.runs.run import Run, name_of, opened
+from agentfly_core.runs.run import Run, opened
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
 from agentfly_core.tracking.mlflow_reporter import RunReporter
@@ -47,13 +47,13 @@ def session(
 ) -> Iterator[RunSession]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
-    check_run(loaded, name_of(loaded, run, new))
+    check_run(loaded, loaded.run_name(run, new))
     with devices(
         loaded.site,
         loaded.site.gpus,
-        f"the run {name_of(loaded, run, new)}",
+        f"the run {loaded.run_name(run, new)}",
     ):
-        name = name_of(loaded, run, new)  # the next free one may be another after the wait
+        name = loaded.run_name(run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(loaded, name) as mine:
             current, earlier = str(flow_run.id), mine.links("prefect_flow_run_ids")

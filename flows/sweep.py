@@ -16,7 +16,6 @@ from agentfly_core.reports.compare.run_comparison import require_comparable
 from agentfly_core.reports.compare.sweep_grid import grid
 from agentfly_core.reports.compare.sweep_record import Member, Sweep, is_finished
 from agentfly_core.reports.compare.tried_policy import planned
-from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted
@@ -35,7 +34,7 @@ def make_sweep(
     """Store a sweep in the store at `uri`; raises ValueError if its runs could not be compared."""
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]
-    runs = [name_of(each, "", False) for each in experiments]
+    runs = [each.run_name("", False) for each in experiments]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
     for each, run in zip(experiments, runs, strict=True):

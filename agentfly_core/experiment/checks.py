@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
-from agentfly_core.config.experiment import Settings, WarmStart
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.config.experiment import Rollout, Settings, Update, WarmStart
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import Data, Part
-from agentfly_core.config.promotion import HeldOutDataset
+from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
     HubModel,
@@ -48,9 +49,10 @@ def check(settings: Settings) -> dict[str, Task]:
     _require_mixable(settings)
     tasks = import_tasks(settings)
     whole, algorithm = together(settings, tasks), settings.algorithm.make()
-    _require_correction(settings, algorithm.needs)
-    _compare_something(settings, algorithm.needs, whole)
-    _can_be_promoted(settings, whole)
+    name, rollout = settings.algorithm.use, settings.rollout
+    _require_correction(name, settings.update, rollout.max_staleness, algorithm.needs)
+    _compare_something(name, rollout, algorithm.needs, [*whole.rewards])
+    _can_be_promoted(settings.promotion, tasks, [reward.name for reward in whole.rewards])
     _require_datasets("promotion.datasets", settings.promotion.datasets)
     _require_datasets("evaluate.datasets", settings.evaluate.datasets)
     _require_a_trained_speaker(whole)
@@ -132,12 +134,12 @@ def check_inputs(settings: Settings) -> None:
                 require_fields(**check_settings(files, part.settings, GIVEN["data"]))
 
 
-def remarks(settings: Settings, tasks: Mapping[str, Task]) -> list[str]:
+def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
     """Likely mistakes that are no errors, a sentence each:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
     of_tasks = (remark for task in tasks.values() for remark in _task_remarks(task))
-    return [*_model_remarks(settings.model), *of_tasks]
+    return [*_model_remarks(model), *of_tasks]
 
 
 def _model_remarks(reference: str) -> list[str]:
@@ -331,31 +333,28 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
             check_settings(load(data.use), data.settings, GIVEN["data"])
 
 
-def _can_be_promoted(settings: Settings, whole: Task) -> None:
+def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
     """Raise ValueError where the gate of a night would find that it cannot judge."""
-    promotion = settings.promotion
-    names = [reward.name for reward in whole.rewards]
     for name in promotion.reward_margins:
         if name.partition("/")[0] not in names:
             raise ValueError(
                 f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
                 "a part of it such as exact/tag."
             )
-    for one in settings.each.values() if promotion.confirmation.use == "fresh" else ():
-        if not is_generated(load(one.data.use)):
+    for task in tasks.values() if promotion.confirmation.use == "fresh" else ():
+        if not is_generated(load(use := task.settings.data.use)):
             raise ValueError(
-                f"promotion.confirmation is fresh, and {one.data.use} is not marked @generated: "
+                f"promotion.confirmation is fresh, and {use} is not marked @generated: "
                 "mark it where another seed gives other problems, or set "
                 "promotion.confirmation=split."
             )
 
 
-def _require_correction(settings: Settings, needs: Needs) -> None:
+def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
     """Raise ValueError unless the loss corrects once for episodes of another policy, if needed."""
-    update = settings.update
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
-            f"update.old_logprobs is sampler, and {settings.algorithm.use} compares with no old "
+            f"update.old_logprobs is sampler, and {use} compares with no old "
             "policy: leave it out, or choose an algorithm.policy_loss with a ratio, such as clip."
         )
     if needs.corrects_sampler and update.old_logprobs == "sampler":
@@ -367,37 +366,37 @@ def _require_correction(settings: Settings, needs: Needs) -> None:
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
             f"update.epochs x update.mini_batches is {steps}, and the loss of "
-            f"{settings.algorithm.use}, as it is set, has no ratio to the policy before the "
+            f"{use}, as it is set, has no ratio to the policy before the "
             "update: it is right for 1 optimizer step an update. Set both to 1, or choose "
             f"{ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
-    if settings.rollout.max_staleness and not corrected:
+    if max_staleness and not corrected:
         raise ValueError(
-            f"rollout.max_staleness is {settings.rollout.max_staleness}, and nothing corrects for "
+            f"rollout.max_staleness is {max_staleness}, and nothing corrects for "
             f"the older policy: give an algorithm.correction such as token_tis, or {ratio}, and "
             "update.old_logprobs=sampler."
         )
 
 
-def _compare_something(settings: Settings, needs: Needs, whole: Task) -> None:
-    rollout, compares = settings.rollout, needs.compares_group
+def _compare_something(use: str, rollout: Rollout, needs: Needs, rewards: Sequence[Reward]) -> None:
+    compares = needs.compares_group
     if compares and rollout.group_size == 1:
         raise ValueError(
-            f"rollout.group_size is 1, and {settings.algorithm.use} compares the episodes of a "
+            f"rollout.group_size is 1, and {use} compares the episodes of a "
             "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
             "remax or reinforce_pp."
         )
-    comparing = [reward.name for reward in whole.rewards if reward.compares]
+    comparing = [reward.name for reward in rewards if reward.compares]
     if comparing and needs.greedy_episode:
         raise ValueError(
             f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and "
-            f"{settings.algorithm.use} also needs one of a greedy episode, which is compared with "
+            f"{use} also needs one of a greedy episode, which is compared with "
             "none: choose another algorithm, such as rloo, or another reward."
         )
     if rollout.refills and not compares:
         raise ValueError(
-            f"rollout.refills is {rollout.refills}, and to {settings.algorithm.use} episodes of "
+            f"rollout.refills is {rollout.refills}, and to {use} episodes of "
             "equal reward teach as much as others: leave it out."
         )

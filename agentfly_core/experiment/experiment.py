@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
-from agentfly_core.config.reference import LastPolicy, RunPolicy, model_reference, run_step
+from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_reference, run_step
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import Parent, digest_of_speaker, of_run
 from agentfly_core.experiment.task import Task, import_tasks, together
-from agentfly_core.experiment.user_code import Code, code_of
+from agentfly_core.experiment.user_code import Code, code_of, modules_of
+from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,22 @@ class Experiment:
         whole = replace(self.whole, settings=settings)
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
+    def run_name(self, name: str, new: bool) -> str:
+        """Return `name`, or this experiment's name with its digest; with `new` the next free one.
+
+        Raises ValueError for a name that is no folder's.
+        """
+        if name and not re.fullmatch(NAME, name):
+            raise ValueError(
+                f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
+                "my-run.2."
+            )
+        base = name or f"{self.name}-{self.settings.digest[:8]}"
+        if new:
+            names = chain([base], (f"{base}-{number}" for number in count(2)))
+            return next(n for n in names if "run.json" not in self.store.names(RunLayout(n).uri))
+        return base
+
     @property
     def greedy(self) -> bool:
         """Whether each problem of a step is played once more, greedily, as a baseline."""
@@ -70,7 +94,7 @@ class Experiment:
     @property
     def code(self) -> Code:
         """The author's code as it is now; raises ValueError for a module without a file."""
-        return code_of(self.settings, self.tasks)
+        return code_of(modules_of(self.settings, self.tasks), self.settings.code_files)
 
     @property
     def parent(self) -> Parent | None:
@@ -109,6 +133,41 @@ class Experiment:
             role: digest_of_speaker(self.store, self.site, role, who)
             for role, who in speakers.items()
         }
+
+    def sizes(self, policy: Pointer) -> tuple[int, int]:
+        """Bytes of a policy and of a learner state.
+
+        The state is three float32 numbers a weight (master, and AdamW's two moments), and as many
+        again for a critic that is a model of its own; the policy is one number of the model's
+        dtype. Only an adapter's weights count where only they are trained.
+        """
+        models = 2 if self.algorithm.needs.critic == "model" else 1
+        width = 2 if self.settings.dtype == "bfloat16" else 4
+        files, base = adapter_artifact.folders(self.store, policy)
+        if self.settings.adapter:
+            size = width * adapter_artifact.weights(base or files, self.settings.adapter)
+        else:
+            size = sum(path.stat().st_size for path in files.iterdir())
+        return size, models * size * 12 // width
+
+    def require_speakers_unchanged(self) -> None:
+        """Raise ValueError for a frozen policy that changed since the run began; log a warning for
+        a changed chat service, which its site may have moved.
+        """
+        for role, who in self.settings.agent.speakers.items():
+            if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:
+                continue
+            if isinstance(who, RunPolicy):
+                raise ValueError(
+                    f"agent.frozen.{role}: {who} is another policy than when the run began. Put "
+                    "back that one from a copy, or start another run with --new."
+                )
+            logger.warning(
+                "agent.frozen.%s: the run began with another url, model or extra of %s. What it "
+                "has played stays as it is, and the service as it is now speaks from here on.",
+                role,
+                who,
+            )
 
     @property
     def divided_site(self) -> Site:

@@ -8,7 +8,7 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -27,6 +27,8 @@ from agentfly_core.system.module_search import INSTALLED, OURS
 Code = Mapping[str, Mapping[str, str]]
 """By module, the sha256 of the files that it depends on:
 `{"my_shop.tools": {"my_shop/__init__.py": "e3b0...", "my_shop/tools.py": "9f2c..."}}`."""
+Modules = Set[tuple[str, str]]
+"""Stages with the author's modules that count for them: `{("rollout", "my_tools")}`."""
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
 """The stages that an author's own code counts for."""
 IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
@@ -45,38 +47,33 @@ class _Package:
 _as_imported: WeakKeyDictionary[ModuleType, _Package] = WeakKeyDictionary()
 
 
-def digests_of(
-    settings: Settings, tasks: Mapping[str, Task], code: Code
-) -> dict[str, dict[str, str]]:
-    """16 hex digits for each of the author's modules, by stage, as `Settings.code` has them."""
+def digests_of(modules: Modules, code: Code) -> dict[str, dict[str, str]]:
+    """Return 16 hex digits for each of the author's modules, by stage, as in `Settings.code`."""
     digests: dict[str, dict[str, str]] = {}
-    for stage, module in sorted({*named(settings, tasks)}):
+    for stage, module in sorted(modules):
         if module in code:
             digests.setdefault(stage, {})[module] = digest(dict(code[module]))[:16]
     return digests
 
 
-def code_of(settings: Settings, tasks: Mapping[str, Task]) -> Code:
-    """The author's code that an experiment names, as it is now. Each module depends on all files in
-    `code_files`.
+def code_of(modules: Modules, code_files: Sequence[str]) -> Code:
+    """Return the author's code as it is now. Each module depends on all `code_files`.
 
     Raises ValueError for a module without a file, and for a file that does not exist.
     """
-    names = settings.code_files
-    if missing := [name for name in names if not Path(name).is_file()]:
+    if missing := [name for name in code_files if not Path(name).is_file()]:
         raise ValueError(
             f"code_files: there is no file {missing[0]!r}, expected those that your code reads, "
             f"named from {Path.cwd()}."
         )
-    data = {name: sha256(Path(name)) for name in names}
-    modules = sorted({module for _, module in named(settings, tasks)})
-    code = {module: sources(module) for module in modules}
+    data = {name: sha256(Path(name)) for name in code_files}
+    code = {module: sources(module) for module in sorted({module for _, module in modules})}
     return {module: {**files, **data} for module, files in code.items() if files}
 
 
-def named(settings: Settings, tasks: Mapping[str, Task]) -> Iterator[tuple[str, str]]:
-    """The modules that an experiment names, each with the stages that it counts for: `("rollout",
-    "my_tools")`. Demonstrations are episodes, too.
+def modules_of(settings: Settings, tasks: Mapping[str, Task]) -> Modules:
+    """Return the modules that an experiment names, each with a stage that it counts for:
+    `{("rollout", "my_tools"), ("demonstrate", "my_tools")}`.
     """
     played = [settings.template.use, settings.agent.use]
     for task in tasks.values():
@@ -93,8 +90,7 @@ def named(settings: Settings, tasks: Mapping[str, Task]) -> Iterator[tuple[str, 
         "score": [path for path, reward in _rewards(tasks) if not reward.needs],
         "update": [settings.algorithm.use],
     }
-    for stage, each in paths.items():
-        yield from ((stage, path.partition(":")[0]) for path in each)
+    return {(stage, path.partition(":")[0]) for stage, each in paths.items() for path in each}
 
 
 def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:

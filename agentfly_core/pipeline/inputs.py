@@ -32,7 +32,6 @@ from agentfly_core.records.dataset import split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Artifact, Pointer
 from agentfly_core.system.files import write_json
 
@@ -133,7 +132,7 @@ def policy_named(
     if not named:
         return final_policy(
             experiment.store,
-            name_of(experiment, "", False),
+            experiment.run_name("", False),
         )
     match policy_reference(named, experiment.store.names("runs")):
         case RunPolicy() | LastPolicy() as policy:

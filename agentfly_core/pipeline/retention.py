@@ -14,10 +14,9 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
-from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.run import Run, recorded_settings
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 WEIGHTS = "*.safetensors"
@@ -117,14 +116,12 @@ def first_policy(step: int, staleness: int) -> int:
     return max(step - staleness, 0)
 
 
-def require_space(
-    store: Store, experiment: Experiment, policy: Pointer, checkpointer: AsyncCheckpointer
-) -> None:
-    """Raise NoSpace unless the disk can hold a learner state and a policy more, and a state that is
-    on its way.
+def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheckpointer) -> None:
+    """Raise NoSpace unless the disk can hold a policy and a learner state more, of these `sizes`,
+    and a state that is being saved.
     """
-    size, state = _sizes(store, experiment, policy)
-    needed = size + state * (2 if checkpointer.busy() else 1)
+    policy, state = sizes
+    needed = policy + state * (2 if checkpointer.busy() else 1)
     folder, free = store.root, shutil.disk_usage(store.root).free
     if free < needed:
         raise NoSpace(
@@ -138,23 +135,19 @@ def require_space_for_night(experiment: Experiment, night: str) -> None:
     keep it.
 
     On object storage it is the disk of the working copies. At most: as if every episode were as
-    long as the model's experiment. Before its model was made the first time, only episodes count.
+    long as the model's context. Before its model was made the first time, only episodes count.
     """
     settings, store, layout = experiment.settings, experiment.store, RunLayout(night)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     left = settings.steps - max(done, default=settings.start_step)
-    model = experiment.parent.policy if experiment.parent else None
-    if (
-        model is None
-        and (target := StageKeys(settings).base_model(store))
-        and store.holds(target.uri)
-    ):
+    model = parent.policy if (parent := experiment.parent) else None
+    target = None if model else StageKeys(settings).base_model(store)
+    if target and store.holds(target.uri):
         model = store.artifact(target.uri)
-
     policies, states = _kept(
         settings.update, settings.evaluate.every, settings.rollout.max_staleness, left
     )
-    size, state = _sizes(experiment.store, experiment, model) if model else (0, 0)
+    size, state = experiment.sizes(model) if model else (0, 0)
     needed = (
         policies * size
         + states * state
@@ -173,30 +166,12 @@ def require_space_for_night(experiment: Experiment, night: str) -> None:
         )
 
 
-def _sizes(store: Store, experiment: Experiment, policy: Pointer) -> tuple[int, int]:
-    """How many bytes a policy and a learner state have.
-
-    The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again
-    for a critic that is a model of its own; the policy is one number of the model's dtype. Only an
-    adapter's weights count where only they are trained.
-    """
-    models = 2 if experiment.algorithm.needs.critic == "model" else 1
-    width = 2 if experiment.settings.dtype == "bfloat16" else 4
-    files, base = adapter_artifact.folders(store, policy)
-    if experiment.settings.adapter:
-        size = width * adapter_artifact.weights(base or files, experiment.settings.adapter)
-    else:
-        size = sum(path.stat().st_size for path in files.iterdir())
-    return size, models * size * 12 // width
-
-
 def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[int, int]:
     """At most how many policies and learner states are on disk at a time, of a number of steps.
 
     A new one is written before an old one is removed. Policies stay back to the oldest learner
     state that is kept.
     """
-    update, every = update, every
     states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
     if update.keep_policies == 0:
         return steps, states

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,8 @@ from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerRef
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
-from agentfly_core.experiment.run_policies import digest_of_speaker, of_run
+from agentfly_core.experiment.run_policies import of_run
+from agentfly_core.experiment.task import Task
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
@@ -106,10 +106,10 @@ def rollout_services(
     chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
     with (
         sampler_service(experiment, model, owner, logs, chats) as sampler,
-        environments_service(experiment) as environments,
+        environments_service(experiment.whole) as environments,
     ):
         tokenizer = tokenizer_of(store, model)
-        frozen = speakers_of(experiment, tokenizer, chats)
+        frozen = frozen_speakers(experiment, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
@@ -120,12 +120,12 @@ def demonstration_services(
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
     store, settings, site = experiment.store, experiment.settings, experiment.divided_site
     with (
-        environments_service(experiment) as environments,
+        environments_service(experiment.whole) as environments,
         learner_service(store, model, settings.update.share_prefixes, site, owner, logs) as learner,
     ):
         tokenizer = tokenizer_of(store, model)
         chats = chat_services(store, experiment.site, settings.agent.speakers)
-        frozen = speakers_of(experiment, tokenizer, chats)
+        frozen = frozen_speakers(experiment, tokenizer, chats)
         sampler = in_process(site, settings.dtype)
         yield TrainingServices(sampler, environments, tokenizer, frozen, learner)
 
@@ -170,15 +170,15 @@ def sampler_service(
 
 
 @contextmanager
-def environments_service(experiment: Experiment) -> Iterator[EnvironmentLoop]:
+def environments_service(task: Task) -> Iterator[EnvironmentLoop]:
     """The environments of an experiment, starting in this process, as many as a shard needs.
 
     When the block ends they are closed; raises RuntimeError for one that was lent and not given
     back.
     """
-    rollout = experiment.settings.rollout
-    kinds = kinds_needed(experiment.whole.parts)
-    with environment_loop(experiment.whole.limits) as here:
+    rollout = task.settings.rollout
+    kinds = kinds_needed(task.parts)
+    with environment_loop(task.limits) as here:
         size = min(rollout.shard, rollout.problems * rollout.group_size)
         here.loop.call_soon_threadsafe(here.resources.warm, kinds, size, LEASE_SECONDS)
         yield here
@@ -221,56 +221,23 @@ def chat_services(
     return {name: ChatService.of(name, site.endpoint(name), answers) for name in names}
 
 
-def speakers_of(
-    experiment: Experiment,
-    tokenizer: PreTrainedTokenizerBase,
-    chats: Mapping[str, ChatService],
-) -> dict[str, Frozen]:
-    """The frozen speakers of an experiment, see `frozen_speakers`."""
-    store, site, speakers = experiment.store, experiment.site, experiment.settings.agent.speakers
-    for role, who in speakers.items():
-        digest = digest_of_speaker(store, site, role, who)
-        require_unchanged(role, who, digest == experiment.frozen[role])
-    sampler = partial(in_process, experiment.divided_site, experiment.settings.dtype)
-    return frozen_speakers(store, speakers, sampler, tokenizer, chats)
-
-
-def require_unchanged(role: str, who: SpeakerReference, unchanged: bool) -> None:
-    """Raise ValueError for a policy that changed since the run began. For a changed chat service,
-    which its site may have moved, log a warning.
-    """
-    if unchanged:
-        return
-    if isinstance(who, RunPolicy):
-        raise ValueError(
-            f"agent.frozen.{role}: {who} is another policy than when the run began. Put back "
-            "that one from a copy, or start another run with --new."
-        )
-    logger.warning(
-        "agent.frozen.%s: the run began with another url, model or extra of %s. What it "
-        "has played stays as it is, and the service as it is now speaks from here on.",
-        role,
-        who,
-    )
-
-
 def frozen_speakers(
-    store: Store,
-    speakers: Mapping[str, SpeakerReference],
-    sampler: Callable[[], Sampler],
-    tokenizer: PreTrainedTokenizerBase,
-    chats: Mapping[str, ChatService],
+    experiment: Experiment, tokenizer: PreTrainedTokenizerBase, chats: Mapping[str, ChatService]
 ) -> dict[str, Frozen]:
-    """Frozen speakers by role; each policy is loaded into a `sampler` of its own.
+    """Frozen speakers by role; each policy is loaded into a sampler of its own.
 
-    Raises ValueError for a missing policy, and for one with other tokens than `tokenizer`.
+    Raises ValueError for a missing or changed policy, and for one with other tokens than
+    `tokenizer`.
     """
+    experiment.require_speakers_unchanged()
+    speakers, site = experiment.settings.agent.speakers, experiment.divided_site
     loaded = dict[SpeakerReference, Frozen]()
     for role, who in speakers.items():
         if isinstance(who, EndpointPolicy):
             loaded[who] = FrozenEndpoint(str(who), chats[who.name])
         elif who not in loaded:
-            loaded[who] = _frozen_policy(store, f"agent.frozen.{role}", who, sampler(), tokenizer)
+            sampler, key = in_process(site, experiment.settings.dtype), f"agent.frozen.{role}"
+            loaded[who] = _frozen_policy(experiment.store, key, who, sampler, tokenizer)
     return {role: loaded[who] for role, who in speakers.items()}
 
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -257,23 +256,6 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
     except Damaged as damage:
         logger.warning("%s The ids of the run in Prefect and MLflow that it held are lost.", damage)
         return {}
-
-
-def name_of(experiment: Experiment, name: str, new: bool) -> str:
-    """The run's name: given, or the experiment's with its digest; with `new` the next that is free.
-
-    Raises ValueError for a name that could not be a folder's.
-    """
-    if name and not re.fullmatch(NAME, name):
-        raise ValueError(
-            f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
-            "my-run.2."
-        )
-    base = name or f"{experiment.name}-{experiment.settings.digest[:8]}"
-    if new:
-        names = chain([base], (f"{base}-{number}" for number in count(2)))
-        return next(n for n in names if "run.json" not in experiment.store.names(RunLayout(n).uri))
-    return base
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.parts import Data
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.task import import_tasks
-from agentfly_core.experiment.user_code import code_of, digests_of
+from agentfly_core.experiment.user_code import code_of, digests_of, modules_of
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
@@ -179,8 +179,8 @@ def _is_of_other_code(name: str, project: Path) -> bool:
         return False
     stored: Any = strict_yaml.settings(config).get("code", {})
     now = _file_settings(name, project)
-    tasks = import_tasks(now)
-    digests = digests_of(now, tasks, code_of(now, tasks))
+    modules = modules_of(now, import_tasks(now))
+    digests = digests_of(modules, code_of(modules, now.code_files))
     return digests != {stage: own for stage, own in stored.items() if own}
 
 

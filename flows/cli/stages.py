@@ -150,6 +150,6 @@ def config(
     checks.check_beginning(experiment.settings)
     # these raise for a run that is not there
     _ = experiment.parent, experiment.reference, experiment.frozen
-    for remark in checks.remarks(experiment.settings, experiment.tasks):
+    for remark in checks.remarks(experiment.settings.model, experiment.tasks):
         print(f"agentfly: {remark}", file=sys.stderr)
     print("This can be trained.")

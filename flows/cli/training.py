@@ -19,7 +19,7 @@ from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.beginning import as_begun, finished_on_data, notes_on_new
 from agentfly_core.runs.listing import continuing, experiment_of
-from agentfly_core.runs.run import known_run, name_of, refuse_if_open
+from agentfly_core.runs.run import known_run, refuse_if_open
 from agentfly_core.runs.run_names import run_named
 from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.store.store import Store
@@ -65,7 +65,7 @@ def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
     For example `agentfly train quickstart seed=1 --run mine`.
     """
     experiment = target.load()
-    name = name_of(experiment, options.run, options.new)
+    name = experiment.run_name(options.run, options.new)
     check_run(experiment, name)
     if not options.run:
         for note in notes_on_new(experiment, name, typed.get()):
@@ -116,7 +116,7 @@ def fork(
     site = site or record["site"]["name"]
     target = NamedExperiment(experiment, settings, site=site, store=store_uri)
     loaded = target.load()
-    if record_of(store, name_of(loaded, options.run, options.new)) is None:
+    if record_of(store, loaded.run_name(options.run, options.new)) is None:
         require_origin(store, loaded.settings)
     train(target, options=options)
 

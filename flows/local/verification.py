@@ -12,7 +12,7 @@ from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.run_code import changed, listed
 from agentfly_core.experiment.run_layout import RunLayout, summary_of
 from agentfly_core.experiment.task import import_tasks
-from agentfly_core.experiment.user_code import code_of
+from agentfly_core.experiment.user_code import code_of, modules_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, recorded_settings
@@ -58,7 +58,8 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
         raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
     refuse_other_stages(name, record)
     settings = recorded_settings(record)
-    if edited := changed(record, code_of(settings, import_tasks(settings))):
+    modules = modules_of(settings, import_tasks(settings))
+    if edited := changed(record, code_of(modules, settings.code_files)):
         commit = record["code"]["repository"]["commit"]
         raise ValueError(f"{name} has other code, restore commit {commit}:\n{listed(edited)}")
 

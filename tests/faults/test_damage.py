@@ -20,7 +20,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.user_code import digests_of
+from agentfly_core.experiment.user_code import digests_of, modules_of
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.reports.show.choice import by_episode
@@ -139,7 +139,7 @@ def test_damaged_files_are_each_named_and_none_is_believed(
         shutil.copytree(whole.folder / part, tmp_path / part)
     file, store = read(TINY), Store.at(str(tmp_path), tmp_path / "cache")
     experiment = Experiment.of("tiny", file.settings, file.origin, Site(), store)
-    code = digests_of(experiment.settings, experiment.tasks, experiment.code)
+    code = digests_of(modules_of(experiment.settings, experiment.tasks), experiment.code)
     experiment = experiment.on(experiment.settings.with_code(code))
     with opened(experiment, "demo"):
         places = list(needed(experiment))

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.user_code import digests_of
+from agentfly_core.experiment.user_code import digests_of, modules_of
 from agentfly_core.store.store import ArtifactKey, Pointer
 from tests.support.experiments import experiment
 
@@ -55,7 +55,7 @@ def forget():
 def here(tmp_path, **settings):
     """The experiment as it is now."""
     made = experiment(tmp_path, **{**SETTINGS, **settings})
-    digests = digests_of(made.settings, made.tasks, made.code)
+    digests = digests_of(modules_of(made.settings, made.tasks), made.code)
     return made.on(made.settings.with_code(digests))
 
 

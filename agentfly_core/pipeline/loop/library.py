@@ -13,6 +13,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from agentfly_core.config.site import Site
 from agentfly_core.experiment.checks import check_inputs, check_run
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
@@ -27,7 +28,7 @@ from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.stages import prepare as stage
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.run import name_of, opened
+from agentfly_core.runs.run import opened
 from agentfly_core.runs.summary import Evaluation
 from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system.devices import held, numbered
@@ -109,7 +110,7 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     """
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
     data, gpus = stage.prepare(experiment), experiment.site.sampler_gpus
-    with _holding(experiment, gpus, f"the evaluation of {policy or experiment.name}"):
+    with _holding(experiment.site, gpus, f"the evaluation of {policy or experiment.name}"):
         return evaluated_policy(Stages(), experiment, chosen, data, _logs("evaluate"))
 
 
@@ -123,10 +124,10 @@ def train(
     name. The run ends with the step during which `hours` pass. Raises Locked while another process
     writes the run.
     """
-    name = name_of(experiment, run, new)
+    name = experiment.run_name(run, new)
     check_run(experiment, name)
     with (
-        _holding(experiment, experiment.site.gpus, f"the run {name}"),
+        _holding(experiment.site, experiment.site.gpus, f"the run {name}"),
         keeping_secrets(),
         opened(experiment, name) as mine,
     ):
@@ -137,9 +138,8 @@ def train(
 
 
 @contextmanager
-def _holding(experiment: Experiment, gpus: Sequence[int], holder: str) -> Iterator[None]:
+def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Hold GPUs of the site where it has some; waits for other processes, and warns of it."""
-    site = experiment.site
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
     with held(wanted, holder, logger.warning):
         yield

@@ -9,7 +9,7 @@ from agentfly_core.config import loading as experiments
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_code import of_fork
-from agentfly_core.experiment.user_code import code_of, digests_of
+from agentfly_core.experiment.user_code import code_of, digests_of, modules_of
 from agentfly_core.store.store import Store
 
 
@@ -33,8 +33,9 @@ def load(
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
     settings = read.settings
-    code = digests_of(settings, tasks, code_of(settings, tasks))
+    modules = modules_of(settings, tasks)
+    code = digests_of(modules, code_of(modules, settings.code_files))
     settings = settings.with_code(of_fork(opened, code, settings.fork, settings.data))
-    modules = experiments.flat({"code": settings.code})
-    origin = {**read.origin, **dict.fromkeys(modules, "modules")}
+    digests = experiments.flat({"code": settings.code})
+    origin = {**read.origin, **dict.fromkeys(digests, "modules")}
     return Experiment.of(read.name, settings, origin, place, opened)

@@ -21,7 +21,6 @@ from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 
@@ -62,7 +61,7 @@ def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> P
     Raises ValueError for a policy that is not there, or a path that names none.
     """
     if not named:
-        run = name_of(experiment, "", False)
+        run = experiment.run_name("", False)
         try:
             final_policy(experiment.store, run)
             named = f"run:{run}"

@@ -19,8 +19,8 @@ from agentfly_core.pipeline.services import (
     RolloutServices,
     chat_services,
     endpoint_of,
+    frozen_speakers,
     sampler_service,
-    speakers_of,
     tokenizer_of,
 )
 from agentfly_core.rollout.event_loop import environment_loop
@@ -60,7 +60,7 @@ def services(experiment: Experiment, player: Player, logs: Path) -> Iterator[Rol
         environment_loop(experiment.whole.limits) as environments,
         sampling as sampler,
     ):
-        frozen = speakers_of(experiment, tokenizer, chats)
+        frozen = frozen_speakers(experiment, tokenizer, chats)
         ready = RolloutServices(sampler, environments, tokenizer, frozen)
         if isinstance(player, ModelPlayer):
             ready.load(experiment.store, player.policy, 0)

@@ -256,7 +256,7 @@ def test_the_experiment_says_that_it_needs_what_is_under_the_gpl(
 ) -> None:
     monkeypatch.chdir(ROOT)
     settings = loading.read("textworld").settings
-    (remark,) = checks.remarks(settings, import_tasks(settings))
+    (remark,) = checks.remarks(settings.model, import_tasks(settings))
     assert remark == (
         "TextWorld: the package textworld installs jericho, which is under the GNU General Public "
         "License."

@@ -224,7 +224,7 @@ def test_a_model_of_the_hub_is_a_remark_until_it_is_fetched(tmp_path: Path) -> N
 
 
 def remarks(settings: Settings) -> list[str]:
-    return checks.remarks(settings, import_tasks(settings))
+    return checks.remarks(settings.model, import_tasks(settings))
 
 
 def of_file(path: Path, **settings: Any) -> Settings:

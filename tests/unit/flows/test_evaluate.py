@@ -15,7 +15,6 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop import evaluation
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.runs.run import name_of
 from agentfly_core.runs.summary import Evaluation
 from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -38,7 +37,7 @@ def experiment(tmp_path: Path) -> Experiment:
     made = Experiment.of(
         "tiny", settings, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
     )
-    for name in ("demo", name_of(made, "", False)):
+    for name in ("demo", made.run_name("", False)):
         made.store.write_json(
             f"runs/{name}/start.json", {"uri": "artifacts/warm_start", "digest": "9f2c"}
         )
@@ -108,7 +107,7 @@ def test_a_policy_is_named_by_its_run_and_step(experiment: Experiment) -> None:
     assert policy_named(experiment, "run:demo@0") == Pointer("artifacts/warm_start", "9f2c")
     assert (
         policy_named(experiment, "").uri
-        == f"runs/{name_of(experiment, '', False)}/steps/000002/policy"
+        == f"runs/{experiment.run_name('', False)}/steps/000002/policy"
     )
 
 

@@ -13,7 +13,6 @@ from agentfly_core.experiment.play_layout import PlayLayout, plays
 from agentfly_core.experiment.run_layout import RunLayout, rollouts
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Ending, Message, Trajectory
-from agentfly_core.runs.run import name_of
 from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.experiments import load_experiment
@@ -54,8 +53,7 @@ def rewards(store: Store, name: str) -> list[object]:
 def test_a_damaged_policy_of_the_run_is_not_passed_over_for_the_base_model(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = name_of(
-        load_experiment("atlas.yaml", [], "local", ""),
+    run = load_experiment("atlas.yaml", [], "local", "").run_name(
         "",
         False,
     )

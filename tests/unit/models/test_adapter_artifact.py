@@ -98,12 +98,12 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
         monkeypatch.setattr(
             shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12))
         )
-        require_space(place.store, place, start, IDLE)
+        require_space(place.store, place.sizes(start), IDLE)
         monkeypatch.setattr(
             shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1)
         )
         with pytest.raises(OSError, match="Free some space"):
-            require_space(place.store, place, start, IDLE)
+            require_space(place.store, place.sizes(start), IDLE)
 
 
 def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_path):

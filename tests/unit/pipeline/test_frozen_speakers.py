@@ -21,7 +21,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.services import chat_services, rollout_services, speakers_of
+from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
@@ -144,11 +144,11 @@ def test_a_run_goes_on_with_the_speakers_that_it_began_with(
     with opened(moved, "mine") as run:
         assert run.experiment.frozen == here.frozen
         tokenizer = AutoTokenizer.from_pretrained(nano)
-        speakers_of(run.experiment, tokenizer, chats(run.experiment))
+        frozen_speakers(run.experiment, tokenizer, chats(run.experiment))
         assert "another url, model or extra of endpoint:gpt" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
         with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
-            speakers_of(run.experiment, tokenizer, chats(run.experiment))
+            frozen_speakers(run.experiment, tokenizer, chats(run.experiment))
 
 
 def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
-    found = speakers_of(here, AutoTokenizer.from_pretrained(nano), chats(here))
+    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano), chats(here))
     critic, referee, judge = found["critic"], found["referee"], found["judge"]
     assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
     assert critic.sampler is referee.sampler
@@ -220,7 +220,7 @@ def test_a_policy_with_tokens_of_another_model_is_refused(
     with pytest.raises(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
-        speakers_of(here, tokenizer, {})
+        frozen_speakers(here, tokenizer, {})
 
 
 def test_a_training_in_which_nobody_is_trained_stops() -> None:

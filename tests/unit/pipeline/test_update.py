@@ -232,12 +232,12 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000)
     )
     checkpointer = SimpleNamespace(busy=lambda: busy)
-    require_space(place.store, place, policy, checkpointer)
+    require_space(place.store, place.sizes(policy), checkpointer)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1)
     )
     with pytest.raises(OSError, match="Free some space"):
-        require_space(place.store, place, policy, checkpointer)
+        require_space(place.store, place.sizes(policy), checkpointer)
 
 
 @pytest.mark.parametrize(

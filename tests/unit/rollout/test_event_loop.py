@@ -267,6 +267,6 @@ def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard
         Site(),
         Store.at(str(tmp_path / "store"), tmp_path),
     )
-    with environments_service(experiment) as here:
+    with environments_service(experiment.whole) as here:
         assert len(here.run(visit(here.resources)).made) == 4
     assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

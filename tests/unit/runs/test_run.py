@@ -11,7 +11,7 @@ from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.run import name_of, opened, problems_played, recorded_settings
+from agentfly_core.runs.run import opened, problems_played, recorded_settings
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.lock import Locked, local_lock
 from agentfly_core.store.store import ArtifactKey, Pointer
@@ -27,21 +27,17 @@ with local_lock(Path(sys.argv[1])):
 
 
 def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
-    assert name_of(
-        experiment(tmp_path),
+    assert experiment(tmp_path).run_name(
         "",
         False,
-    ) == name_of(
-        experiment(tmp_path),
+    ) == experiment(tmp_path).run_name(
         "",
         False,
     )
-    assert name_of(
-        experiment(tmp_path),
+    assert experiment(tmp_path).run_name(
         "",
         False,
-    ) != name_of(
-        experiment(tmp_path, seed=1),
+    ) != experiment(tmp_path, seed=1).run_name(
         "",
         False,
     )
@@ -50,8 +46,7 @@ def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
 def test_new_makes_a_repeat(tmp_path):
     for expected in ("demo", "demo-2", "demo-3"):
         assert (
-            name_of(
-                experiment(tmp_path),
+            experiment(tmp_path).run_name(
                 "demo",
                 True,
             )
@@ -126,7 +121,7 @@ def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
             opened(here, "demo"),
         ):
             pass
-    assert name_of(here, "demo", True) == "demo-2"
+    assert here.run_name("demo", True) == "demo-2"
     path.unlink()
     with opened(here, "demo") as run:
         assert run.record["experiment"] == "tiny"
@@ -257,8 +252,7 @@ def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
 @pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
 def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
-        name_of(
-            experiment(tmp_path),
+        experiment(tmp_path).run_name(
             name,
             False,
         )

@@ -8,8 +8,8 @@ from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import before_edit, under
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.user_code import digests_of
-from agentfly_core.runs.run import name_of, opened
+from agentfly_core.experiment.user_code import digests_of, modules_of
+from agentfly_core.runs.run import opened
 from agentfly_core.runs.versioning import _is_of_other_code
 from agentfly_core.store.store import Pointer
 from agentfly_core.system.revision import revision_of
@@ -93,7 +93,7 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
 def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     made = experiment(tmp_path, data=data)
-    assert digests_of(made.settings, made.tasks, made.code) == made.settings.code
+    assert digests_of(modules_of(made.settings, made.tasks), made.code) == made.settings.code
 
 
 def test_digests_are_found_out_and_not_set(tmp_path):
@@ -103,11 +103,11 @@ def test_digests_are_found_out_and_not_set(tmp_path):
 
 
 def test_an_edit_is_another_run_by_default_and_putting_it_back_the_old_one(project):
-    first = name_of(here(project), "", False)
+    first = here(project).run_name("", False)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    assert name_of(here(project), "", False) != first
+    assert here(project).run_name("", False) != first
     edit("own_prices", PROJECT["own_prices"])
-    assert name_of(here(project), "", False) == first
+    assert here(project).run_name("", False) == first
 
 
 def test_another_run_says_which_file_differs(project):
