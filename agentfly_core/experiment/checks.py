@@ -35,6 +35,7 @@ from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rl.rejection_sampling import RejectionSampling
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 
 if TYPE_CHECKING:
@@ -121,13 +122,12 @@ def check_inputs(settings: Settings) -> None:
             model_config.require_positions(config, settings.agent.max_model_len, settings.model)
         if isinstance(model, HubModel | LocalModel):
             _require_template(settings.model, settings.template)
-    further = (
-        *((f"promotion.datasets.{name}", d) for name, d in settings.promotion.datasets.items()),
-        *((f"evaluate.datasets.{name}", d) for name, d in settings.evaluate.datasets.items()),
-    )
-    others = {key: dataset.data for key, dataset in further}
     own = {task_key(name, "data"): task.data for name, task in settings.each.items()}
-    for key, data in {**own, **others}.items():
+    datasets: dict[str, Data | Mapping[str, JSON]] = {**own}
+    for section, further in (("promotion", settings.promotion), ("evaluate", settings.evaluate)):
+        for name, dataset in further.datasets.items():
+            datasets[f"{section}.datasets.{name}"] = dataset.data
+    for key, data in datasets.items():
         with at(key):
             part = Data.model_validate(data)
             if load(part.use) is files:
@@ -139,14 +139,10 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
     of_tasks = (remark for task in tasks.values() for remark in _task_remarks(task))
-    return [*_model_remarks(model), *of_tasks]
-
-
-def _model_remarks(reference: str) -> list[str]:
-    is_hub_model = isinstance(model_reference(reference), HubModel)
-    if not is_hub_model or _config_at_hand(reference) is not None:
-        return []
-    return [f"model: {reference!r} is not a folder; it is fetched from the Hugging Face hub."]
+    if isinstance(model_reference(model), HubModel) and _config_at_hand(model) is None:
+        fetched = f"model: {model!r} is not a folder; it is fetched from the Hugging Face hub."
+        return [fetched, *of_tasks]
+    return [*of_tasks]
 
 
 def _task_remarks(task: Task) -> list[str]:
@@ -302,7 +298,6 @@ def _require_template(reference: str, template: Part) -> None:
         ) from None
     if (config := _config_at_hand(reference)) is not None:
         model_config.require_vocabulary(tokenizer, config, reference)
-    template = template
     construct(load(template.use), template.settings, {"tokenizer": tokenizer})
 
 

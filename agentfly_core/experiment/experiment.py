@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
+from agentfly_core.authoring import injection
+from agentfly_core.authoring.reward import score
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_reference, run_step
@@ -20,6 +23,7 @@ from agentfly_core.experiment.task import Task, import_tasks, together
 from agentfly_core.experiment.user_code import Code, code_of, modules_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
+from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.store.store import ArtifactKey, Pointer, Store
 
 if TYPE_CHECKING:
@@ -133,6 +137,25 @@ class Experiment:
             role: digest_of_speaker(self.store, self.site, role, who)
             for role, who in speakers.items()
         }
+
+    def scores(
+        self, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
+    ) -> list[Scored]:
+        """Score some of the episodes `among` all, each task's by its own rewards.
+
+        In a mixture a score also has the reward that says solved, by the name that all tasks share.
+        """
+        fresh = []
+        for name, task in self.tasks.items():
+            own = [t for t in trajectories if t.problem.task == name]
+            everyone = [t for t in among if t.problem.task == name]
+            scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
+            for one in scores:
+                rewards = dict(one.rewards)
+                if task.goal in rewards:
+                    rewards[self.whole.goal] = rewards[task.goal]
+                fresh.append(replace(one, rewards=rewards))
+        return fresh
 
     def sizes(self, policy: Pointer) -> tuple[int, int]:
         """Bytes of a policy and of a learner state.

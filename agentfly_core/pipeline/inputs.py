@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import final_policy, of_run
 from agentfly_core.models import reference
 from agentfly_core.models.known import require
-from agentfly_core.pipeline.playing import shown, unshown
+from agentfly_core.pipeline.demonstrations import HEARD, Demonstrator, boundless, unshown
+from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
@@ -81,9 +83,12 @@ def _make_nano(experiment: Experiment, training: Sequence[Problem], folder: Path
     settings, reads_bytes = experiment.settings, own_nano.byte_tokenizer()
     if settings.warm_start:
         with environment_loop(experiment.whole.limits) as environments:
-            spans = shown(experiment, reads_bytes, training, environments)
+            # without limits of length or a seed; the script also speaks for frozen speakers
+            shown = Demonstrator.of(experiment, reads_bytes, training, seed=0)
+            spans = replace(shown, spec=boundless(shown.spec)).spans(environments)
     else:
-        spans = unshown(experiment, reads_bytes, training)
+        spec = rollout_spec(experiment, reads_bytes)
+        spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
     pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
     longest = settings.agent.max_model_len
     own_nano.make(pieces, settings.nano.atoms, longest, folder, settings.dtype)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfly_core.authoring import injection
-from agentfly_core.authoring.reward import score
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
@@ -55,14 +52,17 @@ def score_episodes(
     already = [one for shard in shards.values() for one in shard.scores]
     by_id = {one.trajectory_id: one for one in [*already, *earlier]}
     unknown = [t for t in everything if t.id not in by_id]
-    by_id |= {one.trajectory_id: one for one in _fresh(experiment, unknown, everything)}
+    by_id |= {one.trajectory_id: one for one in experiment.scores(unknown, everything)}
     graded = [by_id[t.id] for t in everything]
     write_scores(folder / SCORES, graded)
     stop_if_unscored(everything, graded, experiment.settings.gates.unscored)
     played = [t for t in everything if t.role != "baseline"]
     scores = [by_id[t.id] for t in played]
     rows = ledger.ledger(step, played, scores)
-    ledger.write(folder, _counted(experiment, rows, played, scores))
+    if experiment.settings.rollout.curriculum and played[0].role == "train":
+        outcomes = outcomes_by_problem(played, scores, experiment.whole.goal)
+        rows = _counted(rows, ProblemSchedule.of(experiment.settings), played, outcomes)
+    ledger.write(folder, rows)
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     metrics = _measured(experiment.whole, played, scores, timings)
     mixed = {name: task for name, task in experiment.tasks.items() if name != SINGLE}
@@ -75,13 +75,12 @@ def score_episodes(
     return metrics
 
 
-def check_rewards(experiment: Experiment, episodes: Sequence[Trajectory]) -> None:
-    """Score rehearsed demonstrations; raise GateClosed when more of them lack a reward than the
-    experiment allows.
-    """
+def check_rewards(
+    episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
+) -> None:
+    """Raise GateClosed when more than this share of rehearsed demonstrations lack a reward."""
     try:
-        scores = _fresh(experiment, episodes, episodes)
-        stop_if_unscored(episodes, scores, experiment.settings.gates.unscored)
+        stop_if_unscored(episodes, scores, unscored)
     except GateClosed as closed:
         raise GateClosed(f"The warm start has not begun: {closed}") from None
 
@@ -96,48 +95,24 @@ def scored_shard(experiment: Experiment, rollout: Path) -> ScoredShard:
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in experiment.whole.rewards):
         return ScoredShard(trajectories, [])
-    by_id = {one.trajectory_id: one for one in _fresh(experiment, trajectories, trajectories)}
+    by_id = {one.trajectory_id: one for one in experiment.scores(trajectories, trajectories)}
     left = {t.episode for t in trajectories if isinstance(by_id[t.id].reward, Unscored)}
     scores = [by_id[t.id] for t in trajectories if t.episode not in left]
     return ScoredShard(trajectories, scores)
 
 
 def _counted(
-    experiment: Experiment,
     rows: Sequence[LedgerRow],
+    schedule: ProblemSchedule,
     played: Sequence[Trajectory],
-    scores: Sequence[Scored],
+    outcomes: Mapping[str, Sequence[bool]],
 ) -> list[LedgerRow]:
-    """The ledger's rows, of a step with a curriculum also with what that reads of them."""
-    if experiment.settings.rollout.curriculum is None or played[0].role != "train":
-        return [*rows]
-    solved = outcomes_by_problem(played, scores, experiment.whole.goal)
-    kinds = {
-        t.problem.id: ProblemSchedule.of(experiment.settings).kind_of(t.problem) for t in played
-    }
+    """The ledger's rows with the kind and the solved episodes of each problem, for a curriculum."""
+    kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [
-        replace(row, kind=kinds[row.problem], solved=sum(solved.get(row.problem, [])))
+        replace(row, kind=kinds[row.problem], solved=sum(outcomes.get(row.problem, [])))
         for row in rows
     ]
-
-
-def _fresh(
-    experiment: Experiment, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
-) -> list[Scored]:
-    """The scores of some of the episodes `among` all, each task's by its own rewards; in a mixture
-    also the reward that says solved, by the name that all tasks share.
-    """
-    fresh = []
-    for name, task in experiment.tasks.items():
-        own = [t for t in trajectories if t.problem.task == name]
-        everyone = [t for t in among if t.problem.task == name]
-        scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
-        for one in scores:
-            rewards = dict(one.rewards)
-            if task.goal in rewards:
-                rewards[experiment.whole.goal] = rewards[task.goal]
-            fresh.append(replace(one, rewards=rewards))
-    return fresh
 
 
 def _measured(

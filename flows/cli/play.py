@@ -67,7 +67,7 @@ def play(
             return
         with nullcontext() if live or chat else terminal.bar():
             played = play_episodes(experiment, prepared, logs, mode)
-    totals = figures(played, experiment)
+    totals = figures(played, experiment.tasks, experiment.whole.goal)
     if chat:
         # there was no attempt at the problem
         totals = replace(totals, reward=None, success=None, success_by_task={})

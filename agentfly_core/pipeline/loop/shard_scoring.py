@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
-from agentfly_core.store.store import Artifact
+from agentfly_core.pipeline.scoring import ScoredShard
+from agentfly_core.store.store import Artifact, Store
+
+ScoreShard = Callable[[Path], ScoredShard]
+"""Scores the episodes in a folder."""
 
 
 @contextmanager
-def scoring_shards(experiment: Experiment) -> Iterator[ShardScoring]:
+def scoring_shards(store: Store, score: ScoreShard) -> Iterator[ShardScoring]:
     """A thread that scores the shards it is given, one after the other.
 
     An interrupted block waits for the shard that is being scored and leaves the others.
     """
     with ThreadPoolExecutor(1, "score") as thread:
-        scoring = ShardScoring(experiment, thread)
+        scoring = ShardScoring(store, score, thread)
         try:
             yield scoring
         finally:
@@ -35,15 +38,16 @@ class ShardScoring:
     and a step that was killed scores its shards then.
     """
 
-    experiment: Experiment
+    store: Store
+    score: ScoreShard
     thread: ThreadPoolExecutor
     begun: dict[Artifact, Future[ScoredShard]] = field(default_factory=dict)
 
     def begin(self, shard: Artifact) -> None:
         """Score a shard's episodes in the thread."""
-        episodes = self.experiment.store.open(shard)
+        episodes = self.store.open(shard)
         work = copy_context().run
-        self.begun[shard] = self.thread.submit(work, scored_shard, self.experiment, episodes)
+        self.begun[shard] = self.thread.submit(work, self.score, episodes)
 
     def shards(self) -> dict[Artifact, ScoredShard]:
         """All shards begun, which are waited for."""

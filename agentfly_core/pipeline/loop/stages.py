@@ -8,7 +8,6 @@ from typing import Protocol
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import Parent
-from agentfly_core.pipeline import score
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.services import RolloutServices, TrainingServices
 from agentfly_core.pipeline.stages import (
@@ -19,6 +18,7 @@ from agentfly_core.pipeline.stages import (
     prepare,
     rollout,
     room,
+    score,
     step_metrics,
     warm_start,
 )

@@ -15,6 +15,7 @@ from agentfly_core.pipeline.loop.lookahead import ahead
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
 from agentfly_core.pipeline.loop.stages import Reporter, Stages
 from agentfly_core.pipeline.loop.warm_start import warm_started
+from agentfly_core.pipeline.scoring import scored_shard
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.ledger import used
@@ -125,7 +126,7 @@ def episodes(
     schedule = ProblemSchedule.of(run.settings)
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
-    with scoring_shards(experiment) as scoring:
+    with scoring_shards(run.store, partial(scored_shard, experiment)) as scoring:
 
         def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)

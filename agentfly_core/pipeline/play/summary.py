@@ -9,7 +9,7 @@ from operator import attrgetter
 from statistics import fmean
 
 from agentfly_core.config.tasks import SINGLE
-from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.records.intervals import Interval, Mean, Rate, mean
 from agentfly_core.records.speakers import by_episode, episode_reward
@@ -81,7 +81,7 @@ class Figures:
         return text
 
 
-def figures(played: Played, experiment: Experiment) -> Figures:
+def figures(played: Played, tasks: Mapping[str, Task], goal: str) -> Figures:
     """The figures of what was played of an experiment."""
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}
@@ -94,7 +94,7 @@ def figures(played: Played, experiment: Experiment) -> Figures:
         tokens
         for t in played.episodes
         for tokens in _cut(t)
-        if tokens >= experiment.tasks[t.problem.task].settings.agent.max_tokens
+        if tokens >= tasks[t.problem.task].settings.agent.max_tokens
     ]
     unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
     causes = [
@@ -102,7 +102,7 @@ def figures(played: Played, experiment: Experiment) -> Figures:
         for first in unfailed
         if isinstance(reward := scores[first.id].reward, Unscored)
     ]
-    solved = solved_by_problem(played.episodes, played.scores, experiment.whole.goal)
+    solved = solved_by_problem(played.episodes, played.scores, goal)
     problems = {t.problem.id: t.problem for t in played.episodes}
     by_task = rates_by(attrgetter("task"), problems.values(), solved)
     return Figures(

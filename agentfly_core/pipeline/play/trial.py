@@ -6,17 +6,19 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import Task
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
-from agentfly_core.pipeline.playing import boundless, of_split, rollout_spec
+from agentfly_core.pipeline.playing import of_split, rollout_spec
 from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import RolloutSpec
@@ -29,6 +31,9 @@ PLAYED = 16
 """The number of problems that the oracle and an idle policy play."""
 LONGEST, SHOWN = 300, 3
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 logger = logging.getLogger(__name__)
 
 
@@ -76,12 +81,16 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
             *report,
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
+    from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
+
     try:
         knowing = oracle(experiment.name, warm_start, experiment.settings.seed, problems).policy
         sample = evenly(problems, PLAYED)
         temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
         specs = of_split(temperature, seed, sample, "trial", len(sample))
-        played = _by_playing(experiment, specs, {"oracle": knowing, "idle": idle})
+        tokenizer, policies = byte_tokenizer(), {"oracle": knowing, "idle": idle}
+        spec = _without_judges(boundless(rollout_spec(experiment, tokenizer)))
+        played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
         return report + _report(experiment.name, played["oracle"], played["idle"])
     except Exception as error:  # code of the author's, which a run reports with its place
         logger.warning("The oracle could not play: %s", fault(error))
@@ -89,20 +98,20 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
 
 
 def _by_playing(
-    experiment: Experiment, specs: Sequence[EpisodeSpec], policies: Mapping[str, ScriptedPolicy]
+    spec: RolloutSpec,
+    tokenizer: PreTrainedTokenizerBase,
+    tasks: Mapping[str, Task],
+    specs: Sequence[EpisodeSpec],
+    policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
     """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
-    from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
-
-    tokenizer = byte_tokenizer()
-    spec = _without_judges(boundless(rollout_spec(experiment, tokenizer)))
     encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
-    with environment_loop(experiment.whole.limits) as environments:
+    with environment_loop(spec.limits) as environments:
         for name, policy in policies.items():
             sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
             work = collect(specs, spec, sampler, lambda _: None, environments.resources)
             played, _, _ = environments.run(work)
-            solved[name] = asyncio.run(_solved(experiment, played))
+            solved[name] = asyncio.run(_solved(tasks, played))
     return solved
 
 
@@ -114,10 +123,10 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
     )
 
 
-async def _solved(experiment: Experiment, played: Sequence[Trajectory]) -> dict[str, bool | str]:
+async def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
     """Whether each problem was solved, or why it could not be scored, by id."""
     outcomes = dict[str, bool | str]()
-    for name, task in experiment.tasks.items():
+    for name, task in tasks.items():
         own = [trajectory for trajectory in played if trajectory.problem.task == name]
         rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
         if not own or task.goal not in (reward.name for reward in rewards):

@@ -26,7 +26,7 @@ def require_room(
         require_positions(config, limit, experiment.settings.model)
     problems = {name: split(experiment.store.open(data), name) for name in names}
     everything = [problem for some in problems.values() for problem in some]
-    playing.require_room(experiment, tokenizer_of(experiment.store, model), everything)
+    playing.require_room(experiment.tasks, tokenizer_of(experiment.store, model), everything)
     for problem in problems.get("train", ()):
         ProblemSchedule.of(experiment.settings).kind_of(problem)
     for name in problems.keys() - {"train"}:

@@ -12,8 +12,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
-from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
-from agentfly_core.pipeline.playing import rehearsed
+from agentfly_core.pipeline.demonstrations import Demonstrator
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
@@ -32,11 +31,15 @@ def demonstrate(
         return episodes
     tokenizer = services.tokenizer
     problems = split(experiment.store.open(data), "train")
-    place = (services.environments, services.frozen)
-    check_rewards(experiment, rehearsed(experiment, tokenizer, problems, *place))
+    shown = Demonstrator.of(experiment, tokenizer, problems, services.frozen)
+    rehearsed = shown.rehearse(services.environments)
+    scores = experiment.scores(rehearsed, rehearsed)
+    check_rewards(rehearsed, scores, experiment.settings.gates.unscored)
+    warm_start = experiment.settings.warm_start
+    assert warm_start is not None
 
     def make(folder: Path) -> Mapping[str, float]:
-        play_demonstrations(experiment, tokenizer, problems, folder, *place)
+        shown.play(warm_start.episodes, folder, services.environments)
         return {}
 
     return publish(experiment.store, target, make)

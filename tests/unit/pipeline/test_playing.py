@@ -16,12 +16,11 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline.demonstrations import Demonstrator
 from agentfly_core.pipeline.playing import (
-    demonstrate,
     of_step,
     of_test,
     play_shard,
-    rehearsed,
     rollout_spec,
 )
 from agentfly_core.pipeline.scoring import check_rewards, score_episodes
@@ -207,7 +206,9 @@ def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_pat
         environment_loop({}) as here,
         pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
     ):
-        demonstrate(experiment_of(settings_with()), tokenizer, PROBLEMS, tmp_path, here)
+        made = experiment_of(settings_with())
+        shown = Demonstrator.of(made, tokenizer, PROBLEMS)
+        shown.play(made.settings.warm_start.episodes, tmp_path, here)
 
 
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
@@ -280,13 +281,17 @@ def test_eight_demonstrations_are_scored_before_the_warm_start(
     tokenizer = AutoTokenizer.from_pretrained(nano)
     experiment = experiment_of(settings_with(**changes))
     with environment_loop({}) as here, pytest.raises(GateClosed, match=told):
-        check_rewards(experiment, rehearsed(experiment, tokenizer, PROBLEMS, here))
+        played = Demonstrator.of(experiment, tokenizer, PROBLEMS).rehearse(here)
+        scores = experiment.scores(played, played)
+        check_rewards(played, scores, experiment.settings.gates.unscored)
 
 
 def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
     exact = {"agentfly_core.rewards.exact:exact": 1.0}
     experiment = experiment_of(settings_with(tools=[], rewards=exact, agent={"max_turns": 1}))
     with environment_loop({}) as here:
-        played = rehearsed(experiment, AutoTokenizer.from_pretrained(nano), PROBLEMS, here)
-        check_rewards(experiment, played)
+        tokenizer = AutoTokenizer.from_pretrained(nano)
+        played = Demonstrator.of(experiment, tokenizer, PROBLEMS).rehearse(here)
+        scores = experiment.scores(played, played)
+        check_rewards(played, scores, experiment.settings.gates.unscored)
     assert len(played) == 8

@@ -110,13 +110,15 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
         PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."
     ):
         require_room(
-            experiment_of(settings_with(agent=agent | {"max_model_len": 53})), TOKENIZER, problems
+            experiment_of(settings_with(agent=agent | {"max_model_len": 53})).tasks,
+            TOKENIZER,
+            problems,
         )
     with pytest.raises(
         PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"
     ):
-        require_room(experiment_of(settings_with(agent=agent)), TOKENIZER, problems)
-    require_room(experiment_of(settings_with(agent=agent)), TOKENIZER, problems[:2])
+        require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems)
+    require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems[:2])
 
 
 async def curt(episode: Episode) -> Ending:
@@ -126,4 +128,6 @@ async def curt(episode: Episode) -> Ending:
 
 def test_what_another_agent_asks_first_is_not_guessed() -> None:
     agent = {"use": "tests.unit.rollout.test_rules:curt", "max_model_len": 20}
-    require_room(experiment_of(settings_with(agent=agent)), TOKENIZER, [Problem("long", "1" * 40)])
+    require_room(
+        experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, [Problem("long", "1" * 40)]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import episodes
-from agentfly_core.pipeline.scoring import ScoredShard
+from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import ProblemSchedule
@@ -38,7 +39,7 @@ def played(store: Store, uri: str, name: str) -> Artifact:
 
 def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
-    with scoring_shards(here) as scoring:
+    with scoring_shards(here.store, partial(scored_shard, here)) as scoring:
         for name in ("t0", "t1", "t2"):
             scoring.begin(played(here.store, f"runs/demo/{name}", name))
         found = scoring.shards().values()
@@ -48,7 +49,10 @@ def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
     shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
-    with pytest.raises(KeyboardInterrupt), scoring_shards(here) as scoring:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        scoring_shards(here.store, partial(scored_shard, here)) as scoring,
+    ):
         for shard in shards:
             scoring.begin(shard)
         raise KeyboardInterrupt

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.intervals import Mean, Rate, wilson
@@ -59,16 +60,16 @@ PLAYED = Played(
 )
 
 
-def rules(tmp_path: Path) -> Experiment:
+def rules(tmp_path: Path) -> tuple[Mapping[str, Task], str]:
     """Those of an experiment that the reward `right` solves in replies of at most 3 tokens."""
     made = experiment(tmp_path, agent={"max_tokens": 3})
-    return replace(made, whole=replace(made.whole, goal="right"))
+    return made.tasks, "right"
 
 
 def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_rewards(
     tmp_path: Path,
 ) -> None:
-    found = figures(PLAYED, rules(tmp_path))
+    found = figures(PLAYED, *rules(tmp_path))
     assert (found.episodes, found.problems, found.unscored) == (4, 3, 1)
     assert found.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
     assert (found.tool_calls, found.tool_errors) == (12, 8)
@@ -76,7 +77,7 @@ def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_
 
 
 def test_rewards_and_success_are_means_over_problems_not_episodes(tmp_path: Path) -> None:
-    found = figures(PLAYED, rules(tmp_path))
+    found = figures(PLAYED, *rules(tmp_path))
     assert found.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
     assert found.success is not None
     assert (found.success.share, found.success.problems) == (0.75, 2)
@@ -85,7 +86,7 @@ def test_rewards_and_success_are_means_over_problems_not_episodes(tmp_path: Path
 def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
     lost = [replace(one, error="ServiceFailure: gone") for one in PLAYED.episodes[2:]]
     played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
-    found = figures(played, rules(tmp_path))
+    found = figures(played, *rules(tmp_path))
     assert found.failures == {"ServiceFailure: gone": 2}
     assert "  2 failed: ServiceFailure: gone" in found.lines()
 
@@ -93,13 +94,13 @@ def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
 def test_why_episodes_that_did_not_fail_have_no_score_is_counted(tmp_path: Path) -> None:
     reason = Unscored("exact: got '1.0' (str), expected a finite number")
     scores = [replace(score, reward=reason) for score in PLAYED.scores]
-    found = figures(replace(PLAYED, scores=scores), rules(tmp_path))
+    found = figures(replace(PLAYED, scores=scores), *rules(tmp_path))
     assert (found.unscored, found.unscored_for) == (4, {reason.reason: 3})  # and one that failed
     assert f"  3 unscored: {reason.reason}" in found.lines()
 
 
 def test_none_scored_have_no_mean(tmp_path: Path) -> None:
-    found = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), rules(tmp_path))
+    found = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), *rules(tmp_path))
     assert (found.reward, found.success) == (None, None)
 
 
@@ -111,7 +112,7 @@ def test_replies_that_were_cut_are_counted_by_the_limit_that_cut_them(tmp_path: 
         replace(turn([1], {}), sampled=(turn([1], {4: 0.0}).sampled[0], cut)),
         name="a0",
     )
-    found = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), rules(tmp_path))
+    found = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), *rules(tmp_path))
     assert (found.replies, found.cut_replies, found.cut_at_max_tokens) == (3, 2, 1)
 
 
@@ -131,7 +132,9 @@ def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task
         Scored(one.id, {experiment.whole.goal: won}, (), won)
         for one, won in zip(episodes, (1.0, 0.0, 1.0), strict=True)
     )
-    found = figures(Played("demo-5", episodes, scores, 1.0), experiment)
+    found = figures(
+        Played("demo-5", episodes, scores, 1.0), experiment.tasks, experiment.whole.goal
+    )
     assert found.success_by_task == {
         "sums": Rate(0.5, wilson(1, 2), 2),
         "shop": Rate(1.0, wilson(1, 1), 1),

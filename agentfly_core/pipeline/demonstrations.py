@@ -1,0 +1,183 @@
+"""Training problems as the script of the warm start plays them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.policy_path import policy_at
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.pipeline.playing import (
+    OnEpisode,
+    collect_into,
+    episode_specs,
+    rollout_spec,
+    watching,
+)
+from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
+from agentfly_core.records.messages import reply_text
+from agentfly_core.records.problem_schedule import by_task
+from agentfly_core.records.speakers import by_episode
+from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall, Trajectory
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.event_loop import EnvironmentLoop
+from agentfly_core.rollout.rules import EpisodeSpec, Frozen
+from agentfly_core.rollout.shard import NO_ANSWER, collect
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+REHEARSED = 8
+"""The number of demonstrations that are scored before the warm start."""
+HEARD = 512
+"""The number of episodes from which the model `nano` learns its tokens."""
+BYTES_A_TOKEN = 4
+Spans = list[tuple[int, ...]]
+"""The tokens of a conversation, span by span."""
+
+
+@dataclass(frozen=True)
+class Demonstrator:
+    """A script that plays training problems: `Demonstrator.of(experiment, tokenizer, problems)`.
+
+    `unsure` replies without a tool call. More than the share `failed` of failed episodes raises
+    GateClosed.
+    """
+
+    problems: Sequence[Problem]
+    spec: RolloutSpec
+    script: Scripted
+    unsure: Scripted
+    quotas: Callable[[int], Mapping[str, int]]
+    seed: int
+    failed: float
+
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        tokenizer: PreTrainedTokenizerBase,
+        problems: Sequence[Problem],
+        frozen: Mapping[str, Frozen] = {},
+        seed: int | None = None,
+    ) -> Demonstrator:
+        """The demonstrations of an experiment with a warm start, by default with its own seed."""
+        settings, warm_start = experiment.settings, experiment.settings.warm_start
+        assert warm_start is not None
+        seed = settings.seed if seed is None else seed
+        spec, encode = rollout_spec(experiment, tokenizer, frozen), reply_encoder(tokenizer)
+        policy = policy_at(warm_start.demonstrations, warm_start.settings, problems, seed)
+        script, unsure = (
+            Scripted(encode, spec.template.stop_tokens[0], each) for each in (policy, _unsure)
+        )
+        failed = settings.gates.failed
+        return cls(problems, spec, script, unsure, settings.quotas, seed, failed)
+
+    def episodes(self, count: int) -> list[EpisodeSpec]:
+        """`count` episodes, each task with its quota; a fair draw, whatever is cut off."""
+        specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
+        quotas = self.quotas(count)
+        by_name = by_task(self.problems, quotas)
+        for name, quota in quotas.items():
+            chains = -(-quota // len(by_name[name]))
+            everything = episode_specs(
+                by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
+            )
+            specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
+        return specs
+
+    def play(self, count: int, folder: Path, environment_loop: EnvironmentLoop) -> None:
+        """Play `count` episodes, problems again and again, and store them in `folder`."""
+        specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
+        played, _ = collect_into(specs, self.spec, self.script, folder, watch, environment_loop)
+        stop_if_failing(played, self.failed)
+
+    def rehearse(self, environment_loop: EnvironmentLoop) -> list[Trajectory]:
+        """Play REHEARSED episodes with the rewards that need an environment.
+
+        Also raises GateClosed for an agent that returns without an answer after a reply without a
+        tool call.
+        """
+        specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
+        played = self._collect(self.script, specs, lambda _: None, environment_loop)
+        unanswered = self._collect(self.unsure, specs[:1], lambda _: None, environment_loop)
+        stop_if_failing(played, self.failed)
+        if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
+            raise GateClosed(f"The warm start has not begun: {errors[0]}.")
+        return played
+
+    def spans(self, environment_loop: EnvironmentLoop) -> list[Spans]:
+        """The token spans of HEARD episodes."""
+        watch = watching("model", 0, 0, HEARD)
+        played = self._collect(self.script, self.episodes(HEARD), watch, environment_loop)
+        stop_if_failing(played, self.failed)
+        return [
+            [
+                tokens
+                for trajectory in speakers
+                for turn in trajectory.turns
+                for tokens in (turn.given.tokens, *(span.tokens for span in turn.sampled))
+            ]
+            for speakers in by_episode(played)
+        ]
+
+    def _collect(
+        self,
+        sampler: Scripted,
+        specs: Sequence[EpisodeSpec],
+        watch: OnEpisode,
+        environment_loop: EnvironmentLoop,
+    ) -> list[Trajectory]:
+        work = collect(specs, self.spec, sampler, watch, environment_loop.resources)
+        played, _, _ = environment_loop.run(work)
+        return played
+
+
+async def _unsure(conversation: Conversation) -> str:
+    return "I do not know."
+
+
+def boundless(spec: RolloutSpec) -> RolloutSpec:
+    """The same rules for tokens that are bytes, without limits of length."""
+    return replace(
+        spec,
+        max_tokens=sys.maxsize,
+        max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
+        max_model_len=sys.maxsize,
+        tasks={name: boundless(task) for name, task in spec.tasks.items()},
+    )
+
+
+def unshown(
+    spec: RolloutSpec,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    quotas: Mapping[str, int],
+) -> list[Spans]:
+    """Token spans of the first problems of each task, without demonstrations: each prompt with an
+    empty call of every tool.
+    """
+    encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
+    for tool in spec.schemas:
+        properties = tool.parameters.get("properties")
+        arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
+        message = Message("assistant", "", (ToolCall(tool.name, arguments),))
+        reply = (
+            *encode(reply_text(message)),
+            spec.template.stop_tokens[0],
+        )
+        calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
+    by_name = by_task(problems, quotas)
+    heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
+    return [
+        [spec.template.open(own.opening(problem), own.schemas), *calls]
+        for problem in heard
+        for own in [spec.of(problem)]
+    ]
