@@ -7,7 +7,7 @@ from pathlib import Path
 from prefect import flow
 
 from agentfly_core.pipeline.loop.warm_start import warm_started
-from agentfly_core.pipeline.services import demonstration_services
+from agentfly_core.pipeline.services import training_services
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.store.store import Artifact
 from flows import dvc_outputs
@@ -37,7 +37,7 @@ def warm_start_only(
         data, model = TASKS.prepare(loaded), TASKS.base_model(loaded, parent)
         TASKS.require_room(loaded, model, data, ["train"])
         owner = f"warm-start-{loaded.name}"
-        with demonstration_services(loaded, model, owner, logs) as services:
+        with training_services(loaded, model, owner, logs, scripted=True) as services:
             made = warm_started(TASKS, loaded, services, model, data)
         reporter.data(data)
         reporter.made(stages_before(data, model, made, parent))

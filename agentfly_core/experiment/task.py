@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from agentfly_core.authoring.environment import Environment
@@ -48,10 +49,7 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
     """
     tasks = {}
     for name, own in settings.each.items():
-        if name != SINGLE:
-            with at(f"tasks.{name}"):
-                tasks[name] = _import_task(own)
-        else:
+        with nullcontext() if name == SINGLE else at(f"tasks.{name}"):
             tasks[name] = _import_task(own)
     for part in settings.own_settings():
         part.completed()

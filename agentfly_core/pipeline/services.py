@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,12 +75,15 @@ class TrainingServices(RolloutServices):
 
 @contextmanager
 def training_services(
-    experiment: Experiment, model: Pointer, owner: str, logs: Path
+    experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[TrainingServices]:
-    """What training needs, starting; `owner` is the uid of the run that the services belong to."""
+    """Start what training needs; `owner` is the uid of the run that the services belong to.
+
+    A warm start alone is `scripted`: it serves no sampler.
+    """
     share_prefixes = experiment.settings.update.share_prefixes
     with (
-        rollout_services(experiment, model, owner, logs) as playing,
+        rollout_services(experiment, model, owner, logs, scripted) as playing,
         learner_service(
             experiment.store,
             model,
@@ -97,37 +100,27 @@ def training_services(
 
 @contextmanager
 def rollout_services(
-    experiment: Experiment, model: Pointer, owner: str, logs: Path
+    experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[RolloutServices]:
-    """The sampler that the site asks for and the environments, starting, for `model` and policies
-    trained from it; raises ValueError for a frozen speaker that cannot speak.
+    """Start the site's sampler, for `model` and policies trained from it, and the environments.
+
+    With `scripted` the sampler is in this process. Raises ValueError for a frozen speaker that
+    cannot speak.
     """
     store, speakers = experiment.store, experiment.settings.agent.speakers
     chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
+    sampling: AbstractContextManager[Sampler] = (
+        nullcontext(in_process(experiment.divided_site, experiment.settings.dtype))
+        if scripted
+        else sampler_service(experiment, model, owner, logs, chats)
+    )
     with (
-        sampler_service(experiment, model, owner, logs, chats) as sampler,
+        sampling as sampler,
         environments_service(experiment.whole) as environments,
     ):
         tokenizer = tokenizer_of(store, model)
         frozen = frozen_speakers(experiment, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
-
-
-@contextmanager
-def demonstration_services(
-    experiment: Experiment, model: Pointer, owner: str, logs: Path
-) -> Iterator[TrainingServices]:
-    """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
-    store, settings, site = experiment.store, experiment.settings, experiment.divided_site
-    with (
-        environments_service(experiment.whole) as environments,
-        learner_service(store, model, settings.update.share_prefixes, site, owner, logs) as learner,
-    ):
-        tokenizer = tokenizer_of(store, model)
-        chats = chat_services(store, experiment.site, settings.agent.speakers)
-        frozen = frozen_speakers(experiment, tokenizer, chats)
-        sampler = in_process(site, settings.dtype)
-        yield TrainingServices(sampler, environments, tokenizer, frozen, learner)
 
 
 @contextmanager
