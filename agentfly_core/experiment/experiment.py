@@ -62,7 +62,9 @@ class Experiment:
         store: Store,
         pinned: Mapping[str, str] | None = None,
     ) -> Experiment:
-        """Import what the settings name; raises ValueError, with the key, for what does not fit."""
+        """Import the tools, rewards and environments; raises ValueError with the key of a wrong
+        setting.
+        """
         tasks = import_tasks(settings)
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
@@ -77,7 +79,7 @@ class Experiment:
     def run_name(self, name: str, new: bool) -> str:
         """Return `name`, or this experiment's name with its digest; with `new` the next free one.
 
-        Raises ValueError for a name that is no folder's.
+        Raises ValueError for a name that cannot be a folder name.
         """
         if name and not re.fullmatch(NAME, name):
             raise ValueError(
@@ -127,8 +129,9 @@ class Experiment:
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """By role, the digest of who speaks for each frozen speaker, in a run the one that it began
-        with; raises ValueError for one that is not there.
+        """Digests of the frozen speakers by role; a run keeps those of its start.
+
+        Raises ValueError for a missing policy or chat service.
         """
         if self.pinned is not None:
             return self.pinned
@@ -143,7 +146,7 @@ class Experiment:
     ) -> list[Scored]:
         """Score some of the episodes `among` all, each task's by its own rewards.
 
-        In a mixture a score also has the reward that says solved, by the name that all tasks share.
+        In a mixture a score also has the goal, by the name shared by all tasks.
         """
         fresh = []
         for name, task in self.tasks.items():

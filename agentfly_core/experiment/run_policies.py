@@ -24,9 +24,7 @@ class Parent:
 
 
 def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference) -> str:
-    """The digest of the policy or the chat service that is to speak for a role; raises ValueError
-    for one that is not there.
-    """
+    """Return the digest of a role's policy or chat service; raises ValueError if it is missing."""
     key = f"agent.frozen.{role}"
     if isinstance(who, RunPolicy):
         return of_run(store, who, key).policy.digest
@@ -37,7 +35,7 @@ def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
     """The policy of a run, and the run's name; `key` is the setting that names it.
 
-    Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
+    Step 0 is the start of step 1. Raises ValueError for a missing policy.
     """
     with at(key):
         policy = (
@@ -55,7 +53,7 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
 
 
 def final_policy(store: Store, name: str) -> Artifact:
-    """The last policy of a run; raises ValueError when it has none."""
+    """Return the last policy of a run; raises ValueError for a run without policies."""
     layout = RunLayout(name)
     for step in reversed(layout.steps(store)):
         if policy := store.get(layout.step(step).policy):
@@ -68,8 +66,9 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 
 def policy_of(store: Store, name: str, step: int) -> Pointer:
-    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
-    there is none. Steps that a fork continues from are its own, too.
+    """Return the policy of a run's step, 0 for its start; a fork also has the steps before it.
+
+    Raises ValueError for a missing policy.
     """
     layout = RunLayout(done_by(store, name, step))
     if step == 0 and (start := store.read_json(layout.start)):

@@ -24,8 +24,8 @@ class Task:
     """A task with its tools, rewards and environments: `Task(settings, agent, (calculator,),
     {exact: 1.0}, "exact", {})`.
 
-    `settings` are those of an experiment of this task alone. `rewards` have their weights, `goal`
-    is the name of the reward that says solved, `limits` are those of each kind of environment.
+    `settings` describe an experiment with this task alone. `rewards` maps rewards to weights,
+    `goal` names the reward for solved problems, `limits` maps kinds of environments to limits.
     """
 
     settings: Settings
@@ -42,10 +42,9 @@ class Task:
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """The tasks of an experiment by name, with what they name; without a mixture
-    `{"single": Task(...)}`.
+    """Import the tasks of an experiment, by name; without a mixture `{"single": Task(...)}`.
 
-    Raises ValueError, with the key, for what does not fit.
+    Raises ValueError with the key of a wrong setting.
     """
     tasks = {}
     for name, own in settings.each.items():
@@ -98,7 +97,7 @@ def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
 
 
 def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
-    """The rewards of all tasks by name; raises ValueError for one that is not the same in two."""
+    """Merge the rewards of all tasks; raises ValueError if two tasks set one differently."""
     by_name: dict[str, tuple[str, RewardPart, Reward]] = {}
     for name, task in tasks.items():
         for reward, part in zip(task.rewards, task.settings.rewards.values(), strict=True):
@@ -118,16 +117,14 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(settings: Settings) -> str:
-    """The name that the scores of an experiment give the reward that says solved."""
+    """Return the name of the goal in the scores of an experiment."""
     if settings.tasks:
         return GOAL
     return reward_of(settings.goal, settings.rewards[settings.goal]).name
 
 
 def agent_of(part: AgentPart) -> Agent:
-    """The agent, of a class one object that plays all episodes; raises ValueError for what is
-    none.
-    """
+    """Import the agent; a class gives one object for all episodes. Raises ValueError."""
     with at("agent.use"):
         named = load(part.use)
         if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):

@@ -100,8 +100,8 @@ def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
 
 
 def sources(module: str) -> dict[str, str]:
-    """The sha256 of each file of a module's top-level package, and of those that this imports and
-    that are not installed. Empty for AgentFly's modules and the standard library.
+    """Return the sha256 of each file of a module's top-level package, and of its imports that are
+    not installed. Empty for AgentFly's modules and the standard library.
 
     A package that this process has imported keeps the digests of the first look: that code runs.
     """

@@ -44,8 +44,7 @@ class RolloutServices:
     """What plays episodes: `RolloutServices(VLLM(...), EnvironmentLoop(...), tokenizer, {"critic":
     FrozenPolicy(...)})`.
 
-    All policies of a session have the one tokenizer. `frozen` are the speakers who are not trained,
-    by role.
+    All policies of a session share the tokenizer. `frozen` has the untrained speakers by role.
     """
 
     sampler: Sampler
@@ -104,8 +103,8 @@ def rollout_services(
 ) -> Iterator[RolloutServices]:
     """Start the site's sampler, for `model` and policies trained from it, and the environments.
 
-    With `scripted` the sampler is in this process. Raises ValueError for a frozen speaker that
-    cannot speak.
+    With `scripted` the sampler is in this process. Raises ValueError if a frozen speaker
+    is missing or has other tokens.
     """
     store, speakers = experiment.store, experiment.settings.agent.speakers
     chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
@@ -131,8 +130,8 @@ def sampler_service(
     logs: Path,
     chats: Mapping[str, ChatService],
 ) -> Iterator[Sampler]:
-    """The sampler that the site asks for, starting, or of `chats` the one that `model` is; a vLLM
-    server ends with the block.
+    """Start the sampler of the site, or use the chat service of `model`; a vLLM server ends with
+    the block.
     """
     if name := endpoint_of(experiment.store, model):
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
@@ -166,8 +165,7 @@ def sampler_service(
 def environments_service(task: Task) -> Iterator[EnvironmentLoop]:
     """The environments of an experiment, starting in this process, as many as a shard needs.
 
-    When the block ends they are closed; raises RuntimeError for one that was lent and not given
-    back.
+    They are closed at the end of the block; raises RuntimeError for an environment still in use.
     """
     rollout = task.settings.rollout
     kinds = kinds_needed(task.parts)
@@ -181,8 +179,8 @@ def environments_service(task: Task) -> Iterator[EnvironmentLoop]:
 def learner_service(
     store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
-    """The learner, its workers starting; at the end of the block what is being saved of it is
-    waited for. Raises ValueError for a `model` that cannot be trained.
+    """Start the learner; the end of the block waits for its last save. Raises ValueError for a
+    `model` without support for training.
     """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)
@@ -219,8 +217,7 @@ def frozen_speakers(
 ) -> dict[str, Frozen]:
     """Frozen speakers by role; each policy is loaded into a sampler of its own.
 
-    Raises ValueError for a missing or changed policy, and for one with other tokens than
-    `tokenizer`.
+    Raises ValueError for a missing or changed policy, and for other tokens than `tokenizer`.
     """
     experiment.require_speakers_unchanged()
     speakers, site = experiment.settings.agent.speakers, experiment.divided_site
@@ -258,11 +255,11 @@ def _written(tokenizer: PreTrainedTokenizerBase) -> str:
 
     if isinstance(tokenizer, PreTrainedTokenizerFast):
         return tokenizer.backend_tokenizer.to_str()
-    return repr(tokenizer.get_vocab())  # one that is written in Python
+    return repr(tokenizer.get_vocab())  # a tokenizer written in Python
 
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
-    """The name of the chat service that a policy is; empty for one with weights."""
+    """Return the name of a chat service used as a policy; empty for a policy with weights."""
     endpoint = store.part(policy, ENDPOINT_FILE)
     return str(endpoint["name"]) if endpoint else ""
 
