@@ -44,8 +44,8 @@ Spans = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Demonstrator:
-    """A script that plays training problems: `Demonstrator.of(experiment, tokenizer, problems)`.
+class DemonstrationPlayer:
+    """A script that plays training problems: `DemonstrationPlayer.of(experiment, tokenizer, [...])`.
 
     `unsure` replies without a tool call. More than the share `failed` of failed episodes raises
     GateClosed.
@@ -67,7 +67,7 @@ class Demonstrator:
         problems: Sequence[Problem],
         frozen: Mapping[str, Frozen] = {},
         seed: int | None = None,
-    ) -> Demonstrator:
+    ) -> DemonstrationPlayer:
         """The demonstrations of an experiment with a warm start, by default with its own seed."""
         settings, warm_start = experiment.settings, experiment.settings.warm_start
         assert warm_start is not None

@@ -25,7 +25,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import final_policy, of_run
 from agentfly_core.models import reference
 from agentfly_core.models.known import require
-from agentfly_core.pipeline.demonstrations import HEARD, Demonstrator, boundless, unshown
+from agentfly_core.pipeline.demonstrations import HEARD, DemonstrationPlayer, boundless, unshown
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
@@ -84,7 +84,7 @@ def _make_nano(experiment: Experiment, training: Sequence[Problem], folder: Path
     if settings.warm_start:
         with environment_loop(experiment.whole.limits) as environments:
             # without limits of length or a seed; the script also speaks for frozen speakers
-            shown = Demonstrator.of(experiment, reads_bytes, training, seed=0)
+            shown = DemonstrationPlayer.of(experiment, reads_bytes, training, seed=0)
             spans = replace(shown, spec=boundless(shown.spec)).spans(environments)
     else:
         spec = rollout_spec(experiment, reads_bytes)

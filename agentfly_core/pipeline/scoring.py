@@ -8,16 +8,25 @@ from pathlib import Path
 
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.task import Task
+from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
+from agentfly_core.records.parquet import (
+    EPISODES,
+    SCORES,
+    read_scores,
+    read_trajectories,
+    write_scores,
+)
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
+from agentfly_core.store.store import Artifact
 from agentfly_core.system.progress import Progress, report
 
 
@@ -73,6 +82,32 @@ def score_episodes(
     episodes = len(by_episode(played))
     report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics
+
+
+def score(
+    experiment: Experiment,
+    rollouts: Sequence[Artifact],
+    step: int,
+    what: str,
+    before: Artifact | None = None,
+    round: int = 0,
+    shards: Mapping[Artifact, ScoredShard] = {},
+) -> Artifact:
+    """The scores and the ledger of a step's, or an evaluation's, episodes.
+
+    Scores in `before`, those of an earlier round, and in `shards` are reused. `round` 1, 2, ... of
+    a step with refills has its own artifact; `what` names the stage in logs.
+    """
+    target = StageKeys(experiment.settings).scored(rollouts, round)
+
+    def make(folder: Path) -> Mapping[str, float]:
+        store = experiment.store
+        folders = [store.open(rollout) for rollout in rollouts]
+        earlier = read_scores(store.open(before) / SCORES) if before else []
+        ready = {store.open(rollout): shard for rollout, shard in shards.items()}
+        return score_episodes(experiment, folders, earlier, step, folder, ready)
+
+    return produce(experiment.store, target, make)
 
 
 def check_rewards(

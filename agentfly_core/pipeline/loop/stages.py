@@ -8,6 +8,7 @@ from typing import Protocol
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import Parent
+from agentfly_core.pipeline import scoring
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.services import RolloutServices, TrainingServices
 from agentfly_core.pipeline.stages import (
@@ -18,7 +19,6 @@ from agentfly_core.pipeline.stages import (
     prepare,
     rollout,
     room,
-    score,
     step_metrics,
     warm_start,
 )
@@ -63,7 +63,7 @@ class Stages:
     held_out: Callable[[Experiment, RolloutServices, Pointer, Pointer, str, int, int], Artifact] = (
         held_out.held_out
     )
-    score: Scores = score.score
+    score: Scores = scoring.score
     update: Callable[[Run, TrainingServices, Artifact, Artifact, int], Artifact] = (
         policy_update.update
     )

@@ -17,8 +17,8 @@ from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import ModelPlayer, Player
 from agentfly_core.pipeline.playing import OnEpisode, play_shard, watching
 from agentfly_core.pipeline.produce import publish
+from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.services import RolloutServices
-from agentfly_core.pipeline.stages.score import score
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.play_record import ModeName, PlayRecord

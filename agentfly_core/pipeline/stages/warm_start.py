@@ -12,7 +12,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
-from agentfly_core.pipeline.demonstrations import Demonstrator
+from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
@@ -31,7 +31,7 @@ def demonstrate(
         return episodes
     tokenizer = services.tokenizer
     problems = split(experiment.store.open(data), "train")
-    shown = Demonstrator.of(experiment, tokenizer, problems, services.frozen)
+    shown = DemonstrationPlayer.of(experiment, tokenizer, problems, services.frozen)
     rehearsed = shown.rehearse(services.environments)
     scores = experiment.scores(rehearsed, rehearsed)
     check_rewards(rehearsed, scores, experiment.settings.gates.unscored)

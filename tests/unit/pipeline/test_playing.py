@@ -16,7 +16,7 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.demonstrations import Demonstrator
+from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
 from agentfly_core.pipeline.playing import (
     of_step,
     of_test,
@@ -207,7 +207,7 @@ def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_pat
         pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
     ):
         made = experiment_of(settings_with())
-        shown = Demonstrator.of(made, tokenizer, PROBLEMS)
+        shown = DemonstrationPlayer.of(made, tokenizer, PROBLEMS)
         shown.play(made.settings.warm_start.episodes, tmp_path, here)
 
 
@@ -281,7 +281,7 @@ def test_eight_demonstrations_are_scored_before_the_warm_start(
     tokenizer = AutoTokenizer.from_pretrained(nano)
     experiment = experiment_of(settings_with(**changes))
     with environment_loop({}) as here, pytest.raises(GateClosed, match=told):
-        played = Demonstrator.of(experiment, tokenizer, PROBLEMS).rehearse(here)
+        played = DemonstrationPlayer.of(experiment, tokenizer, PROBLEMS).rehearse(here)
         scores = experiment.scores(played, played)
         check_rewards(played, scores, experiment.settings.gates.unscored)
 
@@ -291,7 +291,7 @@ def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
     experiment = experiment_of(settings_with(tools=[], rewards=exact, agent={"max_turns": 1}))
     with environment_loop({}) as here:
         tokenizer = AutoTokenizer.from_pretrained(nano)
-        played = Demonstrator.of(experiment, tokenizer, PROBLEMS).rehearse(here)
+        played = DemonstrationPlayer.of(experiment, tokenizer, PROBLEMS).rehearse(here)
         scores = experiment.scores(played, played)
         check_rewards(played, scores, experiment.settings.gates.unscored)
     assert len(played) == 8
