@@ -45,7 +45,7 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """A script that plays training problems: `DemonstrationPlayer.of(experiment, tokenizer, [...])`.
+    """A script that plays problems: `DemonstrationPlayer.of(experiment, tokenizer, problems)`.
 
     `unsure` replies without a tool call. More than the share `failed` of failed episodes raises
     GateClosed.
