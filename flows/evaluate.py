@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import time
 
 from prefect import flow
 
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.evaluation import evaluated_policy
 from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.sync import send_dataset, send_evaluation
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import reporting_stage
+from flows.reporting import report_stage
 from tasks.stages import TASKS
 
 
@@ -33,11 +36,15 @@ def evaluate(
     chosen = inputs.policy_named(loaded, policy, lambda model: TASKS.base_model(model, None))
     data, logs = TASKS.prepare(loaded), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or loaded.name}"
-    gpus, reports = loaded.site.sampler_gpus, reporting_stage(loaded, "evaluate", chosen.digest)
-    with devices(loaded.site, gpus, holder), reports as reporter:
+    with devices(loaded.site, loaded.site.sampler_gpus, holder):
+        started_ms = int(time() * 1000)
         evaluation = evaluated_policy(TASKS, loaded, chosen, data, logs)
-        reporter.data(data)
-        reporter.evaluation(evaluation, 0)
+
+    def send(mlflow: MlflowRun) -> None:
+        send_dataset(loaded, mlflow, data.digest)
+        send_evaluation(mlflow, evaluation, 0)
+
+    report_stage(loaded, "evaluate", started_ms, send, chosen.digest)
     if dvc_outputs.wanted():
         dvc_outputs.write_evaluation(loaded.name, evaluation)
     return evaluation.to_json()

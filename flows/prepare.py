@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from time import time
+
 from prefect import flow
 
 from agentfly_core.store.store import Artifact
+from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.sync import send_dataset, send_stages
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import reporting_stage
+from flows.reporting import report_stage
 from tasks.stages import TASKS
 
 
@@ -21,12 +25,15 @@ def prepare(
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
+    started_ms = int(time() * 1000)
     version, data = TASKS.version(loaded), TASKS.prepare(loaded)
     if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
         dvc_outputs.write_dataset(loaded.name, loaded.store, data)
         return data
-    with reporting_stage(loaded, "prepare") as reporter:
-        reporter.data(data)
-        reporter.data_version(version)
-        reporter.made({"prepare": [data]})
+
+    def send(mlflow: MlflowRun) -> None:
+        send_dataset(loaded, mlflow, data.digest, version)
+        send_stages(loaded, mlflow, {"prepare": [data]})
+
+    report_stage(loaded, "prepare", started_ms, send)
     return data

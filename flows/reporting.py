@@ -1,89 +1,107 @@
-"""Reports to MLflow of a run and of single stages, while they are at work and afterwards.
+"""Reports of runs and stages to MLflow.
 
 It imports no Prefect: the command line uses it before Prefect's environment is set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import time
 
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.records.run_record import Summary
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.run import Run, links_of, opened
-from agentfly_core.runs.run_tags import remember_told, tags_of
+from agentfly_core.runs.run import Run, known_run, opened
+from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.system.formats import hashing
-from agentfly_core.system.formats.json_value import as_json
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import Tracker
-from agentfly_core.tracking.mlflow_reporter import MlflowReporter, RunReporter
+from agentfly_core.tracking.background import Background, Send
+from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.sync import send_settings, sync
 from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
-REPORTED = "mlflow_reported_steps"
 FLOW_RUN_TAG = "agentfly.prefect_flow_run"
-LONGEST_TAG = 5000
 
 
 @contextmanager
-def reporting(run: Run) -> Iterator[RunReporter]:
-    """Reports to MLflow what a run does; prints at the end what MLflow lacks and how to send it."""
-    command = continuing(run.store, run.name, run.record)
-    place, experiment = mlflow_place(run.experiment.site), run.experiment.name
-    tracker = Tracker(place, experiment, run.name, run.uid, run.created_ms)
-    reporter = RunReporter(run, tracker)
-    if flow_runs := run.links("prefect_flow_run_ids"):
-        tracker.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()).api, flow_runs[-1])})
+def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
+    """A function that syncs a run in a thread; the last sync ends with the block.
+
+    Prints what MLflow lacks then. Raises Damaged for a finished run's lost files.
+    """
+    place, current, failure = mlflow_place(run.experiment.site), run, ""
+    status, command = "", continuing(run.store, run.name, run.record)
+    naming = (run.experiment.name, run.name, run.uid, run.created_ms)
+    background = Background(place, partial(MlflowRun, place, *naming))
+
+    def send(mlflow: MlflowRun) -> None:
+        if flow_runs := run.links("prefect_flow_run_ids"):
+            mlflow.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()).api, flow_runs[-1])})
+        if failure:
+            mlflow.tags({"agentfly.last_failure": failure})
+            mlflow.finish(status, _now())
+        sync(current, mlflow)
+
+    def report(changed: Run) -> None:
+        nonlocal current
+        current = changed
+        background.start(send)
+
     try:
-        yield reporter
-    except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again
-        tracker.tags({"agentfly.last_failure": fault(error, LONGEST_TAG)[:LONGEST_TAG]})
-        tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
+        yield report
+    except BaseException as error:  # MLflow is told of any end
+        failure, status = fault(error), "FAILED" if isinstance(error, Exception) else "KILLED"
         raise
     finally:
-        if unsent := tracker.close():
-            print(tracker.missing(unsent, f"`{command}`"))
-        else:
-            remember_told(run.store, run.name, reporter.tags)
-            if run.finished:
-                run.link(REPORTED, str(run.settings.steps))
+        if missing := background.finish(send, f"`{command}`"):
+            print(missing)
+    if isinstance(background.error, Damaged):
+        raise background.error
+    if current.finished and background.error is None:
+        run.store.write_json(run.layout.mlflow, _synced(current.experiment, run.name))
 
 
-@contextmanager
-def reporting_stage(
-    experiment: Experiment, stage: str, policy: str = ""
-) -> Iterator[MlflowReporter]:
-    """Reports a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
+def report_stage(
+    experiment: Experiment, stage: str, started_ms: int, send: Send, policy: str = ""
+) -> None:
+    """Report a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
+
+    def report(mlflow: MlflowRun) -> None:
+        mlflow.tags({"agentfly.stage": stage, "agentfly.policy": policy})
+        send_settings(experiment, mlflow)
+        send(mlflow)
+        mlflow.finish("FINISHED", _now())
+
     uid = hashing.digest([stage, experiment.settings.digest, policy])
-    place, name = mlflow_place(experiment.site), f"{stage} {policy[:8]}".strip()
-    tracker = Tracker(place, experiment.name, name, uid, _now())
-    tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
-    try:
-        yield MlflowReporter(experiment, tracker)
-        tracker.finish("FINISHED", _now())
-    finally:
-        if unsent := tracker.close():
-            print(tracker.missing(unsent, "the same command"))
+    naming = (experiment.name, f"{stage} {policy[:8]}".strip(), uid, started_ms)
+    place = mlflow_place(experiment.site)
+    background = Background(place, partial(MlflowRun, place, *naming))
+    if missing := background.finish(report, "the same command"):
+        print(missing)
 
 
-def report_again(experiment: Experiment, name: str, summary: Summary) -> Summary:
-    """Send a finished run's files and tags to MLflow, unless it has had them; returns the summary,
-    now with MLflow's run id.
+def report_again(experiment: Experiment, name: str) -> None:
+    """Sync a finished run, unless MLflow has all of it.
 
-    Raises Locked while a process writes the run.
+    Raises Damaged for lost files, and Locked while a process writes the run.
     """
-    reported = str(experiment.settings.steps) in links_of(experiment.store, name).get(REPORTED, [])
-    if reported and tags_of(experiment.store, name).in_mlflow:
-        return summary
-    with opened(experiment, name) as run, reporting(run) as reporter:
-        reporter.everything()
-        summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
-        run.store.write_json(run.layout.summary, as_json(summary))
-    return summary
+    if experiment.store.read_json(RunLayout(name).mlflow) != _synced(experiment, name):
+        with opened(experiment, name) as run, reporting(run):
+            pass
+
+
+def _synced(experiment: Experiment, name: str) -> dict[str, JSON]:
+    """The content of mlflow.json of a run which MLflow has all of."""
+    settings = known_run(experiment.store, name)["settings_digest"]
+    store, tags = mlflow_place(experiment.site).uri, tags_of(experiment.store, name)
+    return {"synced": hashing.digest([store, settings, *tags])}
 
 
 def _now() -> int:

@@ -4,7 +4,7 @@ opened and closed together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from agentfly_core.pipeline.forking import check_start
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
-from agentfly_core.tracking.mlflow_reporter import RunReporter
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.display import Display
@@ -29,10 +28,10 @@ from flows.run_pages import name_after
 
 @dataclass(frozen=True)
 class RunSession:
-    """What a flow works with: the run, its reporter and the folder of its logs."""
+    """What a flow works with: the run, the function that reports it and the folder of its logs."""
 
     run: Run
-    reporter: RunReporter
+    report: Callable[[Run], None]
     logs: Path
 
     @property
@@ -62,9 +61,9 @@ def session(
             mine.link("prefect_flow_run_ids", current)
             mine.remember_sandbox()
             with (
-                reporting(mine) as reporter,
+                reporting(mine) as report,
                 Display(name, mine.settings.steps) as display,
                 listening(display),
             ):
                 name_after(name)
-                yield RunSession(mine, reporter, logs)
+                yield RunSession(mine, report, logs)

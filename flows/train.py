@@ -34,7 +34,6 @@ def train(
     """
     until = Deadline.after(hours)
     with session(experiment, run, overrides, new, site, store) as here:
-        trained = Training(here.run, here.logs, TASKS, here.reporter, until).complete()
-        here.reporter.end(trained.policy, trained.summary, trained.after.time_ms)
-        show_summary(here.run.store, here.experiment.site, trained.summary)
-    return trained.summary
+        summary = Training(here.run, here.logs, TASKS, until, here.report).complete()
+    show_summary(here.run.store, here.experiment.site, summary)
+    return summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import time
 
 from prefect import flow
 
@@ -10,12 +11,14 @@ from agentfly_core.pipeline.loop.warm_start import warm_started
 from agentfly_core.pipeline.services import training_services
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.store.store import Artifact
+from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.sync import send_dataset, send_stages
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import reporting_stage
+from flows.reporting import report_stage
 from tasks.stages import TASKS
 
 
@@ -30,17 +33,19 @@ def warm_start_only(
     loaded = experiment_of_flow(experiment, overrides, site, store)
     parent, logs = loaded.parent, settle(Path.cwd()).state / "logs"
     holder = f"the warm start of {loaded.name}"
-    with (
-        devices(loaded.site, loaded.site.gpus, holder),
-        reporting_stage(loaded, "warm-start") as reporter,
-    ):
+    with devices(loaded.site, loaded.site.gpus, holder):
+        started_ms = int(time() * 1000)
         data, model = TASKS.prepare(loaded), TASKS.base_model(loaded, parent)
         TASKS.require_room(loaded, model, data, ["train"])
         owner = f"warm-start-{loaded.name}"
         with training_services(loaded, model, owner, logs, scripted=True) as services:
             made = warm_started(TASKS, loaded, services, model, data)
-        reporter.data(data)
-        reporter.made(stages_before(data, model, made, parent))
+
+    def send(mlflow: MlflowRun) -> None:
+        send_dataset(loaded, mlflow, data.digest)
+        send_stages(loaded, mlflow, stages_before(data, model, made, parent))
+
+    report_stage(loaded, "warm-start", started_ms, send)
     policy = made[-1] if made else model
     if dvc_outputs.wanted():
         dvc_outputs.write_pointer(loaded.name, "warm_start", policy)

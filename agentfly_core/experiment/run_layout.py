@@ -41,7 +41,8 @@ class RunLayout:
 
     `record` says how the run was started, `start` which policy its first step starts from, `links`
     its ids in other systems, `tags` its tags, `summary` how it ended; a finished run has a
-    `ledger`, a judged night a `report`; `night` has a copy of its entries in the night ledger.
+    `ledger`, and `mlflow` once MLflow has all of it; a judged night has a `report`; `night` has a
+    copy of its entries in the night ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,6 +51,7 @@ class RunLayout:
         self.start = f"{self.uri}/start.json"
         self.links = f"{self.uri}/links.json"
         self.tags = f"{self.uri}/tags.json"
+        self.mlflow = f"{self.uri}/mlflow.json"
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
         self.report = f"{self.uri}/report.md"

@@ -107,5 +107,4 @@ class Summary(Details):
     interval_after: list[float]
     seconds: dict[str, float]
     policy_digest: str
-    mlflow_run_id: str | None
     prefect_flow_run_ids: list[str]

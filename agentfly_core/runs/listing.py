@@ -82,7 +82,7 @@ class Listed:
             else _continuing(store, name, record, changed),
             experiment=record["experiment"],
             created_ms=record["created_ms"],
-            tags=tags_of(store, name).words,
+            tags=tags_of(store, name),
             changed=changed,
             settings=loading.flat(settings),
         )

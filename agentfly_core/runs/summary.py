@@ -26,6 +26,7 @@ from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.runs.run import Run
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Pointer, Store
+from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
 
@@ -76,6 +77,23 @@ class Evaluation:
         datasets = {name: other.to_json() for name, other in self.datasets.items()}
         details: dict[str, JSON] = {"pass_at": pass_at, "by": by, "datasets": datasets}
         return {name: value for name, value in details.items() if value}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Its metrics without further datasets: `evaluate/test/success`,
+        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each with `_low` and `_high`.
+        """
+        rates = {"success": Rate(self.success, self.interval, len(self.solved))}
+        rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}
+        metrics = {"seconds": self.seconds}
+        for fact, by_value in self.by.items():
+            for value, rate in by_value.items():
+                name = f"{one_part(fact)}/{one_part(value)}"
+                rates[f"{name}/success"], metrics[f"{name}/problems"] = rate, rate.problems
+        for name, rate in rates.items():
+            low, high = rate.interval
+            metrics |= {name: rate.share, f"{name}_low": low, f"{name}_high": high}
+        return {f"evaluate/{self.split}/{name}": value for name, value in metrics.items()}
 
     def to_json(self) -> dict[str, JSON]:
         """An evaluation as JSON, without its single problems."""
@@ -187,13 +205,7 @@ def stored_evaluation(experiment: Experiment, policy: Pointer, split: str) -> Ev
     )
 
 
-def summarise(
-    run: Run,
-    made: StagesBefore,
-    before: Evaluation,
-    after: Evaluation,
-    mlflow_run_id: str | None,
-) -> Summary:
+def summarise(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> Summary:
     """The content of summary.json; `made` is what there was before the first step.
 
     What had ended when the run began was made by another one, and takes none of its seconds.
@@ -218,7 +230,6 @@ def summarise(
         "interval_after": list(after.interval),
         "seconds": seconds,
         "policy_digest": after.policy,
-        "mlflow_run_id": mlflow_run_id,
         "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
         **evaluations,
     }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import known_run, links_of
-from agentfly_core.runs.run_tags import change_tags, remember_told, tags_of
+from agentfly_core.runs.run_tags import change_tags, tags_of
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import fault
 from agentfly_core.tracking.mlflow_client import TAGS, MlflowStore, set_tags
 from flows.cli.arguments import RunArgument, StoreArgument
@@ -33,24 +36,24 @@ def tag(
         remove: a tag to take off; may be given again
     """
     store = store_at(store_uri)
-    record = known_run(store, run)
-    tags = tags_of(store, run)
-    if words or remove:
+    record, tags = known_run(store, run), tags_of(store, run)
+    if changes := bool(words or remove):
         tags = change_tags(store, run, words, remove)
-    print(f"{run}: {tags}" if tags.words else f"{run} has no tags.")
-    ids = links_of(store, run).get("mlflow_run_ids")
-    if tags.in_mlflow:
-        return
+    print(f"{run}: {' '.join(tags)}" if tags else f"{run} has no tags.")
+    if changes and (reason := _send(store, record, tags)):
+        again = continuing(store, run, record)
+        print(f"MLflow {reason}. It gets the tags when the run continues or is shown: {again}")
+
+
+def _send(store: Store, record: RunRecord, tags: Sequence[str]) -> str:
+    """Set a run's tags in MLflow; returns why that failed, empty after a success."""
+    ids = links_of(store, record["name"]).get("mlflow_run_ids")
+    if not ids:
+        return "does not have the run yet"
+    uri = record["site"]["mlflow_tracking_uri"]
     try:
-        if ids:
-            place = MlflowStore.choose(
-                settle(Path.cwd()).state, record["site"]["mlflow_tracking_uri"]
-            )
-            set_tags(place, ids[-1], {TAGS: str(tags)})
-            remember_told(store, run, tags)
-            return
-        why = "which does not have the run yet"
-    except Exception as error:  # whatever keeps MLflow from answering, the tags are stored
-        why = f"which was not reached ({fault(error, 200)})"
-    again = continuing(store, run, record)
-    print(f"MLflow, {why}, gets the tags when the run continues or is shown: {again}")
+        place = MlflowStore.choose(settle(Path.cwd()).state, uri)
+        set_tags(place, ids[-1], {TAGS: " ".join(tags)})
+    except Exception as error:  # the tags are stored, whatever MLflow's client raises
+        return f"was not reached ({fault(error, 200)})"
+    return ""

@@ -76,7 +76,8 @@ def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
     summary = None
     if finished := finished_on_data(experiment, name):
         try:
-            summary = report_again(experiment, name, finished)
+            report_again(experiment, name)
+            summary = finished
         except Damaged as damage:
             logger.warning("%s The run repeats the damaged stages.", damage)
     summary = summary or _trained(experiment, name, target.arguments)

@@ -1,10 +1,11 @@
-"""MLflow is away for a whole run: the run does not mind, and MLflow hears of it once, later."""
+"""MLflow is away for a whole run, or the run is killed: MLflow has every point once, later."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mlflow.entities import Run
 from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.store.store import Store
-from tests.support.lives import RUN, TINY, TRAIN, Lives, Whole, digests
+from tests.support.lives import KILLED, RUN, TINY, TRAIN, Lives, Whole, digests
 from tests.support.mlflow_store import new_store
 
 ELSEWHERE = (
@@ -90,12 +91,14 @@ def summary(folder: Path) -> dict[str, Any]:
     return value
 
 
-@pytest.fixture
-def refused() -> Any:
-    """An address at which nobody listens."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound, and nobody listens: connections are refused
-        yield f"http://127.0.0.1:{nobody.getsockname()[1]}"
+@pytest.fixture(params=["refused", pytest.param("hangs", marks=pytest.mark.long)])
+def away(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a server that refuses connections, or accepts them and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if request.param == "hangs":
+            server.listen(128)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -107,13 +110,13 @@ def heard(whole: Whole) -> tuple[Path, str]:
 
 
 def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
-    begun: Path, lives: Lives, whole: Whole, heard: tuple[Path, str], refused: str, tmp_path: Path
+    begun: Path, lives: Lives, whole: Whole, heard: tuple[Path, str], away: str, tmp_path: Path
 ) -> None:
-    end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": refused})
+    end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": away})
     assert end.code == 0, end.printed
-    assert f"MLflow ({refused}) does not answer" in end.printed
-    assert f"Nothing is lost: `agentfly train {TINY} --run demo` sends it." in end.printed
-    assert summary(begun)["mlflow_run_id"] is None
+    assert f"MLflow ({away}) was not reached" in end.printed
+    command = f"agentfly train {TINY} --run demo"
+    assert f"Nothing is lost: `{command}` sends what is missing." in end.printed
     assert digests(begun) == digests(whole.folder)
 
     store = new_store(begun)
@@ -123,15 +126,27 @@ def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
     assert [step for metric, step, _, _ in sent if metric == "agent/rollout/reward"] == [1, 2, 3]
     assert [step for metric, step, _, _ in sent if metric == "evaluate/test/success"] == [0, 3]
     assert len(set(sent)) == len(sent)
-    assert summary(begun)["mlflow_run_id"] == run.info.run_id
     folder, live = heard
     links = Store.at(str(begun), begun).read_json(f"{RUN}/links.json")
+    assert links["mlflow_run_ids"] == [run.info.run_id]
     shown = run.data.tags["agentfly.prefect_flow_run"]
     assert shown.endswith(f"/runs/flow-run/{links['prefect_flow_run_ids'][0]}")
     assert told(store, run, tmp_path / "late") == told(live, demo(live, folder), tmp_path / "live")
 
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
     assert points(store, run) == sent
+
+
+@pytest.mark.long
+def test_a_killed_run_has_every_point_once_after_it_continued(
+    begun: Path, lives: Lives, heard: tuple[Path, str], tmp_path: Path
+) -> None:
+    store, (folder, live) = new_store(begun), heard
+    env, at = {"MLFLOW_TRACKING_URI": store}, f"publish {RUN}/steps/000003/policy"
+    assert lives.run(begun, *TRAIN, env=env, at=at).code == KILLED
+    assert lives.run(begun, *TRAIN, env=env).code == 0
+    run, uninterrupted = demo(store, begun), demo(live, folder)
+    assert told(store, run, tmp_path / "again") == told(live, uninterrupted, tmp_path / "live")
 
 
 def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(

@@ -22,7 +22,8 @@ from agentfly_core.system.formats.foreign_names import (
     prefect_key,
     storable,
 )
-from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.tracking.mlflow_run import MlflowRun
 from tests.support.mlflow_store import new_store
 
 SEED, COUNT, TIME = 42, 500, 1763740000000
@@ -98,23 +99,20 @@ def test_each_name_can_be_read_back(names: list[str]) -> None:
 
 
 def test_mlflow_gets_every_metric_setting_and_tag(names: list[str], tmp_path: Path) -> None:
-    tracker = Tracker(
-        MlflowStore.choose(tmp_path, new_store(tmp_path)), "shop", "demo", "4f1c", TIME
-    )
+    place = MlflowStore.choose(tmp_path, new_store(tmp_path))
+    run = MlflowRun(place, "shop", "demo", "4f1c", TIME)
     every = [*NEIGHBOURS[:1], *names, *NEIGHBOURS[1:]]
-    tracker.points({name: float(number) for number, name in enumerate(every)}, 1, TIME)
-    tracker.params({name: f"setting {name}" for name in every})
-    tracker.tags({name: f"tag {name}" for name in every})
-    unsent = tracker.close(300)
-    assert not unsent, unsent
-    assert tracker.run_id is not None
-    client = MlflowClient(tracker.place.uri)
-    data = client.get_run(tracker.run_id).data
+    run.points({name: float(number) for number, name in enumerate(every)}, 1, TIME)
+    run.settings({name: f"setting {name}" for name in every})
+    run.tags({name: f"tag {name}" for name in every})
+    assert run.refused == {}
+    client = MlflowClient(place.uri)
+    data = client.get_run(run.run_id).data
     assert data.metrics == {mlflow_key(name): number for number, name in enumerate(every)}
     assert data.params == {mlflow_key(n): mlflow_text(f"setting {n}", 6000) for n in every}
     tags = {mlflow_key(name): mlflow_text(f"tag {name}", 5000) for name in every}
     assert tags.items() <= data.tags.items()
-    assert originals(client, tracker.run_id, tmp_path) == {
+    assert originals(client, run.run_id, tmp_path) == {
         mlflow_key(name): storable(name) for name in names if is_cut(mlflow_key(name))
     }
 

@@ -14,6 +14,8 @@ import httpx
 import psutil
 import pytest
 
+from agentfly_core.runs.run import links_of
+from agentfly_core.store.store import Store
 from flows.up.status import keeper
 from tests.support.project import ROOT
 from tests.support.servers import free_port
@@ -67,7 +69,8 @@ def shown(state: Path, summary: dict[str, str]) -> list[str]:
     run, wanted = summary["run"], {"flow_runs": {"name": {"any_": [summary["run"]]}}}
     with httpx.Client(auth=up.auth, timeout=LIMIT) as http:
         (flow_run,) = http.post(f"{up.url}/flow_runs/filter", json=wanted).json()
-        url, query = f"{up.mlflow}/api/2.0/mlflow/runs", {"run_id": summary["mlflow_run_id"]}
+        (run_id,) = links_of(Store.at(str(state.parent), state), run)["mlflow_run_ids"]
+        url, query = f"{up.mlflow}/api/2.0/mlflow/runs", {"run_id": run_id}
         found = http.get(f"{url}/get", params=query).json()["run"]
     (reward,) = [p for p in found["data"]["metrics"] if p["key"] == "agent/rollout/reward"]
     assert (found["info"]["run_name"], reward["step"]) == (run, summary["steps"])

@@ -11,8 +11,12 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
-from agentfly_core.tracking.mlflow_client import MlflowStore, Success, Tracker, page
+from agentfly_core.tracking import background
+from agentfly_core.tracking.background import Background
+from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore, page
+from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
 from tests.support.servers import free_port
@@ -26,24 +30,26 @@ def own_store(folder: Path) -> MlflowStore:
     return MlflowStore.choose(folder, new_store(folder))
 
 
-def track(place: MlflowStore, uid: str = "4f1c") -> Tracker:
-    return Tracker(place, "quickstart", "quickstart-1f2e3d4c", uid, TIME)
+def opened(place: MlflowStore, uid: str = "4f1c") -> MlflowRun:
+    return MlflowRun(place, "quickstart", "quickstart-1f2e3d4c", uid, TIME)
 
 
-def send_a_run(tracker: Tracker, success: float = 0.91, digest: str = "cd" * 32) -> None:
-    tracker.params({"update.learning_rate": 3e-4, "steps": 2})
-    tracker.tags({"agentfly.settings": "1f2e3d4c"})
-    tracker.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
+def version(digest: str, success: float, data: str = "ab") -> dict[str, str]:
+    """The lineage of a policy that was evaluated on a dataset."""
+    uri = {"agentfly.policy_uri": f"runs/demo/{digest}"}
+    return {DIGEST: digest, SUCCESS: f"{success:.4f}", DATASET: data * 32, **uri}
+
+
+def send_a_run(mlflow: MlflowRun) -> None:
+    mlflow.settings({"update.learning_rate": 3e-4, "steps": 2})
+    mlflow.tags({"agentfly.science": "1f2e3d4c"})
+    mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
     for step in (1, 2):
-        tracker.points({"agent/rollout/reward": step / 10}, step, TIME + step)
-        tracker.table(
-            "trajectories",
-            step,
-            lambda: pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]}),
-        )
-    uri, told = "runs/demo/steps/000002/policy", Success(success, "ab" * 32)
-    tracker.register("quickstart", uri, digest, told, {"agentfly.run": "demo"})
-    tracker.finish("FINISHED", TIME + 9)
+        mlflow.points({"agent/rollout/reward": step / 10}, step, TIME + step)
+        frame = pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]})
+        mlflow.table("trajectories", step, frame)
+    mlflow.register("quickstart", version("cd", 0.91))
+    mlflow.finish("FINISHED", TIME + 9)
 
 
 def seen(place: MlflowStore, run_id: str) -> dict[str, Any]:
@@ -99,32 +105,27 @@ def test_the_site_goes_before_the_environment(
 
 
 def test_a_run_sent_twice_is_stored_once(place: MlflowStore) -> None:
-    first = track(place)
+    first = opened(place)
     send_a_run(first)
-    assert not first.close()
-    assert first.run_id is not None
     once = seen(place, first.run_id)
-    again = track(place)
+    again = opened(place)
     send_a_run(again)
-    assert not again.close()
     assert again.run_id == first.run_id
     assert seen(place, first.run_id) == once
     assert once["points"] == [(0.1, 1, TIME + 1), (0.2, 2, TIME + 2)]
     assert once["inputs"] == [("arithmetic", ("ab" * 32)[:36])]
-    assert once["versions"] == [(1, "runs/demo/steps/000002/policy")]
+    assert once["versions"] == [(1, "runs/demo/cd")]
     assert once["tables"]["trajectories/step-000001.json"] == [
         {"prompt": "What is 41+58?", "reward": 1}
     ]
     assert (once["status"], once["time"]) == ("FINISHED", (TIME, TIME + 9))
 
 
-def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: MlflowStore) -> None:
-    tracker = track(place, "resumed")
-    tracker.params({"steps": 2, "seed": 0})
-    tracker.params({"steps": 30, "seed": 0})
-    assert not tracker.close()
-    assert tracker.run_id is not None
-    data = MlflowClient(place.uri).get_run(tracker.run_id).data
+def test_a_setting_that_a_continued_run_changed_is_a_tag(place: MlflowStore) -> None:
+    mlflow = opened(place, "resumed")
+    mlflow.settings({"steps": 2, "seed": 0})
+    opened(place, "resumed").settings({"steps": 30, "seed": 0})
+    data = MlflowClient(place.uri).get_run(mlflow.run_id).data
     assert data.params == {"steps": "2", "seed": "0"}
     assert data.tags["agentfly.continued.steps"] == "30"
     assert "agentfly.continued.seed" not in data.tags
@@ -134,12 +135,10 @@ def test_secrets_in_settings_and_tags_are_not_sent(
     place: MlflowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", "sk-1f2e3d4c")
-    tracker = track(place, "secret")
-    tracker.params({"data.settings.url": "https://host/?key=sk-1f2e3d4c"})
-    tracker.tags({"agentfly.store": "http://me:opensesame@host"})
-    assert not tracker.close()
-    assert tracker.run_id is not None
-    data = MlflowClient(place.uri).get_run(tracker.run_id).data
+    mlflow = opened(place, "secret")
+    mlflow.settings({"data.settings.url": "https://host/?key=sk-1f2e3d4c"})
+    mlflow.tags({"agentfly.store": "http://me:opensesame@host"})
+    data = MlflowClient(place.uri).get_run(mlflow.run_id).data
     assert data.params == {"data.settings.url": "https://host/?key=[SEARCH_API_KEY]"}
     assert data.tags["agentfly.store"] == "http://me:[password]@host"
 
@@ -147,58 +146,53 @@ def test_secrets_in_settings_and_tags_are_not_sent(
 def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(
     place: MlflowStore,
 ) -> None:
-    tracker = track(place, "models")
+    mlflow = opened(place, "models")
     for digest, success in (("aa", 0.7), ("bb", 0.9), ("cc", 0.8), ("bb", 0.9)):
-        tracker.register("shop", f"runs/demo/{digest}", digest, Success(success, "ab" * 32), {})
-    assert not tracker.close()
+        mlflow.register("shop", version(digest, success))
     model = MlflowClient(place.uri).get_registered_model("shop")
     assert model.aliases == {"best": 2, "last": 3}
 
 
 def test_best_compares_only_what_was_tried_on_the_same_data(place: MlflowStore) -> None:
-    def aliases(*told: tuple[str, float, str]) -> dict[str, int]:
-        tracker = track(place, "of two datasets")
-        for digest, share, data in told:
-            tracker.register("sums", f"runs/demo/{digest}", digest, Success(share, data * 32), {})
-        assert not tracker.close()
+    mlflow = opened(place, "of two datasets")
+
+    def aliases(*versions: dict[str, str]) -> dict[str, int]:
+        for each in versions:
+            mlflow.register("sums", each)
         return dict(MlflowClient(place.uri).get_registered_model("sums").aliases)
 
-    assert aliases(("aa", 0.7, "ab"), ("bb", 0.9, "ab")) == {"best": 2, "last": 2}
-    assert aliases(("cc", 0.5, "cd")) == {"best": 3, "last": 3}
-    assert aliases(("dd", 0.4, "cd"), ("bb", 0.9, "ab")) == {"best": 3, "last": 4}
-
-
-def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: MlflowStore) -> None:
-    tracker = track(place, "refused")
-    tracker.finish("ENDED", TIME)
-    tracker.points({"reward (mean)": 0.5}, 1, TIME)
-    unsent = tracker.close()
-    assert tracker.missing(unsent, COMMAND).startswith(
-        f"MLflow ({place.uri}) refused the end of the run"
-    )
-    assert tracker.run_id is not None
-    assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == {
-        "reward _x28mean_x29": 0.5
-    }
+    assert aliases(version("aa", 0.7), version("bb", 0.9)) == {"best": 2, "last": 2}
+    assert aliases(version("cc", 0.5, "cd")) == {"best": 3, "last": 3}
+    assert aliases(version("dd", 0.4, "cd"), version("bb", 0.9)) == {"best": 3, "last": 4}
 
 
 def test_a_refused_entry_takes_no_neighbour_along_and_is_named_once(place: MlflowStore) -> None:
-    tracker, odd = track(place, "one refused"), cast("float", "no number")
+    mlflow, odd = opened(place, "one refused"), cast("float", "no number")
     for step in (1, 2):
         metrics = {f"metric {number}": 0.5 for number in range(100)}
-        tracker.points({**metrics, "odd": odd}, step, TIME)
-    unsent = tracker.close(60)
-    message = tracker.missing(unsent, COMMAND)
-    assert message.count("refused the metric 'odd'") == 1
-    assert COMMAND not in message
-    assert tracker.run_id is not None
-    assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == metrics
+        mlflow.points({**metrics, "odd": odd}, step, TIME)
+    assert list(mlflow.refused) == ["the metric 'odd'"]
+    assert MlflowClient(place.uri).get_run(mlflow.run_id).data.metrics == metrics
+
+
+def test_a_batch_is_not_split_when_mlflow_does_not_answer(
+    place: MlflowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow, calls = opened(place, "outage"), list[int]()
+
+    def unreachable(run_id: str, metrics: list[Any]) -> None:
+        calls.append(len(metrics))
+        raise MlflowException("Connection refused")
+
+    monkeypatch.setattr(mlflow.client, "log_batch", unreachable)
+    with pytest.raises(MlflowException, match="Connection refused"):
+        mlflow.points({f"metric {number}": 0.5 for number in range(100)}, 1, TIME)
+    assert (calls, mlflow.refused) == ([100], {})
 
 
 def start_run(state: Path, uid: str) -> None:
-    tracker = track(MlflowStore.choose(state, f"sqlite:///{state}/mlflow.db"), uid)
-    tracker.points({"reward": 1.0}, 1, TIME)
-    sys.exit(1 if tracker.close(LIMIT) else 0)
+    place = MlflowStore.choose(state, f"sqlite:///{state}/mlflow.db")
+    opened(place, uid).points({"reward": 1.0}, 1, TIME)
 
 
 @pytest.mark.long
@@ -244,29 +238,32 @@ def served(folder: Path, port: int, address: Path) -> Iterator[None]:
 
 
 def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(
-    tmp_path: Path, service_address: Callable[[str], Path]
+    tmp_path: Path, service_address: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(background, "OUTAGE", LIMIT)  # a server that came back may be slow here
     place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
-    tracker = track(place)
-    send_a_run(tracker)
-    unsent = tracker.flush()
-    assert "Connection refused" in tracker.missing(unsent, COMMAND)
-    assert tracker.missing(unsent, COMMAND).endswith(f"{COMMAND} sends it.")
-    assert tracker.run_id is None
+    sending, runs = Background(place, lambda: opened(place)), list[MlflowRun]()
+
+    def send(mlflow: MlflowRun) -> None:
+        runs[:] = [mlflow]
+        send_a_run(mlflow)
+
+    assert "Connection refused" in sending.finish(send, COMMAND)
     with served(tmp_path, port, service_address("mlflow")):
-        assert not tracker.flush(LIMIT)
-        assert tracker.run_id is not None
-        charts = page(place, tracker.run_id, place.uri)
-        assert charts.startswith(f"{place.uri}/#/experiments/1/runs/{tracker.run_id}/")
-        once = seen(place, tracker.run_id)
-    tracker.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
-    assert tracker.flush().waiting == ("metrics of step 3",)
+        assert sending.finish(send, COMMAND) == ""
+        charts = page(place, runs[0].run_id, place.uri)
+        assert charts.startswith(f"{place.uri}/#/experiments/1/runs/{runs[0].run_id}/")
+        once = seen(place, runs[0].run_id)
+
+    def send_more(mlflow: MlflowRun) -> None:
+        mlflow.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
+
+    assert sending.finish(send_more, COMMAND).endswith(f"{COMMAND} sends what is missing.")
     with served(tmp_path, port, service_address("mlflow")):
-        assert not tracker.close(LIMIT)
-        again = track(place)
-        send_a_run(again)
-        assert not again.close(LIMIT)
-        twice = seen(place, tracker.run_id)
+        assert sending.finish(send_more, COMMAND) == ""
+        again = Background(place, lambda: opened(place))
+        assert again.finish(send, COMMAND) == ""
+        twice = seen(place, runs[0].run_id)
     assert twice.pop("points") == [*once.pop("points"), (0.3, 3, TIME + 3)]
     assert twice == once
     assert sorted(once["tables"]) == [

@@ -18,7 +18,8 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.tracking.mlflow_run import MlflowRun
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
 from flows.reporting import FLOW_RUN_TAG
@@ -85,12 +86,10 @@ def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
     experiment: Experiment, api: str
 ) -> None:
     place = MlflowStore.choose(experiment.store.root / ".agentfly")
-    tracker = Tracker(place, "My_shop", NIGHT, "4f1c", int(time.time() * 1000))
-    tracker.finish("FINISHED", int(time.time() * 1000))
-    assert not tracker.close().waiting
+    mlflow = MlflowRun(place, "My_shop", NIGHT, "4f1c", int(time.time() * 1000))
+    mlflow.finish("FINISHED", int(time.time() * 1000))
     with opened(experiment, NIGHT) as run:
-        assert tracker.run_id
-        run.link("mlflow_run_ids", tracker.run_id)
+        run.link("mlflow_run_ids", mlflow.run_id)
 
     mine = reported(experiment)
     written = (experiment.store.root / RunLayout(NIGHT).report).read_text()
@@ -100,12 +99,12 @@ def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
     (artifact,) = artifacts(api, mine)
     assert (artifact["key"], artifact["type"]) == (artifact_key("night", "My_shop"), "markdown")
     assert artifact["data"].startswith(first)
-    assert f"http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in artifact["data"]
+    assert f"http://127.0.0.1:5000/#/experiments/1/runs/{mlflow.run_id}/" in artifact["data"]
 
     client, page = MlflowClient(place.uri), f"{api.removesuffix('/api')}/runs/flow-run/{mine}"
-    info = client.get_run(tracker.run_id)
+    info = client.get_run(mlflow.run_id)
     assert (info.info.status, info.data.tags[FLOW_RUN_TAG]) == ("FINISHED", page)
-    text = Path(client.download_artifacts(tracker.run_id, "report.md")).read_text()
+    text = Path(client.download_artifacts(mlflow.run_id, "report.md")).read_text()
     assert text.startswith(first) and f"]({page})" in text
 
 

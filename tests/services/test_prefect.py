@@ -16,7 +16,7 @@ from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
 from agentfly_core.reports.nights.night_plan import name_of_night, recorded_changes
 from agentfly_core.reports.nights.promotion import Verdict
-from agentfly_core.runs.run import opened
+from agentfly_core.runs.run import links_of, opened
 from agentfly_core.system.devices import held, slot
 from flows.experiments import load_experiment
 from flows.local.prefect_server import answers
@@ -274,7 +274,8 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
         ("night-tiny", "nightly-2026-11-21"),
     ]
     mlflow = MlflowClient(f"sqlite:///{orchestrator.project.root}/.agentfly/mlflow.db")
-    tags = mlflow.get_run(tonight["mlflow_run_id"]).data.tags
+    (run_id,) = links_of(experiment.store, "nightly-2026-11-21")["mlflow_run_ids"]
+    tags = mlflow.get_run(run_id).data.tags
     assert tags["agentfly.prefect_flow_run"].endswith(f"/runs/flow-run/{triggered}")
 
 

@@ -14,7 +14,8 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore, Tracker
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.tracking.mlflow_run import MlflowRun
 from flows.local.own_servers import mark
 from flows.local.prefect_server import deliver, use
 from flows.run_pages import artifact_key, name_after, show_summary
@@ -44,16 +45,14 @@ def api(prefect_api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.fixture
-def tracker(api: str, tmp_path: Path) -> Tracker:
-    """A run that MLflow has heard of."""
-    found = Tracker(MlflowStore.choose(tmp_path / ".agentfly"), "My_shop", RUN, "4f1c", 0)
-    found.tags({"mine": "yes"})
-    assert not found.flush().waiting
-    return found
+def mlflow_run(api: str, tmp_path: Path) -> str:
+    """The id of a run in MLflow."""
+    place = MlflowStore.choose(tmp_path / ".agentfly")
+    return MlflowRun(place, "My_shop", RUN, "4f1c", 0).run_id
 
 
 @pytest.fixture
-def experiment(tracker: Tracker, tmp_path: Path) -> Experiment:
+def experiment(mlflow_run: str, tmp_path: Path) -> Experiment:
     """A run that knows its run in MLflow."""
     settings = {
         "model": "nano:calculator",
@@ -64,8 +63,7 @@ def experiment(tracker: Tracker, tmp_path: Path) -> Experiment:
     store = Store.at(str(tmp_path), tmp_path)
     found = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
     with opened(found, RUN) as run:
-        assert tracker.run_id
-        run.link("mlflow_run_ids", tracker.run_id)
+        run.link("mlflow_run_ids", mlflow_run)
     return found
 
 
@@ -101,15 +99,15 @@ def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
 
 
 def test_the_link_leads_to_the_server_of_up_and_without_one_says_how_to_start_it(
-    api: str, experiment: Experiment, tracker: Tracker, tmp_path: Path
+    api: str, experiment: Experiment, mlflow_run: str, tmp_path: Path
 ) -> None:
     told = f"(while `agentfly open mlflow {RUN}` serves it)"
     alone = summary_of(api, flow_run_of(experiment))
-    assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in alone
+    assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{mlflow_run}/" in alone
     assert told in alone
 
     place = MlflowStore.choose(tmp_path / ".agentfly")
     with listener(mark("mlflow", place.state, place.uri)) as port:
         served = summary_of(api, flow_run_of(experiment))
-    assert f"(http://127.0.0.1:{port}/#/experiments/1/runs/{tracker.run_id}/" in served
+    assert f"(http://127.0.0.1:{port}/#/experiments/1/runs/{mlflow_run}/" in served
     assert told not in served

@@ -74,6 +74,13 @@ def on_further(store: Store, run: str, name: str, solved: str, *overrides: str) 
     evaluated(there, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
 
 
+def validated(store: Store, run: str, step: int, *overrides: str) -> None:
+    """The policy of a step solves every validation problem."""
+    experiment = experiment_with(store, *overrides)
+    data = store.artifact(StageKeys(experiment.settings).prepare().uri)
+    evaluated(experiment, policy_of(store, run, step), data, "validation", lambda i: ("reply", 1.0))
+
+
 def scored_by_another(store: Store, run: str, *overrides: str) -> None:
     """The evaluation of a run's last policy on test, scored once more by a run of other rewards."""
     experiment = experiment_with(store, *overrides)

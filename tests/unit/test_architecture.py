@@ -45,7 +45,7 @@ DOORS = ("agentfly_core", "agentfly_core.rl", "agentfly_core.sandbox")
 READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "tools"}
 SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
 ONLY = {
-    "mlflow": ("tracking/mlflow_client.py",),
+    "mlflow": ("tracking/",),
     "deepspeed": ("training/",),
     "vllm": ("inference/",),
     "prefect": (),

@@ -21,7 +21,7 @@ from agentfly_core.pipeline.forking import check_start
 from agentfly_core.pipeline.loop import loading
 from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import evaluated_policy
-from agentfly_core.pipeline.loop.stages import Silent, Stages
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.play import session
 from agentfly_core.pipeline.play.episodes import Played
@@ -134,7 +134,7 @@ def train(
         check_start(mine)
         mine.remember_sandbox()
         until = Deadline.after(hours)
-        return Training(mine, _logs(name), Stages(), Silent(), until).complete().summary
+        return Training(mine, _logs(name), Stages(), until).complete()
 
 
 @contextmanager

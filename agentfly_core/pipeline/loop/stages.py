@@ -1,10 +1,9 @@
-"""The stage functions that loops call, and the reporter of their results."""
+"""The stage functions that loops call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import Parent
@@ -72,50 +71,4 @@ class Stages:
         step_metrics.log_step
     )
     look_at_health: Callable[[Run, int], None] = step_metrics.look_at_health
-    finish: Callable[[Run, StagesBefore, Evaluation, Evaluation, str | None], Summary] = (
-        finish.finish
-    )
-
-
-class Reporter(Protocol):
-    """Hears what a run does; its methods return at once and do not raise."""
-
-    def data(self, data: Pointer) -> None:
-        """The dataset that the run reads."""
-
-    def made(self, stages: StagesBefore) -> None:
-        """The artifacts before the first step, by stage."""
-
-    def step(self, step: int) -> None:
-        """A step whose metrics.json is written."""
-
-    def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        """How the policy of a step did on held-out problems."""
-
-    def follow(self, run: Run) -> None:
-        """The run as it is from now on, with an earlier last step."""
-
-    def mlflow_run_id(self) -> str | None:
-        """The run in MLflow, if there is one."""
-
-
-class Silent:
-    """A reporter to nobody."""
-
-    def data(self, data: Pointer) -> None:
-        pass
-
-    def made(self, stages: StagesBefore) -> None:
-        pass
-
-    def step(self, step: int) -> None:
-        pass
-
-    def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        pass
-
-    def follow(self, run: Run) -> None:
-        pass
-
-    def mlflow_run_id(self) -> str | None:
-        return None
+    finish: Callable[[Run, StagesBefore, Evaluation, Evaluation], Summary] = finish.finish

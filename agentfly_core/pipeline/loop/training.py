@@ -5,6 +5,7 @@ evaluation around it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import evaluated, evaluated_everywhere, further_datasets
 from agentfly_core.pipeline.loop.lookahead import ahead
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
-from agentfly_core.pipeline.loop.stages import Reporter, Stages
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.warm_start import warm_started
 from agentfly_core.pipeline.scoring import scored_shard
 from agentfly_core.pipeline.services import TrainingServices, training_services
@@ -22,61 +23,55 @@ from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRound
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import Evaluation, stages_before
+from agentfly_core.runs.summary import stages_before
 from agentfly_core.store.store import Artifact, Pointer
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A finished run: its last policy, the evaluation of that, and its summary.json."""
-
-    policy: Artifact
-    after: Evaluation
-    summary: Summary
-
-
-@dataclass(frozen=True)
 class Training:
-    """The training of a run: `Training(run, Path("logs"), Stages(), Silent(), Deadline.after(6))`.
+    """The training of a run: `Training(run, Path("logs"), Stages(), Deadline.after(6))`.
 
     Services write below `logs`. The step during which time is over is the run's last one, as if no
-    more had been asked for.
+    more had been asked for. `report` is called when files of the run have changed; it returns at
+    once.
     """
 
     run: Run
     logs: Path
     stages: Stages
-    reporter: Reporter
     until: Deadline
+    report: Callable[[Run], None] = lambda run: None
 
-    def complete(self) -> Trained:
-        """Do the remaining stages of the run; outputs in the store are not made again."""
+    def complete(self) -> Summary:
+        """Do the remaining stages of the run, and return its summary.json.
+
+        Outputs in the store are not made again.
+        """
         run, stages, experiment = self.run, self.stages, self.run.experiment
         data = stages.prepare(experiment)
         model = stages.base_model(experiment, run.parent)
         with training_services(experiment, model, run.uid, self.logs) as services:
             run.remember_data(data, stages.version(experiment))
-            self.reporter.data(data)
+            self.report(run)
             stages.require_room(experiment, model, data, run.settings.evaluate.splits)
             others = further_datasets(stages, experiment, model)
             warm = warm_started(stages, experiment, services, model, data)
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, run.parent)
-            self.reporter.made(made)
+            self.report(run)
             evaluate = partial(
                 evaluated_everywhere, stages, services=services, data=data, others=others
             )
             first = run.settings.start_step
             before = evaluate(experiment, policy=start, step=first)
-            self.reporter.evaluation(before, first)
             policy, run = self.improved(services, start, data)
             last = run.settings.steps
             after = evaluate(run.experiment, policy=policy, step=last)
-            self.reporter.evaluation(after, last)
-        summary = stages.finish(run, made, before, after, self.reporter.mlflow_run_id())
-        return Trained(policy, after, summary)
+        summary = stages.finish(run, made, before, after)
+        self.report(run)
+        return summary
 
     def improved(
         self, services: TrainingServices, policy: Artifact, data: Artifact
@@ -86,24 +81,22 @@ class Training:
         """
         run, stages = self.run, self.stages
         run.remember_start(policy)
+        self.report(run)
         play = partial(episodes, stages, run, services, data)
         with ahead(run, play) as played_by:
             for step in run.settings.own_steps:
                 played, scored = played_by(step, policy)
                 policy = stages.update(run.at(step), services, policy, scored, step)
                 stages.log_step(run, played, scored, policy, step)
-                self.reporter.step(step)
+                self.report(run)
                 stages.look_at_health(run, step)
                 if run.evaluates(step):
-                    validated = evaluated(
-                        stages, run.experiment, services, policy, data, "validation", step
-                    )
-                    self.reporter.evaluation(validated, step)
+                    evaluated(stages, run.experiment, services, policy, data, "validation", step)
+                    self.report(run)
                 if self.until.passed and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
                     stages.keep_state(run, services, step)
                     run = run.ending_at(step)
-                    self.reporter.follow(run)
                     return policy, run
         return policy, run
 

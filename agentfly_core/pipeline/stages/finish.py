@@ -16,11 +16,9 @@ from agentfly_core.runs.summary import Evaluation, StagesBefore, run_ledger, sum
 from agentfly_core.system.formats.json_value import as_json
 
 
-def finish(
-    run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
-) -> Summary:
+def finish(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> Summary:
     """Write the ledger and summary.json of a run that did all its steps; returns the summary."""
-    summary = summarise(run, made, before, after, mlflow_run_id)
+    summary = summarise(run, made, before, after)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
 
     def make(folder: Path) -> Mapping[str, float]:

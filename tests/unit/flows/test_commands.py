@@ -21,6 +21,7 @@ from flows.__main__ import main
 from flows.local.display import show_places, show_summary
 from flows.local.state_dirs import Places, StateDir
 from flows.orchestration import message, next_step
+from flows.reporting import _synced
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import played_night
 
@@ -115,10 +116,10 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(
 
 @pytest.fixture
 def finished(project: Path) -> Store:
-    """The run `base`, which has done all its steps and of which MLflow was told."""
+    """The run `base`, which has done all its steps and which MLflow has."""
     read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Experiment.of("tiny", read.settings, read.origin, Site(), store), "base") as run:
-        run.link("mlflow_reported_steps", "2")
+        store.write_json(run.layout.mlflow, _synced(run.experiment, "base"))
         with store.publish(StageKeys(run.settings).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})

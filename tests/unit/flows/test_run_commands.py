@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.runs.run import opened
-from agentfly_core.runs.run_tags import Tags, change_tags, remember_told, tags_of
+from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.store.lock import local_lock
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore, _Sink
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.tracking.mlflow_run import MlflowRun
 from flows.__main__ import main
 from flows.experiments import load_experiment
 from tests.support.experiments import TINY
@@ -54,7 +55,7 @@ def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
     with local_lock(store.root / "runs/one"):
         assert main(["tag", "one", "baseline", "good"]) == 0
         assert main(["tag", "one", "--remove", "good"]) == 0
-    assert tags_of(store, "one").words == ("baseline",)
+    assert tags_of(store, "one") == ("baseline",)
     capsys.readouterr()
     assert names(capsys, "--filter", "tag=baseline") == ["one"]
     assert main(["tag", "one", "two words"]) == 2
@@ -69,12 +70,11 @@ def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
 ) -> None:
     new_store(store.root / ".agentfly")
     place = MlflowStore.choose(store.root / ".agentfly")
-    sink = _Sink(place, "tiny", "one", "uid", 0)
-    store.write_json("runs/one/links.json", {"mlflow_run_ids": [sink.run_id]})
+    run = MlflowRun(place, "tiny", "one", "uid", 0)
+    store.write_json("runs/one/links.json", {"mlflow_run_ids": [run.run_id]})
     assert main(["tag", "one", "baseline"]) == 0
     assert capsys.readouterr().out == "one: baseline\n"
-    assert sink.client.get_run(sink.run_id).data.tags["agentfly.tags"] == "baseline"
-    assert tags_of(store, "one") == Tags(("baseline",), in_mlflow=True)
+    assert run.client.get_run(run.run_id).data.tags["agentfly.tags"] == "baseline"
 
 
 def test_tags_that_mlflow_did_not_get_are_kept_for_later(
@@ -82,12 +82,10 @@ def test_tags_that_mlflow_did_not_get_are_kept_for_later(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     store.write_json("runs/one/links.json", {"mlflow_run_ids": ["5f0e"]})
+    store.write_json("runs/one/mlflow.json", {"synced": "9f2c"})
     assert main(["tag", "one", "baseline"]) == 0
     told = capsys.readouterr().out
-    assert "MLflow, which was not reached" in told
+    assert "MLflow was not reached" in told
     assert "agentfly train tiny --run one" in told
-    sent = tags_of(store, "one")
-    assert sent == Tags(("baseline",), in_mlflow=False)
-    change_tags(store, "one", ["later"], [])
-    remember_told(store, "one", sent)
-    assert not tags_of(store, "one").in_mlflow
+    assert tags_of(store, "one") == ("baseline",)
+    assert store.read_json("runs/one/mlflow.json") is None  # the next sync is not left out

@@ -29,6 +29,6 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(
         with pytest.raises(error), reporting(run):
             raise error("gates.failed allows 10%")
         assert told() == (status, f"{error.__name__}: gates.failed allows 10%")
-        with reporting(run) as reporter:
-            assert reporter.mlflow_run_id()
-            assert told()[0] == "RUNNING"
+        with reporting(run):
+            pass
+        assert told()[0] == "RUNNING"

@@ -27,7 +27,6 @@ from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.foreign_names import mlflow_key
 from agentfly_core.testing.trajectories import trajectory, turn
-from agentfly_core.tracking.mlflow_reporter import evaluation_metrics
 from tests.support.experiments import TINY, experiment
 
 POLICY = Pointer("runs/demo/steps/000002/policy", "9f2c")
@@ -95,7 +94,7 @@ def test_the_success_is_told_by_the_values_of_a_fact(tmp_path: Path) -> None:
     assert found.by == {
         "kind": {"easy": Rate.of({"c-000": 1.0, "c-002": 0.5}), "hard": Rate.of({"c-001": 0.25})}
     }
-    metrics = evaluation_metrics(found)
+    metrics = found.metrics
     assert metrics["evaluate/test/kind/hard/success"] == 0.25
     assert metrics["evaluate/test/kind/easy/problems"] == 2
     assert metrics["evaluate/test/pass_at_4_low"] == found.pass_at[4].interval[0]
@@ -108,7 +107,7 @@ def test_values_that_are_no_text_or_no_name_of_a_metric_are_told_apart() -> None
     )
     assert {value: rate.share for value, rate in rates.items()} == {"+": 1.0, "2": 0.0}
     found = Evaluation("9f2c", "test", 0.5, (0.0, 1.0), {}, 1.0, 0, by={"sign": rates})
-    assert evaluation_metrics(found)["evaluate/test/sign/+/success"] == 1.0
+    assert found.metrics["evaluate/test/sign/+/success"] == 1.0
 
 
 def test_each_value_of_a_fact_has_a_metric_name_of_its_own_that_mlflow_takes() -> None:
@@ -118,12 +117,12 @@ def test_each_value_of_a_fact_has_a_metric_name_of_its_own_that_mlflow_takes() -
     rates = {value: Rate.of({"a": 1.0}) for value in odd}
     for fact in ("kind", "a/b", "f" * 300):
         found = Evaluation("9f2c", "test", 1.0, (0.0, 1.0), {}, 1.0, 0, by={fact: rates})
-        keys = {mlflow_key(name) for name in evaluation_metrics(found)}
+        keys = {mlflow_key(name) for name in found.metrics}
         assert len(keys) == 4 + 4 * len(odd)
         for key in keys:
             _validate_metric(key, 1.0, 0, 0)
     found = Evaluation("9f2c", "test", 1.0, (0.0, 1.0), {}, 1.0, 0, by={"kind": rates})
-    assert "evaluate/test/kind/very_hard/success" in map(mlflow_key, evaluation_metrics(found))
+    assert "evaluate/test/kind/very_hard/success" in map(mlflow_key, found.metrics)
 
 
 def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> None:

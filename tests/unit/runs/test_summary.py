@@ -25,7 +25,7 @@ KEYS = (
     "run experiment steps success_before success_after interval_before interval_after "
     "seconds policy_digest"
 )
-LINKS = "mlflow_run_id prefect_flow_run_ids"
+LINKS = "prefect_flow_run_ids"
 
 
 def published(store: Store, target: ArtifactKey) -> Artifact:
@@ -75,10 +75,9 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
             stored_stages(experiment, None),
             evaluation(0.5, 3.0),
             evaluation(0.75, 4.0),
-            None,
         )
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
-        again = summarise(run, {"prepare": [problems]}, *compared, None)
+        again = summarise(run, {"prepare": [problems]}, *compared)
     assert list(found) == [*KEYS.split(), *LINKS.split()]
     assert list(found["seconds"]) == [
         "prepare",
@@ -100,7 +99,7 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         0.75,
         "0.75",
     )
-    assert (found["mlflow_run_id"], found["prefect_flow_run_ids"]) == (None, ["5f0e"])
+    assert found["prefect_flow_run_ids"] == ["5f0e"]
     # the run began after the dataset had been published, and the first evaluation played
     assert (again["seconds"]["prepare"], again["seconds"]["evaluate"]) == (0.0, 4.0)
 

@@ -15,7 +15,7 @@ from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.loop import training
 from agentfly_core.pipeline.loop.deadline import Deadline
-from agentfly_core.pipeline.loop.stages import Silent, Stages
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.retention import made
 from agentfly_core.runs.run import Run, opened
@@ -84,22 +84,11 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return learner
 
 
-class Followed(Silent):
-    """A reporter that knows the run as it is now."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def follow(self, run: Run) -> None:
-        self.run = run
-
-
-def sitting(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run, Followed]:
-    reporter = Followed(run)
+def sitting(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run]:
     services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
-    training = Training(run, Path("logs"), learner.stages, reporter, until)
-    return *training.improved(services, start, start), reporter
+    training = Training(run, Path("logs"), learner.stages, until)
+    return training.improved(services, start, start)
 
 
 def settings(steps: int) -> dict[str, Any]:
@@ -110,9 +99,9 @@ def test_the_step_during_which_time_is_over_is_the_last_one_and_the_record_says_
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        policy, ended, reporter = sitting(run, learner, NOW)
+        policy, ended = sitting(run, learner, NOW)
         assert policy.uri == run.layout.step(1).policy
-        assert ended.settings.steps == reporter.run.settings.steps == 1
+        assert ended.settings.steps == 1
         record = run.record
         assert (record["settings"]["steps"], record["planned_steps"]) == (1, 3)
 
@@ -121,7 +110,7 @@ def test_the_last_step_of_a_run_that_time_cut_has_its_learner_state_and_is_not_m
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        policy, ended, _ = sitting(run, learner, NOW)
+        policy, ended = sitting(run, learner, NOW)
         scored = run.store.artifact(run.layout.step(1).scored)
         target = step_target(run, run.start, scored, 1)
         assert run.store.find(keys.learner(target))
@@ -149,7 +138,7 @@ def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_ti
         run.store.remove(run.layout.step(step).learner)
     learner.state = ""
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        policy, *_ = sitting(run, learner, NOW)
+        policy, _ = sitting(run, learner, NOW)
         key = run.store.artifact(policy.uri).key
         assert learner.updates == [key.key]
         assert run.store.find(keys.learner(key))
@@ -159,6 +148,6 @@ def test_a_run_that_time_did_not_cut_keeps_the_steps_it_was_asked_for(
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(2)), "demo") as run:
-        policy, ended, _ = sitting(run, learner, Deadline.after(None))
+        policy, ended = sitting(run, learner, Deadline.after(None))
         assert (policy.uri, ended) == (run.layout.step(2).policy, run)
         assert "planned_steps" not in run.record

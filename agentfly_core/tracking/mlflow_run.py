@@ -1,0 +1,185 @@
+"""One run in MLflow; MLflow stores once what is sent again."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentfly_core.records.run_record import Summary
+from agentfly_core.system.formats import foreign_names, hashing
+from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import fault, redact, shown
+from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow.entities.model_registry import ModelVersion
+
+RUN_UID = "agentfly.run_uid"
+SUCCESS = "agentfly.success"
+DATASET = "agentfly.dataset"
+TABLES = "mlflow.loggedArtifacts"
+TABLES_LISTED = 80
+REFUSAL = "INVALID_PARAMETER_VALUE"
+"""Code of MLflow's errors that a repetition does not change."""
+EntryKind = Literal["metrics", "params", "tags"]
+SIZES: dict[EntryKind, int] = {"metrics": 1000, "params": 100, "tags": 100}
+"""Entries that MLflow accepts in one request."""
+LONGEST = {"params": foreign_names.LONGEST_PARAMETER, "tags": foreign_names.LONGEST_TAG}
+NOUNS: dict[EntryKind, str] = {"metrics": "metric", "params": "setting", "tags": "tag"}
+
+
+class MlflowRun:
+    """A run in MLflow, found by its uid or created. One thread uses it at a time.
+
+    `refused` contains each entry that MLflow refuses and the reason; the others are stored. Other
+    failures raise the errors of MLflow's client.
+    """
+
+    def __init__(
+        self, place: MlflowStore, experiment: str, name: str, uid: str, started_ms: int
+    ) -> None:
+        experiment, name = (mlflow_text(n, foreign_names.LONGEST_KEY) for n in (experiment, name))
+        place.state.mkdir(parents=True, exist_ok=True)
+        with (place.state / "mlflow.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
+            self.client = place.connect()
+            existing = self.client.get_experiment_by_name(experiment)
+            artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
+            new = None if existing else self.client.create_experiment(experiment, artifacts)
+        number = str(existing.experiment_id if existing else new)
+        query = f"tags.`{RUN_UID}` = '{uid}'"
+        run = next(iter(self.client.search_runs([number], query, max_results=1)), None)
+        run = run or self.client.create_run(number, started_ms, {RUN_UID: uid}, name)
+        self.run_id: str = run.info.run_id
+        self.client.update_run(self.run_id, status="RUNNING")
+        self._params, self._tags = dict(run.data.params), dict(run.data.tags)
+        self.refused: dict[str, str] = {}
+
+    def tag(self, name: str) -> str:
+        """The value of a tag, empty without one."""
+        return str(self._tags.get(mlflow_key(name), ""))
+
+    def settings(self, values: Mapping[str, JSON]) -> None:
+        """Log settings as parameters, which MLflow never changes.
+
+        A setting that a continued run changed becomes the tag `agentfly.continued.NAME`.
+        """
+        from mlflow.entities import Param
+
+        texts = {name: redact(str(value)) for name, value in values.items()}
+        new = {name: text for name, text in texts.items() if mlflow_key(name) not in self._params}
+        self._params |= self._log("params", Param, new)
+        old = {name: self._params[mlflow_key(name)] for name in texts}
+        changed = {n for n in texts if old[n] != mlflow_text(texts[n], LONGEST["params"])}
+        self.tags({f"agentfly.continued.{name}": texts[name] for name in changed})
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set tags that MLflow lacks or has with another value."""
+        from mlflow.entities import RunTag
+
+        texts = {name: redact(value) for name, value in values.items()}
+        new = {n: t for n, t in texts.items() if self.tag(n) != mlflow_text(t, LONGEST["tags"])}
+        self._tags |= self._log("tags", RunTag, new)
+
+    def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
+        """Log metrics measured at `time_ms` (milliseconds since 1970)."""
+        from mlflow.entities import Metric
+
+        self._log("metrics", lambda key, value: Metric(key, value, time_ms, step), metrics)
+
+    def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
+        """Log a dataset as an input; MLflow keeps 36 digits of the digest, a tag all of them."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        name = mlflow_text(name, foreign_names.LONGEST_KEY)
+        dataset = Dataset(name, digest[:36], "agentfly", json.dumps({"uri": uri}))
+        tags = [InputTag("mlflow.data.context", context), InputTag("agentfly.digest", digest)]
+        self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+
+    def table(self, name: str, step: int, frame: pd.DataFrame) -> None:
+        """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
+        file = f"step-{step:06d}.json"
+        with tempfile.TemporaryDirectory() as folder:
+            frame.to_json(Path(folder, file), orient="split", index=False)
+            self.client.log_artifact(self.run_id, str(Path(folder, file)), name)
+        listed, entry = json.loads(self.tag(TABLES) or "[]"), {"path": f"{name}/{file}"}
+        if (entry := entry | {"type": "table"}) not in listed:
+            self._tags[TABLES] = json.dumps([*listed, entry][-TABLES_LISTED:])
+            self.client.set_tag(self.run_id, TABLES, self._tags[TABLES])
+
+    def register(self, model: str, lineage: Mapping[str, str]) -> None:
+        """Make a policy a version of `model` with the tags `lineage`, once; move the aliases.
+
+        `last` is the newest version, `best` the one of highest success on that one's dataset.
+        """
+        model = foreign_names.mlflow_model(model)
+        tags = {mlflow_key(n): mlflow_text(text, LONGEST["tags"]) for n, text in lineage.items()}
+        versions = list(self.client.search_model_versions(f"name = '{model}'"))
+        if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags.get(DIGEST)) for v in versions]:
+            versions.append(self._version(model, tags))
+        tried = {int(v.version): v.tags for v in versions if {SUCCESS, DATASET} <= {*v.tags}}
+        last = max(tried)
+        alike = [number for number in tried if tried[number][DATASET] == tried[last][DATASET]]
+        best = max(alike, key=lambda number: (float(tried[number][SUCCESS]), number))
+        self.client.set_registered_model_alias(model, "last", str(last))
+        self.client.set_registered_model_alias(model, "best", str(best))
+
+    def _version(self, model: str, tags: Mapping[str, str]) -> ModelVersion:
+        from mlflow.exceptions import MlflowException
+
+        with suppress(MlflowException):  # it exists
+            self.client.create_registered_model(model)
+        pointer = f"policy/{tags[DIGEST][:16]}"
+        self.client.log_dict(self.run_id, dict(tags), f"{pointer}/policy.json")
+        source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
+        return self.client.create_model_version(
+            model, source, self.run_id, tags=dict(tags), await_creation_for=0
+        )
+
+    def finish(self, status: str, time_ms: int, summary: Summary | None = None) -> None:
+        """End the run as FINISHED, FAILED or KILLED; log its summary as summary.json."""
+        if summary:
+            self.client.log_dict(self.run_id, dict(summary), "summary.json")
+        self.client.set_terminated(self.run_id, status, time_ms)
+
+    def _log(
+        self, kind: EntryKind, entity: Callable[[str, Any], Any], values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Log values by name, and each text that is cut as `originals/DIGEST.json`; returns what
+        MLflow has, by key.
+        """
+        keys, limit = [mlflow_key(name) for name in values], LONGEST.get(kind)
+        sent = [mlflow_text(value, limit) if limit else value for value in values.values()]
+        batch = [(name, entity(*e)) for name, *e in zip(values, keys, sent, strict=True)]
+        for start in range(0, len(batch), SIZES[kind]):
+            self._log_batch(kind, batch[start : start + SIZES[kind]])
+        originals = zip([*keys, *sent], [*values, *values.values()], strict=True)
+        for text, original in originals:
+            if text != original and foreign_names.is_cut(text):
+                texts = {"sent": text, "original": foreign_names.storable(original)}
+                self.client.log_dict(self.run_id, texts, f"originals/{hashing.short(text)}.json")
+        return dict(zip(keys, sent, strict=True))
+
+    def _log_batch(self, kind: EntryKind, batch: Sequence[tuple[str, Any]]) -> None:
+        """Log named entries at once; a refused batch is halved until each refused one is alone."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            entries: dict[str, Any] = {kind: [entry for _, entry in batch]}
+            self.client.log_batch(self.run_id, **entries)
+        except MlflowException as error:
+            if error.error_code != REFUSAL:
+                raise
+            if len(batch) == 1:
+                self.refused[f"the {NOUNS[kind]} {shown(batch[0][0])}"] = fault(error, 200)
+                return
+            middle = len(batch) // 2
+            self._log_batch(kind, batch[:middle])
+            self._log_batch(kind, batch[middle:])

@@ -1,0 +1,92 @@
+"""Calls to MLflow in a thread: no stage waits for them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentfly_core.tracking import background
+from agentfly_core.tracking.background import Background
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from tests.support.waiting import LIMIT
+
+COMMAND = "`agentfly train quickstart`"
+SERVED = MlflowStore("http://127.0.0.1:5000", Path("."), "for a test")
+OWN = MlflowStore("sqlite:///mlflow.db", Path("."), "for a test")
+
+
+def connected() -> Any:
+    """A run at an MLflow that refuses nothing."""
+    return SimpleNamespace(refused={}, got=[])
+
+
+def unreachable() -> Any:
+    raise RuntimeError("cannot send") from ConnectionRefusedError(111, "Connection refused")
+
+
+def nothing(mlflow: Any) -> None:
+    """A call that sends nothing."""
+
+
+def test_a_call_is_left_out_while_one_is_at_work_and_the_last_one_is_made() -> None:
+    sending, at_work, released = Background(OWN, connected), threading.Event(), threading.Event()
+    got: list[str] = []
+
+    def slow(mlflow: Any) -> None:
+        at_work.set()
+        released.wait(LIMIT)
+        got.append("slow")
+
+    sending.start(slow)
+    assert at_work.wait(LIMIT)
+    sending.start(lambda mlflow: got.append("left out"))
+    released.set()
+    assert sending.finish(lambda mlflow: got.append("last"), COMMAND) == ""
+    assert got == ["slow", "last"]
+
+
+@pytest.mark.parametrize("before", [None, ConnectionRefusedError(111, "refused")])
+def test_the_end_does_not_wait_for_a_server_that_hangs(
+    before: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "OUTAGE" if before else "SERVER", 0.01)
+    sending, released = Background(SERVED, connected), threading.Event()
+    sending.error = before
+    missing = sending.finish(lambda mlflow: released.wait(LIMIT) and None, COMMAND)
+    released.set()
+    assert "was not reached: TimeoutError: no answer in" in missing
+    assert missing.endswith(f"Nothing is lost: {COMMAND} sends what is missing.")
+
+
+def test_the_reason_is_the_first_error_of_the_chain() -> None:
+    missing = Background(SERVED, unreachable).finish(nothing, COMMAND)
+    assert "not reached: ConnectionRefusedError: [Errno 111] Connection refused." in missing
+
+
+def test_a_call_after_an_outage_connects_and_clears_the_error() -> None:
+    ways = iter([unreachable, connected])
+    sending = Background(SERVED, lambda: next(ways)())
+    assert "not reached" in sending.finish(nothing, COMMAND)
+    assert sending.finish(nothing, COMMAND) == ""
+
+
+def test_refused_entries_are_named_and_nothing_is_promised() -> None:
+    def refuse(mlflow: Any) -> None:
+        mlflow.refused.update({f"the metric '{name}'": "not a number" for name in "abcde"})
+
+    first, *_, last = Background(OWN, connected).finish(refuse, COMMAND).splitlines()
+    assert first == "MLflow (sqlite:///mlflow.db) refused the metric 'a' (not a number)."
+    assert last == "MLflow (sqlite:///mlflow.db) refused 2 more."
+
+
+def test_a_refused_call_is_not_promised() -> None:
+    def refuse(mlflow: Any) -> None:
+        error: Any = ValueError("No such model")
+        error.error_code = "INVALID_PARAMETER_VALUE"
+        raise error
+
+    assert "Nothing is lost" not in Background(OWN, connected).finish(refuse, COMMAND)
