@@ -20,7 +20,7 @@ from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.background import Background, Send
+from agentfly_core.tracking.background import Background, MlflowCall
 from agentfly_core.tracking.mlflow_run import MlflowRun
 from agentfly_core.tracking.sync import send_settings, sync
 from flows.local.mlflow_ui import mlflow_place
@@ -56,7 +56,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
     try:
         yield report
-    except BaseException as error:  # MLflow is told of any end
+    except BaseException as error:  # any end of the run is reported
         failure, status = fault(error), "FAILED" if isinstance(error, Exception) else "KILLED"
         raise
     finally:
@@ -69,7 +69,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def report_stage(
-    experiment: Experiment, stage: str, started_ms: int, send: Send, policy: str = ""
+    experiment: Experiment, stage: str, started_ms: int, send: MlflowCall, policy: str = ""
 ) -> None:
     """Report a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
 

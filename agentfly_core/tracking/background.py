@@ -1,4 +1,4 @@
-"""Sending to MLflow in a thread, so that no stage waits for it."""
+"""Calls to MLflow in a thread of their own. No stage waits for MLflow."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from agentfly_core.system.formats.text import fault
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from agentfly_core.tracking.mlflow_run import REFUSAL, MlflowRun
 
-LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 3.0
+LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 1.0
 """Seconds that the end of a run waits for a database without a server, for a server, and for a
 server whose last answer was an error.
 """
-Send = Callable[[MlflowRun], None]
+MlflowCall = Callable[[MlflowRun], None]
 
 
 class Background:
-    """Sends to the MlflowRun that `connect` returns, in a daemon thread.
+    """Calls with the MlflowRun that `connect` returns, in a daemon thread.
 
-    `error` is that of the last call, None after a success.
+    `error` is the last call's error, None after a success.
     """
 
     def __init__(self, place: MlflowStore, connect: Callable[[], MlflowRun]) -> None:
@@ -29,13 +29,13 @@ class Background:
         self._mlflow: MlflowRun | None = None
         self._thread = threading.Thread()
 
-    def start(self, send: Send) -> None:
+    def start(self, send: MlflowCall) -> None:
         """Call `send` in the thread, unless the call before is at work."""
         if not self._thread.is_alive():
             self._thread = threading.Thread(target=self._call, args=(send,), daemon=True)
             self._thread.start()
 
-    def finish(self, send: Send, command: str) -> str:
+    def finish(self, send: MlflowCall, command: str) -> str:
         """Call `send` at last, within a time limit; return what MLflow lacks, empty for nothing.
 
         `command` is a phrase that names the command which sends the rest.
@@ -50,7 +50,7 @@ class Background:
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         return "\n".join(self._missing(command))
 
-    def _call(self, send: Send) -> None:
+    def _call(self, send: MlflowCall) -> None:
         try:
             self._mlflow = self._mlflow or self._connect()
             send(self._mlflow)
@@ -66,7 +66,7 @@ class Background:
         if self.error:
             lines.append(f"{store} was not reached: {cause(self.error)}.")
             if getattr(self.error, "error_code", "") != REFUSAL:
-                lines.append(f"Nothing is lost: {command} sends what is missing.")
+                lines.append(f"Nothing is lost: {command} sends the rest.")
         return lines
 
 

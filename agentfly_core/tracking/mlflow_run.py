@@ -1,4 +1,4 @@
-"""One run in MLflow; MLflow stores once what is sent again."""
+"""One run in MLflow. An entry that is sent twice is stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Send a run to MLflow. The run's files are the truth: a sync compares, and sends what is missing.
+"""Send a run to MLflow. The run's files are the truth, and a sync sends the missing entries.
 
 A tag of the MLflow run is the last step that is complete there. Points carry the time at which
 their stage ended, so a point that is sent again is stored once.
@@ -82,12 +82,12 @@ def send_evaluation(mlflow: MlflowRun, evaluation: Evaluation, step: int) -> Non
 
 
 def _send_start(run: Run, mlflow: MlflowRun) -> None:
-    """Send what precedes the first step; raises FileNotFoundError before all of it is done."""
+    """Send the stages before the first step; raises FileNotFoundError until all have ended."""
     if mlflow.tag(SYNCED):
         return
     record = run.record
     if "dataset_version" not in record:
-        raise FileNotFoundError(f"{run.name} has no dataset yet.")
+        raise FileNotFoundError(f"{run.name} has read no dataset yet.")
     send_dataset(run.experiment, mlflow, record["dataset_digest"], record["dataset_version"])
     send_stages(run.experiment, mlflow, summary.stored_stages(run.experiment, run.parent))
     if run.store.read_json(run.layout.start) is None:

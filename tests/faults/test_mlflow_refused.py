@@ -116,7 +116,7 @@ def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
     assert end.code == 0, end.printed
     assert f"MLflow ({away}) was not reached" in end.printed
     command = f"agentfly train {TINY} --run demo"
-    assert f"Nothing is lost: `{command}` sends what is missing." in end.printed
+    assert f"Nothing is lost: `{command}` sends the rest." in end.printed
     assert digests(begun) == digests(whole.folder)
 
     store = new_store(begun)

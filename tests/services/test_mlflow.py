@@ -258,7 +258,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     def send_more(mlflow: MlflowRun) -> None:
         mlflow.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
 
-    assert sending.finish(send_more, COMMAND).endswith(f"{COMMAND} sends what is missing.")
+    assert sending.finish(send_more, COMMAND).endswith(f"{COMMAND} sends the rest.")
     with served(tmp_path, port, service_address("mlflow")):
         assert sending.finish(send_more, COMMAND) == ""
         again = Background(place, lambda: opened(place))

@@ -59,7 +59,7 @@ def test_the_end_does_not_wait_for_a_server_that_hangs(
     missing = sending.finish(lambda mlflow: released.wait(LIMIT) and None, COMMAND)
     released.set()
     assert "was not reached: TimeoutError: no answer in" in missing
-    assert missing.endswith(f"Nothing is lost: {COMMAND} sends what is missing.")
+    assert missing.endswith(f"Nothing is lost: {COMMAND} sends the rest.")
 
 
 def test_the_reason_is_the_first_error_of_the_chain() -> None:
