@@ -78,7 +78,7 @@ def write_run(store: Store, steps: range, summary: Summary) -> None:
     write_pointer(experiment, "policy", final_policy(store, run))
     write_json(folder(experiment) / "summary.json", as_json(summary))
     frame = steps_frame(store, run, steps).rename(
-        columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"}
+        columns={"rollout/reward": "reward", "rollout/success": "success"}
     )
     text = frame.rename(columns=storable).to_csv(index=False)
     write_text(folder(experiment) / "steps.csv", text)

@@ -43,15 +43,15 @@ class Sign(Section):
 
 Signs = Mapping[str, Sign | None]
 SIGNS: dict[str, Sign | None] = {
-    "unscored": Sign(metric="agent/rollout/unscored", above=0.02),
-    "zero_spread": Sign(metric="agent/rollout/zero_spread_groups", above=0.95, steps=3),
-    "bad_calls": Sign(metric="agent/rollout/bad_call_share", above=0.5, steps=3),
+    "unscored": Sign(metric="rollout/unscored", above=0.02),
+    "zero_spread": Sign(metric="rollout/zero_spread_groups", above=0.95, steps=3),
+    "bad_calls": Sign(metric="rollout/bad_call_share", above=0.5, steps=3),
     "mismatch": Sign(metric="mismatch/k3", above=0.05),
     "entropy": Sign(metric="train/entropy", below=0.001, steps=3),
     "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),
     "skipped_steps": Sign(metric="train/skipped_steps", above=0.0),
     "not_finite": Sign(metric="train/not_finite_share", above=0.0),
     "kl": Sign(metric="train/kl", above=0.5),
-    "reward_fall": Sign(metric="agent/rollout/reward_fall", above=0.3),
+    "reward_fall": Sign(metric="rollout/reward_fall", above=0.3),
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""

@@ -80,7 +80,7 @@ def score_episodes(
         of_task = _measured(task, own, [by_id[t.id] for t in own], [])
         metrics |= {f"task/{name}/{metric}": value for metric, value in of_task.items()}
     episodes = len(by_episode(played))
-    report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
+    report(Progress("score", step, episodes, episodes, metrics.get("rollout/reward")))
     return metrics
 
 

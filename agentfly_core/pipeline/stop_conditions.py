@@ -124,7 +124,7 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 
     From 0.64 to 0 it is 0.64. The first step has 0, a step without rewards no entry.
     """
-    name = "agent/rollout/reward"
+    name = "rollout/reward"
     if name not in metrics:
         return {}
     earlier = before.get(name, metrics[name])

@@ -28,7 +28,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.system.formats.json_value import JSON
 
-ZERO_SPREAD = "agent/rollout/zero_spread_groups"
+ZERO_SPREAD = "rollout/zero_spread_groups"
 
 
 def rollout_metrics(
@@ -40,7 +40,7 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """Metrics of a stage's episodes by name; empty without episodes.
 
-    Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored episodes,
+    Under `rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored episodes,
     `tokens_per_second` is sampled tokens over the time in which any episode was played,
     `zero_spread_groups` the share of problems on which each speaker's rewards are equal; all others
     are means or shares over all episodes, times in seconds. Calls are counted by name for the given
@@ -57,7 +57,7 @@ def rollout_metrics(
         **played.rewards(goal),
         **played.speakers(),
     }
-    metrics = {f"agent/rollout/{name}": value for name, value in rollout.items()}
+    metrics = {f"rollout/{name}": value for name, value in rollout.items()}
     by_reward: defaultdict[str, list[float]] = defaultdict(list)
     for score in played.scores:
         for name, value in score.rewards.items():

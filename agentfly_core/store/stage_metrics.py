@@ -19,7 +19,7 @@ FILE = "metrics.json"
 @dataclass(frozen=True, slots=True)
 class Measured:
     """End time in ms, seconds and metrics of a stage: `Measured(1763740000000, 3.2,
-    {"agent/rollout/reward": 0.62})`.
+    {"rollout/reward": 0.62})`.
     """
 
     time_ms: int

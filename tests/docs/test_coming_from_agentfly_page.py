@@ -83,7 +83,7 @@ async def test_every_metric_that_the_page_names_is_measured():
     played = await play(["<calculator expression=41+58>", "99"], calculator)
     scored, timing = await score_of(played, exact), Timing(played.id, ())
     known = rollout_metrics([played], [scored], [timing], "exact", ["calculator"])
-    told = re.findall(r"`((?:agent/rollout|reward_extra)/\S+)`", "\n".join(HERE))
+    told = re.findall(r"`((?:rollout|reward_extra)/\S+)`", "\n".join(HERE))
     names = {name.replace("<name>", "calculator").replace("<k>", "exact") for name in told}
     assert len(names) == 11
     assert names <= known.keys()

@@ -123,7 +123,7 @@ def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
     run = demo(store, begun)
     sent = points(store, run)
-    assert [step for metric, step, _, _ in sent if metric == "agent/rollout/reward"] == [1, 2, 3]
+    assert [step for metric, step, _, _ in sent if metric == "rollout/reward"] == [1, 2, 3]
     assert [step for metric, step, _, _ in sent if metric == "evaluate/test/success"] == [0, 3]
     assert len(set(sent)) == len(sent)
     folder, live = heard
@@ -178,7 +178,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     assert names >= {
         "evaluate/test/seconds",
         "train/tokens_per_second",
-        "agent/rollout/tokens_per_second",
+        "rollout/tokens_per_second",
     }
     sent = MlflowClient(store).download_artifacts(run.info.run_id, "summary.json", str(tmp_path))
     assert json.loads(Path(sent).read_text()) == summary(folder)

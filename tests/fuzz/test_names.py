@@ -63,7 +63,7 @@ PIECES = (
         "~",
     ),
 )
-NEIGHBOURS = ("reward/mean", "pass_at_4", "agent/rollout/reward")
+NEIGHBOURS = ("reward/mean", "pass_at_4", "rollout/reward")
 
 
 def hostile_names() -> list[str]:

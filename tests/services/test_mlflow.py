@@ -45,7 +45,7 @@ def send_a_run(mlflow: MlflowRun) -> None:
     mlflow.tags({"agentfly.science": "1f2e3d4c"})
     mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
     for step in (1, 2):
-        mlflow.points({"agent/rollout/reward": step / 10}, step, TIME + step)
+        mlflow.points({"rollout/reward": step / 10}, step, TIME + step)
         frame = pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]})
         mlflow.table("trajectories", step, frame)
     mlflow.register("quickstart", version("cd", 0.91))
@@ -57,8 +57,7 @@ def seen(place: MlflowStore, run_id: str) -> dict[str, Any]:
     client = MlflowClient(place.uri)
     run = client.get_run(run_id)
     points = [
-        (m.value, m.step, m.timestamp)
-        for m in client.get_metric_history(run_id, "agent/rollout/reward")
+        (m.value, m.step, m.timestamp) for m in client.get_metric_history(run_id, "rollout/reward")
     ]
     return {
         "params": run.data.params,
@@ -256,7 +255,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
         once = seen(place, runs[0].run_id)
 
     def send_more(mlflow: MlflowRun) -> None:
-        mlflow.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
+        mlflow.points({"rollout/reward": 0.3}, 3, TIME + 3)
 
     assert sending.finish(send_more, COMMAND).endswith(f"{COMMAND} sends the rest.")
     with served(tmp_path, port, service_address("mlflow")):

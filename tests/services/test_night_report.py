@@ -43,7 +43,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     }
     store = Store.at(str(tmp_path), tmp_path)
     found = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
-    rewards = {"agent/rollout/reward": 0.5, "agent/rollout/avg_sampled_tokens": 4.0}
+    rewards = {"rollout/reward": 0.5, "rollout/avg_sampled_tokens": 4.0}
     played_night(
         found,
         NIGHT,

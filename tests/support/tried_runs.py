@@ -119,8 +119,8 @@ def _step(run: Run, number: int) -> None:
     policy = ArtifactKey(layout.policy, "update", f"policy {key}", {})
     published(run.experiment, policy, lambda folder: _weights(folder, key, run.settings.adapter))
     measured = {
-        "agent/rollout/success": 0.4 + 0.1 * number,
-        "agent/rollout/avg_sampled_tokens": 10.0,
+        "rollout/success": 0.4 + 0.1 * number,
+        "rollout/avg_sampled_tokens": 10.0,
         "time/rollout": 3.0,
         "time/score": 0.5,
         "time/update": 1.5,

@@ -15,7 +15,7 @@ from agentfly_core.reports.show.markdown import BARS
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 
-SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
+SUCCESS, TOKENS = "rollout/success", "rollout/avg_sampled_tokens"
 SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
 NOTHING = "No episode of training was solved, so there is no curve to show."

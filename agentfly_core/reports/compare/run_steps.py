@@ -30,7 +30,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 PART = re.compile(r"reward_extra/(.+)/mean")
 METRICS = {
-    "reward": "agent/rollout/reward",
+    "reward": "rollout/reward",
     "success": SUCCESS,
     "tokens": TOKENS,
     "kl": "train/kl",

@@ -44,10 +44,10 @@ OUTCOMES: dict[NightEvent, str] = {
     "worse": "its policy is worse, the champion stays",
 }
 CURVES = {
-    "reward in training": "agent/rollout/reward",
-    "success in training": "agent/rollout/success",
+    "reward in training": "rollout/reward",
+    "success in training": "rollout/success",
 }
-TOKENS = "agent/rollout/avg_sampled_tokens"
+TOKENS = "rollout/avg_sampled_tokens"
 START, END, CHAMPION = "the night's first policy", "its last policy", "the champion"
 
 

@@ -227,7 +227,7 @@ def test_the_report_of_a_night_is_shown_and_written(
     read = loading.read("tiny", ["rollout.shard=64"])
     store = Store.at(str(project), project)
     experiment = Experiment.of("tiny", read.settings, read.origin, Site(), store)
-    metrics = {"agent/rollout/reward": 0.5, "agent/rollout/avg_sampled_tokens": 4.0}
+    metrics = {"rollout/reward": 0.5, "rollout/avg_sampled_tokens": 4.0}
     night = "nightly-2026-11-21"
     played_night(experiment, night, lambda i: ("7", 0.0), lambda i: ("8", 1.0), [metrics, metrics])
     assert main(["report", night]) == 0

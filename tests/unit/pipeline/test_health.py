@@ -80,7 +80,7 @@ def logged(tmp_path, algorithm, updates, **settings):
         experiment(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo"
     ) as run:
         for step, update in enumerate(updates, 1):
-            scored = published(run.store, step, "scored", {"agent/rollout/zero_spread_groups": 1.0})
+            scored = published(run.store, step, "scored", {"rollout/zero_spread_groups": 1.0})
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
             log_step(run, [], scored, policy, step)
             look_at_health(run, step)
@@ -125,7 +125,7 @@ def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
     )
 
 
-REWARD = "agent/rollout/reward"
+REWARD = "rollout/reward"
 
 
 def test_a_fall_of_the_reward_names_the_learning_rate_and_a_fork(tmp_path, caplog):
@@ -133,10 +133,10 @@ def test_a_fall_of_the_reward_names_the_learning_rate_and_a_fork(tmp_path, caplo
     learned = {"train/optimizer_steps": 1.0, "train/kl": 0.01}
     rewards = [{**learned, REWARD: reward} for reward in (0.60, 0.64, 0.65, 0.10)]
     found = logged(tmp_path, "ppo", rewards, update=update)
-    assert found[3]["agent/rollout/reward_fall"] == pytest.approx(0.55)
+    assert found[3]["rollout/reward_fall"] == pytest.approx(0.55)
     (warning,) = (record.getMessage() for record in caplog.records)
     assert warning == (
-        "Step 4: agent/rollout/reward_fall is 0.55, above 0.3; update.learning_rate is 0.01, "
+        "Step 4: rollout/reward_fall is 0.55, above 0.3; update.learning_rate is 0.01, "
         "probably too high; lower it: `agentfly fork demo@2 update.learning_rate=0.001 "
         "fork.optimizer_state=fresh`."
     )
@@ -190,7 +190,7 @@ def test_a_reward_that_is_missing_has_not_fallen():
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():
     healthy = {
-        "agent/rollout/unscored": 0.0,
+        "rollout/unscored": 0.0,
         "train/entropy": 0.7,
         "mismatch/k3": 1e-6,
         "train/grad_norm_max": 0.3,

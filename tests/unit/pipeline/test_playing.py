@@ -234,9 +234,7 @@ def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_pa
     lenient = settings_with(gates={"failed": 1.0, "unscored": 1.0})
     played(lenient, tokenizer, CALL, tmp_path)
     assert (
-        score_episodes(experiment_of(lenient), [tmp_path], [], 1, tmp_path)[
-            "agent/rollout/ending/failed"
-        ]
+        score_episodes(experiment_of(lenient), [tmp_path], [], 1, tmp_path)["rollout/ending/failed"]
         == 1.0
     )
 

@@ -34,12 +34,12 @@ def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: 
     }
     assert found["right"].reward == 1.0 + 0.5 * 0.0
     assert (found["bad"].rewards, found["bad"].reward) == ({"bought": 0.0, "goal": 0.0}, 0.0)
-    assert metrics["agent/rollout/success"] == 1 / 2
-    assert metrics["task/sums/agent/rollout/success"] == 1.0
-    assert metrics["task/shop/agent/rollout/success"] == 0.0
+    assert metrics["rollout/success"] == 1 / 2
+    assert metrics["task/sums/rollout/success"] == 1.0
+    assert metrics["task/shop/rollout/success"] == 0.0
     assert metrics["task/sums/reward_extra/exact/mean"] == 1.0
     assert "task/shop/reward_extra/exact/mean" not in metrics
-    assert "task/shop/agent/rollout/tool_calls/calculator" not in metrics
+    assert "task/shop/rollout/tool_calls/calculator" not in metrics
 
 
 def test_the_groups_of_a_step_are_of_one_task_each() -> None:

@@ -95,9 +95,9 @@ def metrics() -> dict[str, float]:
 
 
 def test_reward_and_success_leave_out_what_could_not_be_scored(metrics: dict[str, float]) -> None:
-    assert metrics["agent/rollout/reward"] == pytest.approx((1.5 + 0.5 + 0.0) / 3)
-    assert metrics["agent/rollout/success"] == pytest.approx(1 / 3)
-    assert metrics["agent/rollout/unscored"] == 1 / 4
+    assert metrics["rollout/reward"] == pytest.approx((1.5 + 0.5 + 0.0) / 3)
+    assert metrics["rollout/success"] == pytest.approx(1 / 3)
+    assert metrics["rollout/unscored"] == 1 / 4
 
 
 def test_each_reward_has_its_mean_and_range(metrics: dict[str, float]) -> None:
@@ -106,48 +106,46 @@ def test_each_reward_has_its_mean_and_range(metrics: dict[str, float]) -> None:
 
 
 def test_turns_and_tokens_are_means_over_episodes(metrics: dict[str, float]) -> None:
-    assert metrics["agent/rollout/avg_turns"] == 6 / 4
-    assert metrics["agent/rollout/avg_sampled_tokens"] == (6 + 6 + 8 + 4) / 4
-    assert metrics["agent/rollout/avg_given_tokens"] == (13 + 10 + 13 + 10) / 4
-    assert metrics["agent/rollout/cut_replies"] == 0.0
+    assert metrics["rollout/avg_turns"] == 6 / 4
+    assert metrics["rollout/avg_sampled_tokens"] == (6 + 6 + 8 + 4) / 4
+    assert metrics["rollout/avg_given_tokens"] == (13 + 10 + 13 + 10) / 4
+    assert metrics["rollout/cut_replies"] == 0.0
 
 
 def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(
     metrics: dict[str, float],
 ) -> None:
-    assert metrics["agent/rollout/avg_tool_calls"] == 4 / 4
-    assert metrics["agent/rollout/tool_calls/calculator"] == 1 / 4
-    assert metrics["agent/rollout/tool_calls/answer"] == 1 / 4
-    assert metrics["agent/rollout/avg_bad_calls"] == 2 / 4
-    assert metrics["agent/rollout/avg_lenient_calls"] == 1 / 4
+    assert metrics["rollout/avg_tool_calls"] == 4 / 4
+    assert metrics["rollout/tool_calls/calculator"] == 1 / 4
+    assert metrics["rollout/tool_calls/answer"] == 1 / 4
+    assert metrics["rollout/avg_bad_calls"] == 2 / 4
+    assert metrics["rollout/avg_lenient_calls"] == 1 / 4
     assert not [name for name in metrics if "sudo" in name]
 
 
 def test_errors_answered_to_the_model_are_counted_by_tool(metrics: dict[str, float]) -> None:
-    assert metrics["agent/rollout/avg_tool_errors"] == 1 / 4
-    assert metrics["agent/rollout/tool_errors/calculator"] == 1 / 4
-    assert metrics["agent/rollout/tool_errors/answer"] == 0.0
+    assert metrics["rollout/avg_tool_errors"] == 1 / 4
+    assert metrics["rollout/tool_errors/calculator"] == 1 / 4
+    assert metrics["rollout/tool_errors/answer"] == 0.0
 
 
 def test_endings_are_shares_that_sum_to_one(metrics: dict[str, float]) -> None:
     endings = {name: value for name, value in metrics.items() if "/ending/" in name}
-    assert endings["agent/rollout/ending/failed"] == 1 / 4
+    assert endings["rollout/ending/failed"] == 1 / 4
     assert sum(endings.values()) == 1.0
 
 
 def test_a_group_with_one_scored_episode_or_equal_rewards_has_no_spread(
     metrics: dict[str, float],
 ) -> None:
-    assert (
-        metrics["agent/rollout/zero_spread_groups"] == 1 / 2
-    )  # g: 1.5 and 0.5; h: 0.0 and unscored
+    assert metrics["rollout/zero_spread_groups"] == 1 / 2  # g: 1.5 and 0.5; h: 0.0 and unscored
 
 
 def test_tokens_a_second_are_over_the_whole_stage(metrics: dict[str, float]) -> None:
-    assert metrics["agent/rollout/tokens_per_second"] == 24 / (104.0 - 100.0)
-    assert metrics["agent/rollout/time/avg"] == (3 + 1 + 3 + 1) / 4
-    assert (metrics["agent/rollout/time/min"], metrics["agent/rollout/time/max"]) == (1.0, 3.0)
-    assert metrics["agent/rollout/time/tools"] == 1 / 4
+    assert metrics["rollout/tokens_per_second"] == 24 / (104.0 - 100.0)
+    assert metrics["rollout/time/avg"] == (3 + 1 + 3 + 1) / 4
+    assert (metrics["rollout/time/min"], metrics["rollout/time/max"]) == (1.0, 3.0)
+    assert metrics["rollout/time/tools"] == 1 / 4
 
 
 def test_nothing_played_gives_no_metrics() -> None:
@@ -156,8 +154,8 @@ def test_nothing_played_gives_no_metrics() -> None:
 
 def test_nothing_scored_gives_no_reward_rather_than_zero() -> None:
     found = rollout_metrics(SHARD[3:], SCORES[3:], TIMINGS[3:], "exact", TOOLS)
-    assert "agent/rollout/reward" not in found
-    assert found["agent/rollout/unscored"] == 1.0
+    assert "rollout/reward" not in found
+    assert found["rollout/unscored"] == 1.0
 
 
 def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
@@ -207,20 +205,20 @@ def of_teams() -> dict[str, float]:
 
 
 def test_episodes_count_once_however_many_speak_in_them(of_teams: dict[str, float]) -> None:
-    assert of_teams["agent/rollout/ending/max_turns"] == 1 / 4
-    assert of_teams["agent/rollout/avg_turns"] == 4.0
-    assert of_teams["agent/rollout/avg_sampled_tokens"] == 4 + 2 + 1 + 3
-    assert of_teams["agent/rollout/tool_calls/calculator"] == 1.0
-    assert of_teams["agent/rollout/success"] == 2 / 4
+    assert of_teams["rollout/ending/max_turns"] == 1 / 4
+    assert of_teams["rollout/avg_turns"] == 4.0
+    assert of_teams["rollout/avg_sampled_tokens"] == 4 + 2 + 1 + 3
+    assert of_teams["rollout/tool_calls/calculator"] == 1.0
+    assert of_teams["rollout/success"] == 2 / 4
     assert of_teams["reward_extra/exact/mean"] == 0.5
 
 
 def test_the_reward_of_an_episode_is_the_mean_of_its_speakers(of_teams: dict[str, float]) -> None:
-    assert of_teams["agent/rollout/reward"] == (0.75 + 0.5 + 0.25 + 0.25) / 4
+    assert of_teams["rollout/reward"] == (0.75 + 0.5 + 0.25 + 0.25) / 4
 
 
 def test_a_problem_has_spread_where_one_speaker_has(of_teams: dict[str, float]) -> None:
-    assert of_teams["agent/rollout/zero_spread_groups"] == 1 / 2  # planners' rewards differ nowhere
+    assert of_teams["rollout/zero_spread_groups"] == 1 / 2  # planners' rewards differ nowhere
 
 
 def test_what_each_speaker_did_is_measured_where_several_speak(
@@ -228,14 +226,14 @@ def test_what_each_speaker_did_is_measured_where_several_speak(
 ) -> None:
     found = {name: value for name, value in of_teams.items() if "rollout/speaker/" in name}
     assert found == {
-        "agent/rollout/speaker/planner/avg_turns": 2.0,
-        "agent/rollout/speaker/planner/avg_sampled_tokens": 6.0,
-        "agent/rollout/speaker/planner/avg_tool_calls": 1.0,
-        "agent/rollout/speaker/planner/reward": 0.5,
-        "agent/rollout/speaker/searcher/avg_turns": 2.0,
-        "agent/rollout/speaker/searcher/avg_sampled_tokens": 4.0,
-        "agent/rollout/speaker/searcher/avg_tool_calls": 0.0,
-        "agent/rollout/speaker/searcher/reward": 0.375,
+        "rollout/speaker/planner/avg_turns": 2.0,
+        "rollout/speaker/planner/avg_sampled_tokens": 6.0,
+        "rollout/speaker/planner/avg_tool_calls": 1.0,
+        "rollout/speaker/planner/reward": 0.5,
+        "rollout/speaker/searcher/avg_turns": 2.0,
+        "rollout/speaker/searcher/avg_sampled_tokens": 4.0,
+        "rollout/speaker/searcher/avg_tool_calls": 0.0,
+        "rollout/speaker/searcher/reward": 0.375,
     }
     assert not [name for name in metrics if "speaker" in name]
 

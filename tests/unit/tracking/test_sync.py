@@ -89,7 +89,7 @@ def synced(store: Store, settings: tuple[str, ...], sent: Any = None) -> Sent:
 
 def test_a_fork_is_sent_from_behind_the_step_that_it_continues_from(store: Store) -> None:
     mlflow = synced(store, forked(store))
-    assert mlflow.steps_of("agent/rollout/success") == [2, 3]
+    assert mlflow.steps_of("rollout/success") == [2, 3]
     assert mlflow.steps_of("evaluate/test/success") == [1, 3]
     assert mlflow.steps_of("trajectories") == [2]
     assert mlflow.tagged["agentfly.parent"] == "mine"
@@ -101,7 +101,7 @@ def test_the_next_sync_sends_what_follows_the_last_complete_step(store: Store) -
     settings, mlflow = forked(store), Sent()
     mlflow.tagged = synced(store, settings).tagged | {SYNCED: "2"}
     synced(store, settings, mlflow)
-    assert mlflow.steps_of("agent/rollout/success") == [3]
+    assert mlflow.steps_of("rollout/success") == [3]
     assert mlflow.steps_of("time/prepare") == []
     assert mlflow.tagged[SYNCED] == "3"
 
@@ -110,7 +110,7 @@ def test_a_step_is_complete_in_mlflow_once_its_evaluation_is_there(store: Store)
     settings = forked(store, "evaluate.every=1")
     store.remove("runs/new/summary.json")
     mlflow = synced(store, settings)
-    assert (mlflow.tagged[SYNCED], mlflow.steps_of("agent/rollout/success")) == ("1", [2])
+    assert (mlflow.tagged[SYNCED], mlflow.steps_of("rollout/success")) == ("1", [2])
     validated(store, "new", 2, *settings)
     store.remove("runs/new/steps/000003/metrics.json")
     synced(store, settings, mlflow)
@@ -123,9 +123,9 @@ def test_steps_are_sent_again_when_the_run_evaluates_them_otherwise(store: Store
     settings = forked(store)
     mlflow = synced(store, settings)
     synced(store, settings, mlflow)
-    assert mlflow.sent["agent/rollout/success", 2] == 1
+    assert mlflow.sent["rollout/success", 2] == 1
     synced(store, (*settings, "evaluate.pass_at=[1]"), mlflow)
-    assert mlflow.sent["agent/rollout/success", 2] == 2
+    assert mlflow.sent["rollout/success", 2] == 2
     assert mlflow.steps_of("evaluate/test/pass_at_1") == [1, 3]
 
 

@@ -41,9 +41,9 @@ def after(number: int) -> tuple[str, float | Unscored]:
 def steps(count: int) -> list[dict[str, float]]:
     return [
         {
-            "agent/rollout/reward": number / 10,
-            "agent/rollout/success": number / 20,
-            "agent/rollout/avg_sampled_tokens": 12.5,
+            "rollout/reward": number / 10,
+            "rollout/success": number / 20,
+            "rollout/avg_sampled_tokens": 12.5,
         }
         for number in range(1, count + 1)
     ]
@@ -216,7 +216,7 @@ def test_a_night_without_validation_problems_has_the_curves_that_were_measured(
     tmp_path: Path,
 ) -> None:
     bare = experiment_with(tmp_path, validation=0)
-    silent = {"agent/rollout/avg_sampled_tokens": 1.0}  # of a step without a reward
+    silent = {"rollout/avg_sampled_tokens": 1.0}  # of a step without a reward
     played_night(bare, NIGHT, before, after, [steps(1)[0], silent, silent])
     assert row(bare, "reward in training") == ["0.100", "▁", "0.100", "0.100", "0.100"]
     assert row(bare, "success in training")[0] == "0.050"
