@@ -85,7 +85,7 @@ class StageKeys:
 
     def data_files(self) -> dict[str, Path]:
         """The files that a dataset's settings name, and for settings annotated with Path the
-        folders: `{"single/train_file": Path("train.jsonl")}`.
+        folders: `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
         """
         paths = {}
         for task, one in self.settings.each.items():
@@ -94,7 +94,7 @@ class StageKeys:
             for name, value in settings.items():
                 is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
                 if isinstance(value, str) and (is_path or os.path.isfile(value)):
-                    paths[f"{task}/{name}"] = Path(value)
+                    paths[f"{task}/{name}" if self.settings.tasks else name] = Path(value)
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:

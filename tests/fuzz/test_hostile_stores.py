@@ -17,7 +17,7 @@ from agentfly_core.store import store as stores
 from agentfly_core.store.object_storage import Remote
 from agentfly_core.store.store import ArtifactKey, Store
 from flows.__main__ import main
-from flows.local import rebuilding
+from flows.local import verification
 from tests.support.buckets import Objects
 from tests.support.hostile_stores import HOSTILE, POLICY, RUN, SECRET, plant, shared_run, tree
 from tests.support.tried_runs import project
@@ -88,7 +88,7 @@ def test_a_hostile_store_leaves_all_outside_of_it_as_it_is(
 ) -> None:
     draw, hostile = random.Random(SEED), lab.parent / "shared/store"
     not_trained = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(returncode=1))
-    monkeypatch.setattr(rebuilding, "subprocess", not_trained)
+    monkeypatch.setattr(verification, "subprocess", not_trained)
     user = hostile.parent / "user"
     beside = {f"../user/{path.name}": path.read_bytes() for path in user.iterdir()}
     bucket = property(lambda _: Objects.of(hostile, "bucket", {**OBJECTS, **beside}))
