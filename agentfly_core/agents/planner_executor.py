@@ -1,4 +1,4 @@
-"""Two cooperating speakers: a planner knows the problem, and an executor has the tools."""
+"""Two cooperating speakers: the planner reads the problem, the executor calls tools."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ANSWER = "Answer:"
 
 
 class PlannerExecutor:
-    """Plays episodes in which the planner reads the problem and says
+    """Agent in which a planner reads the problem and replies with a step, such as
 
         Multiply 17 by 5.
 
-    The executor reads only this in a fresh context, calls its tools and replies `85`. The planner
-    reads the reply, and so on, until it says `Answer: 97`, unless a token limit cut it. Both are
-    trained by the episode's reward. `planner` and `executor` are their system messages;
-    `agent.max_turns` holds for each.
+    The executor reads only this step in a fresh context, calls its tools and replies `85`. The
+    planner reads the reply and gives the next step, until it replies `Answer: 97`. A reply that a
+    token limit cut is no answer. Both are trained by the episode's reward. `planner` and
+    `executor` are their system messages; `agent.max_turns` holds for each.
     """
 
     def __init__(self, planner: str = "", executor: str = "") -> None:
@@ -42,7 +42,7 @@ class PlannerExecutor:
             read = (Message("user", await self.carried_out(executor, text)),)
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
-        """What the executor says to a step, when it has called the tools that it wants."""
+        """Have the executor carry out a step with its tools; returns its last reply."""
         context = executor.context()
         reply = await context.reply(Message("user", step))
         while reply.calls:

@@ -215,7 +215,7 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """What prevents a mask of shared prefixes; empty for full attention."""
+    """Attention kinds without a mask for shared prefixes; empty for full attention."""
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - FULL:
         return ", ".join(sorted(limited))

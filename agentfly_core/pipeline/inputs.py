@@ -1,4 +1,4 @@
-"""What an experiment starts from: its dataset, its base model, and what a reference names."""
+"""Inputs of an experiment: its dataset, its base model and the policy of a reference."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUARANTINE = Path("quarantine")
 
 
 def dataset(experiment: Experiment) -> Artifact:
-    """The experiment's dataset: three splits; raises ValueError for data that cannot be used."""
+    """Make or find the dataset, three splits; raises ValueError for unusable data."""
 
     def make(folder: Path) -> Mapping[str, float]:
         file = QUARANTINE / f"{experiment.name}.json"
@@ -56,10 +56,9 @@ def dataset(experiment: Experiment) -> Artifact:
 
 
 def base_model(experiment: Experiment) -> Artifact:
-    """The model of a reference that names no run.
+    """Make or find the base model, for a reference other than a run.
 
-    Raises ValueError for a reference that names no model, and GateClosed where the demonstrations
-    fail from which `nano` is made.
+    Raises ValueError for a missing model, and GateClosed if the demonstrations for `nano` fail.
     """
     settings, store = experiment.settings, experiment.store
     data = dataset(experiment) if isinstance(model_reference(settings.model), OwnNano) else None
@@ -77,7 +76,7 @@ def base_model(experiment: Experiment) -> Artifact:
 
 
 def _make_nano(experiment: Experiment, training: Sequence[Problem], folder: Path) -> None:
-    """Leave `nano`, made for the training problems and their demonstrations, in `folder`."""
+    """Write `nano`, built from the training problems and their demonstrations, to `folder`."""
     from agentfly_core.models import own_nano  # loads torch, which takes seconds
 
     settings, reads_bytes = experiment.settings, own_nano.byte_tokenizer()
@@ -95,8 +94,9 @@ def _make_nano(experiment: Experiment, training: Sequence[Problem], folder: Path
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
-    """The tokenizer of the experiment's model, without its weights where they are not needed for
-    it, and a digest of what it comes from.
+    """Load the tokenizer of the experiment's model, and a digest of its source.
+
+    Only `nano` and the policy of a run are made or downloaded for it.
     """
     if experiment.parent:
         return tokenizer_of(
@@ -110,8 +110,9 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 
 
 def endpoint(experiment: Experiment, name: str) -> Artifact:
-    """A chat service of the site as a policy, with the tokenizer of the experiment's model; raises
-    ValueError for one that the site does not name.
+    """Publish a chat service as a policy, with the tokenizer of the experiment's model.
+
+    Raises ValueError if the site has another set of endpoints.
     """
     settings = experiment.site.endpoint(name)
     tokens, source = tokenizer(experiment)
@@ -128,11 +129,10 @@ def endpoint(experiment: Experiment, name: str) -> Artifact:
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """The policy that a reference names, a chat service too; by default the run's last.
+    """Return the policy of a reference, chat services included; by default the run's last policy.
 
-    `model` gives the base model of an experiment whose model is that reference. Step 0 is the
-    policy that step 1 starts from. Raises ValueError for a policy that is not there, and for one
-    whose replies a function gives.
+    `model` makes the base model of an experiment. Step 0 is the policy before step 1. Raises
+    ValueError for a missing policy and for a script, which has no weights.
     """
     if not named:
         return final_policy(

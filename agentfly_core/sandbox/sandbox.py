@@ -119,7 +119,7 @@ class Sandbox:
 
 
 GRACE = 10.0
-SECONDS_TO_NOTICE = 0.2  # until the end of a server is known
+SECONDS_TO_NOTICE = 0.2  # until the end of a server is noticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ReadyExecution:
 
 @dataclass
 class Execution:
-    """A connection to an init process; `alive` says that it accepts another request."""
+    """A connection to an init process; `alive` while it accepts requests."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
