@@ -253,10 +253,10 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
-    start = loaded.store.read_json(RunLayout(run).start)
+    start, data = loaded.store.read_json(RunLayout(run).start), loaded.dataset
     policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
     before, after = (
-        with_stored_datasets(loaded, policy, stored_evaluation(loaded, policy, "test"))
+        with_stored_datasets(loaded, policy, stored_evaluation(loaded, policy, "test", data))
         for policy in policies
     )
     return Evaluated(before, after)
@@ -269,4 +269,4 @@ def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation
     command = [sys.executable, "-m", "flows", "evaluate", experiment, *overrides]
     subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
-    return stored_evaluation(loaded, final_policy(loaded.store, run), "test")
+    return stored_evaluation(loaded, final_policy(loaded.store, run), "test", loaded.dataset)

@@ -76,10 +76,11 @@ def startup(store: Store, run: str) -> float:
     settings = Settings.model_validate(record["settings"])
     site = Site.model_validate(record["site"])
     experiment = Experiment.of(record["experiment"], settings, record["origin"], site, store)
-    before = stored_evaluation(experiment, policy_of(store, run, 0), "test")
+    data = experiment.dataset
+    before = stored_evaluation(experiment, policy_of(store, run, 0), "test", data)
     stages = [
         artifact
-        for artifacts in stored_stages(experiment, experiment.parent).values()
+        for artifacts in stored_stages(experiment, experiment.parent, data).values()
         for artifact in artifacts
     ]
     took: float = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)

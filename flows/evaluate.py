@@ -41,7 +41,7 @@ def evaluate(
         evaluation = evaluated_policy(TASKS, loaded, chosen, data, logs)
 
     def send(mlflow: MlflowRun) -> None:
-        send_dataset(loaded, mlflow, data.digest)
+        send_dataset(loaded, mlflow, data)
         send_evaluation(mlflow, evaluation, 0)
 
     report_stage(loaded, "evaluate", started_ms, send, chosen.digest)

@@ -32,7 +32,7 @@ def prepare(
         return data
 
     def send(mlflow: MlflowRun) -> None:
-        send_dataset(loaded, mlflow, data.digest, version)
+        send_dataset(loaded, mlflow, data, version)
         send_stages(loaded, mlflow, {"prepare": [data]})
 
     report_stage(loaded, "prepare", started_ms, send)

@@ -40,10 +40,12 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     status, command = "", continuing(run.store, run.name, run.record)
     naming = (run.experiment.name, run.name, run.uid, run.created_ms)
     background = Background(place, partial(MlflowRun, place, *naming))
+    flow_runs, synced = run.links("prefect_flow_run_ids"), dict[str, JSON]()
+    page = flow_run_page(settle(Path.cwd()).api, flow_runs[-1]) if flow_runs else ""
 
     def send(mlflow: MlflowRun) -> None:
-        if flow_runs := run.links("prefect_flow_run_ids"):
-            mlflow.tags({FLOW_RUN_TAG: flow_run_page(settle(Path.cwd()).api, flow_runs[-1])})
+        if page:
+            mlflow.tags({FLOW_RUN_TAG: page})
         if failure:
             mlflow.tags({"agentfly.last_failure": failure})
             mlflow.finish(status, _now())
@@ -56,6 +58,8 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
     try:
         yield report
+        # before the last sync: a tag that is added meanwhile is sent by the next one
+        synced = _synced(current.experiment, run.name) if current.finished else {}
     except BaseException as error:  # any end of the run is reported
         failure, status = fault(error), "FAILED" if isinstance(error, Exception) else "KILLED"
         raise
@@ -64,8 +68,8 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
             print(missing)
     if isinstance(background.error, Damaged):
         raise background.error
-    if current.finished and background.error is None:
-        run.store.write_json(run.layout.mlflow, _synced(current.experiment, run.name))
+    if synced and background.error is None:
+        run.store.write_json(run.layout.mlflow, synced)
 
 
 def report_stage(
@@ -98,10 +102,11 @@ def report_again(experiment: Experiment, name: str) -> None:
 
 
 def _synced(experiment: Experiment, name: str) -> dict[str, JSON]:
-    """The content of mlflow.json of a run which MLflow has all of."""
+    """Return the content of mlflow.json for a run that MLflow has completely."""
     settings = known_run(experiment.store, name)["settings_digest"]
     store, tags = mlflow_place(experiment.site).uri, tags_of(experiment.store, name)
-    return {"synced": hashing.digest([store, settings, *tags])}
+    evaluate = experiment.settings.evaluate.model_dump(mode="json")
+    return {"synced": hashing.digest([store, settings, evaluate, *tags])}
 
 
 def _now() -> int:

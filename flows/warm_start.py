@@ -42,7 +42,7 @@ def warm_start_only(
             made = warm_started(TASKS, loaded, services, model, data)
 
     def send(mlflow: MlflowRun) -> None:
-        send_dataset(loaded, mlflow, data.digest)
+        send_dataset(loaded, mlflow, data)
         send_stages(loaded, mlflow, stages_before(data, model, made, parent))
 
     report_stage(loaded, "warm-start", started_ms, send)

@@ -24,7 +24,7 @@ from agentfly_core.experiment.user_code import Code, code_of, modules_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.store.store import ArtifactKey, Pointer, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
@@ -101,6 +101,11 @@ class Experiment:
     def code(self) -> Code:
         """The author's code as it is now; raises ValueError for a module without a file."""
         return code_of(modules_of(self.settings, self.tasks), self.settings.code_files)
+
+    @property
+    def dataset(self) -> Artifact:
+        """The stored dataset; raises FileNotFoundError before it is prepared."""
+        return self.store.artifact(StageKeys(self.settings).prepare().uri)
 
     @property
     def parent(self) -> Parent | None:

@@ -20,7 +20,7 @@ from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, shard_uri
-from agentfly_core.store.store import ArtifactKey, Pointer, Store
+from agentfly_core.store.store import Artifact, ArtifactKey, Pointer
 from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON
@@ -123,14 +123,11 @@ class StageKeys:
         reads = ("model", "nano", "dtype", *played, "code.demonstrate")
         return self._shared("model", reads, inputs)
 
-    def base_model(self, store: Store) -> ArtifactKey | None:
-        """The base model; None for `nano` while its dataset is missing."""
+    def base_model(self, data: Artifact | None) -> ArtifactKey | None:
+        """The base model; None for `nano` without its dataset."""
         if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
-        data = self.prepare().uri
-        if not store.holds(data) or (stored := store.get(data)) is None:
-            return None
-        return self.own_nano(stored.manifest["files"]["train.parquet"]["sha256"])
+        return self.own_nano(data.manifest["files"]["train.parquet"]["sha256"]) if data else None
 
     def demonstrations(
         self, model: Pointer, data: Pointer, frozen: Mapping[str, str]

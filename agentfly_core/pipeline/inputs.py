@@ -62,7 +62,7 @@ def base_model(experiment: Experiment) -> Artifact:
     """
     settings, store = experiment.settings, experiment.store
     data = dataset(experiment) if isinstance(model_reference(settings.model), OwnNano) else None
-    target = StageKeys(settings).base_model(store)
+    target = StageKeys(settings).base_model(data)
     assert target is not None
 
     def make(folder: Path) -> Mapping[str, float]:

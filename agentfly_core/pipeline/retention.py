@@ -142,7 +142,8 @@ def require_space_for_night(experiment: Experiment, night: str) -> None:
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     left = settings.steps - max(done, default=settings.start_step)
     model = parent.policy if (parent := experiment.parent) else None
-    target = None if model else StageKeys(settings).base_model(store)
+    stage_keys = StageKeys(settings)
+    target = None if model else stage_keys.base_model(store.get(stage_keys.prepare().uri))
     if target and store.holds(target.uri):
         model = store.artifact(target.uri)
     policies, states = _kept(

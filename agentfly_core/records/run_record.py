@@ -79,6 +79,7 @@ class RunRecord(TypedDict):
     settings_digest: str
     site: SiteRecord
     model_digest: NotRequired[str]
+    dataset_uri: NotRequired[str]
     dataset_digest: NotRequired[str]
     dataset_version: NotRequired[str]
     sandbox: NotRequired[str]

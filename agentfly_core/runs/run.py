@@ -160,7 +160,7 @@ class Run:
         return record
 
     def remember_data(self, data: Pointer, version: str) -> None:
-        """Store the digest of the run's dataset and its DVC version in run.json.
+        """Store the run's dataset and its DVC version in run.json.
 
         Raises ValueError if the run, or the origin of a fork, was started with other data.
         """
@@ -172,6 +172,7 @@ class Run:
                 "data another name with --run or --new."
             )
         record["dataset_digest"], record["dataset_version"] = data.digest, version
+        record["dataset_uri"] = data.uri
         self.store.write_json(self.layout.record, as_json(record))
 
     @property

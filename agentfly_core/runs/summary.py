@@ -25,7 +25,7 @@ from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.runs.run import Run
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.store import Artifact, Pointer, Store
 from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
@@ -181,16 +181,16 @@ def with_stored_datasets(experiment: Experiment, policy: Pointer, rates: Evaluat
     datasets = {}
     for name, dataset in experiment.settings.evaluate.datasets.items():
         with suppress(FileNotFoundError):  # it was added to the settings since then
-            other = stored_evaluation(
-                experiment.on(experiment.settings.on(dataset)), policy, "test"
-            )
+            on_it = experiment.on(experiment.settings.on(dataset))
+            other = stored_evaluation(on_it, policy, "test", on_it.dataset)
             datasets[name] = replace(other, split=name)
     return replace(rates, datasets=datasets)
 
 
-def stored_evaluation(experiment: Experiment, policy: Pointer, split: str) -> Evaluation:
-    """An evaluation that was made before; raises FileNotFoundError where it was not."""
-    data = experiment.store.artifact(StageKeys(experiment.settings).prepare().uri)
+def stored_evaluation(
+    experiment: Experiment, policy: Pointer, split: str, data: Pointer
+) -> Evaluation:
+    """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
     targets = experiment.evaluation_keys(policy, data, split)
     shards = [experiment.store.artifact(target.uri) for target in targets]
     if not shards:
@@ -248,15 +248,17 @@ def stages_before(
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
-def stored_stages(experiment: Experiment, parent: Parent | None) -> StagesBefore:
-    """The `stages_before` of a run that is finished, found by their keys."""
+def stored_stages(experiment: Experiment, parent: Parent | None, data: Artifact) -> StagesBefore:
+    """Find the stages before the first step by their keys.
+
+    `data` is the dataset of the run. Raises FileNotFoundError for a missing stage.
+    """
     store, settings = experiment.store, experiment.settings
-    data = store.artifact(StageKeys(settings).prepare().uri)
     if parent:
         model = parent.policy
     else:
-        target = StageKeys(settings).base_model(store)
-        assert target is not None, "a finished run has its dataset"
+        target = StageKeys(settings).base_model(data)
+        assert target is not None, "there is a dataset"
         model = store.artifact(target.uri)
     if (warm_start := settings.own_warm_start) is None:
         return stages_before(data, model, [], parent)

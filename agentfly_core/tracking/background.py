@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from agentfly_core.system.formats.text import fault
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.text import fault, redact
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from agentfly_core.tracking.mlflow_run import REFUSAL, MlflowRun
+from agentfly_core.tracking.mlflow_run import REFUSALS, MlflowRun
 
 LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 1.0
 """Seconds that the end of a run waits for a database without a server, for a server, and for a
@@ -59,13 +60,16 @@ class Background:
             self.error = error
 
     def _missing(self, command: str) -> list[str]:
-        store, refused = f"MLflow ({self._place.uri})", self._mlflow.refused if self._mlflow else {}
+        store = f"MLflow ({redact(self._place.uri)})"
+        refused = self._mlflow.refused if self._mlflow else {}
         lines = [f"{store} refused {name} ({reason})." for name, reason in refused.items()]
         if len(lines) > 3:
             lines[3:] = [f"{store} refused {len(lines) - 3} more."]
-        if self.error:
-            lines.append(f"{store} was not reached: {cause(self.error)}.")
-            if getattr(self.error, "error_code", "") != REFUSAL:
+        if isinstance(self.error, Damaged | FileNotFoundError):  # a file of the run, not MLflow
+            lines.append(f"The run was not sent to {store}: {fault(self.error)}")
+        elif self.error:
+            lines.append(f"{store} was not reached: {cause(self.error).rstrip('.')}.")
+            if getattr(self.error, "error_code", "") not in REFUSALS:
                 lines.append(f"Nothing is lost: {command} sends the rest.")
         return lines
 

@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,8 +27,8 @@ SUCCESS = "agentfly.success"
 DATASET = "agentfly.dataset"
 TABLES = "mlflow.loggedArtifacts"
 TABLES_LISTED = 80
-REFUSAL = "INVALID_PARAMETER_VALUE"
-"""Code of MLflow's errors that a repetition does not change."""
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+"""Codes of MLflow's errors that a repetition does not change."""
 EntryKind = Literal["metrics", "params", "tags"]
 SIZES: dict[EntryKind, int] = {"metrics": 1000, "params": 100, "tags": 100}
 """Entries that MLflow accepts in one request."""
@@ -101,14 +102,19 @@ class MlflowRun:
         name = mlflow_text(name, foreign_names.LONGEST_KEY)
         dataset = Dataset(name, digest[:36], "agentfly", json.dumps({"uri": uri}))
         tags = [InputTag("mlflow.data.context", context), InputTag("agentfly.digest", digest)]
-        self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+        inputs = [DatasetInput(dataset, tags)]
+        self._attempt(f"the dataset {name}", lambda: self.client.log_inputs(self.run_id, inputs))
 
     def table(self, name: str, step: int, frame: pd.DataFrame) -> None:
         """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
         file = f"step-{step:06d}.json"
         with tempfile.TemporaryDirectory() as folder:
             frame.to_json(Path(folder, file), orient="split", index=False)
-            self.client.log_artifact(self.run_id, str(Path(folder, file)), name)
+            path = str(Path(folder, file))
+            self._attempt(
+                f"the table {name}/{file}",
+                lambda: self.client.log_artifact(self.run_id, path, name),
+            )
         listed, entry = json.loads(self.tag(TABLES) or "[]"), {"path": f"{name}/{file}"}
         if (entry := entry | {"type": "table"}) not in listed:
             self._tags[TABLES] = json.dumps([*listed, entry][-TABLES_LISTED:])
@@ -164,8 +170,20 @@ class MlflowRun:
         for text, original in originals:
             if text != original and foreign_names.is_cut(text):
                 texts = {"sent": text, "original": foreign_names.storable(original)}
-                self.client.log_dict(self.run_id, texts, f"originals/{hashing.short(text)}.json")
+                path = f"originals/{hashing.short(text)}.json"
+                self._attempt(path, partial(self.client.log_dict, self.run_id, texts, path))
         return dict(zip(keys, sent, strict=True))
+
+    def _attempt(self, name: str, call: Callable[[], object]) -> None:
+        """Call; a failure while MLflow answers is named in `refused`, and the rest is sent.
+
+        For files and datasets: a full or forbidden artifact store must not hold back metrics.
+        """
+        try:
+            call()
+        except Exception as error:  # clients of artifact stores raise many types
+            self.client.get_run(self.run_id)  # raises during an outage
+            self.refused[name] = fault(error, 200)
 
     def _log_batch(self, kind: EntryKind, batch: Sequence[tuple[str, Any]]) -> None:
         """Log named entries at once; a refused batch is halved until each refused one is alone."""
@@ -175,7 +193,7 @@ class MlflowRun:
             entries: dict[str, Any] = {kind: [entry for _, entry in batch]}
             self.client.log_batch(self.run_id, **entries)
         except MlflowException as error:
-            if error.error_code != REFUSAL:
+            if error.error_code not in REFUSALS:
                 raise
             if len(batch) == 1:
                 self.refused[f"the {NOUNS[kind]} {shown(batch[0][0])}"] = fault(error, 200)

@@ -10,7 +10,6 @@ from contextlib import nullcontext, suppress
 
 from agentfly_core.config.loading import flat
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
@@ -19,7 +18,7 @@ from agentfly_core.runs.run import Run
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.runs.summary import Evaluation, StagesBefore
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.store import Artifact, Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.tracking.mlflow_client import DIGEST, TAGS
 from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun
@@ -38,7 +37,7 @@ def sync(run: Run, mlflow: MlflowRun) -> None:
     send_settings(run.experiment, mlflow)
     evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
     if mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
-        mlflow.tags({SYNCED: "", EVALUATE: evaluate})
+        mlflow.tags({SYNCED: "", BEST: "", EVALUATE: evaluate})
     folder = {"agentfly.run_folder": _where(run.experiment, run.layout.uri)}
     mlflow.tags({TAGS: " ".join(tags_of(run.store, run.name)), **folder, **_parents(run)})
     with nullcontext() if run.finished else suppress(FileNotFoundError):  # a stage is at work
@@ -57,10 +56,11 @@ def send_settings(experiment: Experiment, mlflow: MlflowRun) -> None:
     mlflow.tags({"agentfly.settings_digest": settings.digest, **code})
 
 
-def send_dataset(experiment: Experiment, mlflow: MlflowRun, digest: str, version: str = "") -> None:
-    """Send which dataset is read, and what DVC has of it."""
-    uri = _where(experiment, StageKeys(experiment.settings).prepare().uri)
-    mlflow.dataset(experiment.name, uri, digest, "training")
+def send_dataset(
+    experiment: Experiment, mlflow: MlflowRun, data: Pointer, version: str = ""
+) -> None:
+    """Send the dataset of an experiment, and DVC's version of it."""
+    mlflow.dataset(experiment.name, _where(experiment, data.uri), data.digest, "training")
     mlflow.tags({"agentfly.dvc_dataset": version})
 
 
@@ -85,11 +85,9 @@ def _send_start(run: Run, mlflow: MlflowRun) -> None:
     """Send the stages before the first step; raises FileNotFoundError until all have ended."""
     if mlflow.tag(SYNCED):
         return
-    record = run.record
-    if "dataset_version" not in record:
-        raise FileNotFoundError(f"{run.name} has read no dataset yet.")
-    send_dataset(run.experiment, mlflow, record["dataset_digest"], record["dataset_version"])
-    send_stages(run.experiment, mlflow, summary.stored_stages(run.experiment, run.parent))
+    data = _dataset(run)
+    send_dataset(run.experiment, mlflow, data, run.record["dataset_version"])
+    send_stages(run.experiment, mlflow, summary.stored_stages(run.experiment, run.parent, data))
     if run.store.read_json(run.layout.start) is None:
         raise FileNotFoundError(f"{run.name} has come to no step yet.")
     _send_judged(run, mlflow, run.start, "test", run.settings.start_step)
@@ -108,14 +106,14 @@ def _send_step(run: Run, mlflow: MlflowRun, step: int) -> None:
         raise FileNotFoundError(f"Step {step} of {run.name} has not ended.")
     point = metrics_of(run.store, layout)
     mlflow.points(point["metrics"], step, point["time_ms"])
-    if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
-        played = episodes.read_step(run.store, run.name, step)
-        mlflow.table("trajectories", step, episodes.table(played))
     if run.evaluates(step):
         # evaluate.every may have changed since a finished run
         with suppress(FileNotFoundError) if run.finished else nullcontext():
             policy = run.store.artifact(layout.policy)
             _send_judged(run, mlflow, policy, "validation", step)
+    if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
+        played = episodes.read_step(run.store, run.name, step)
+        mlflow.table("trajectories", step, episodes.table(played))
     mlflow.tags({SYNCED: str(step)})
 
 
@@ -124,7 +122,7 @@ def _send_judged(run: Run, mlflow: MlflowRun, policy: Pointer, split: str, step:
 
     Raises FileNotFoundError before all of it is done.
     """
-    evaluation = summary.stored_evaluation(run.experiment, policy, split)
+    evaluation = summary.stored_evaluation(run.experiment, policy, split, _dataset(run))
     if split == "test":
         evaluation = summary.with_stored_datasets(run.experiment, policy, evaluation)
         if len(evaluation.datasets) < len(run.settings.evaluate.datasets) and not run.finished:
@@ -158,6 +156,13 @@ def _send_end(run: Run, mlflow: MlflowRun) -> None:
         lineage["agentfly.base_uri"] = _where(run.experiment, base.uri)
         lineage["agentfly.base_digest"] = base.digest
     mlflow.register(f"agentfly-{run.experiment.name}", lineage)
+
+
+def _dataset(run: Run) -> Artifact:
+    """The dataset that the run reads, even if its source files have changed since."""
+    if "dataset_uri" not in run.record:
+        raise FileNotFoundError(f"{run.name} has read no dataset yet.")
+    return run.store.artifact(run.record["dataset_uri"])
 
 
 def _parents(run: Run) -> dict[str, str]:

@@ -50,7 +50,7 @@ def played_night(
             _step(run, number, metrics)
         for policy, answers in ((start, before), (end, after)):
             evaluated(experiment, policy, data, "test", answers)
-        found = [stored_evaluation(experiment, policy, "test") for policy in (start, end)]
+        found = [stored_evaluation(experiment, policy, "test", data) for policy in (start, end)]
         summary = summarise(run, {"prepare": [data]}, found[0], found[1])
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")

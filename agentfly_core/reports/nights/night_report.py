@@ -165,8 +165,9 @@ class _StoredNight:
         policies = {START: start, END: self.judgement.challenger.policy}
         if self.judgement.champion.policy.digest != start.digest:
             policies[CHAMPION] = self.judgement.champion.policy
+        data = self.experiment.dataset
         return {
-            name: stored_evaluation(self.experiment, policy, "test")
+            name: stored_evaluation(self.experiment, policy, "test", data)
             for name, policy in policies.items()
         }
 
@@ -189,7 +190,10 @@ class _StoredNight:
         for step in self.steps:
             policy = store.artifact(RunLayout(self.night).step(step["step"]).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
-                validation.append(stored_evaluation(self.experiment, policy, "validation").success)
+                evaluation = stored_evaluation(
+                    self.experiment, policy, "validation", self.experiment.dataset
+                )
+                validation.append(evaluation.success)
         rows = []
         for title, values in {**curves, "success on validation": validation}.items():
             if values:

@@ -95,11 +95,10 @@ def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) ->
 )
 def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path: Path) -> None:
     usual, other = experiment_with(tmp_path), experiment_with(tmp_path, **changes)
-    inputs.dataset(usual)
-    assert StageKeys(usual.settings).base_model(usual.store) != StageKeys(
-        other.settings
-    ).base_model(other.store)
-    assert StageKeys(usual.settings).base_model(usual.store) is not None
+    data, others = inputs.dataset(usual), inputs.dataset(other)
+    key = StageKeys(usual.settings).base_model(data)
+    assert key is not None
+    assert key != StageKeys(other.settings).base_model(others)
 
 
 def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: Experiment) -> None:
@@ -133,9 +132,9 @@ def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
 
 def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> None:
     experiment = experiment_with(tmp_path)
-    assert StageKeys(experiment.settings).base_model(experiment.store) is None
-    inputs.dataset(experiment)
-    assert StageKeys(experiment.settings).base_model(experiment.store) is not None
+    assert StageKeys(experiment.settings).base_model(None) is None
+    data = inputs.dataset(experiment)
+    assert StageKeys(experiment.settings).base_model(data) is not None
 
 
 def test_a_run_that_starts_from_another_runs_policy_has_that_policys_tokenizer(

@@ -63,7 +63,7 @@ def played(there: Experiment, rewards: Rewards) -> None:
 def evaluated(folder: Path, rewards: Rewards, **evaluate: Any) -> Evaluation:
     here = experiment(folder, data=KINDS, evaluate={**FOUR, **evaluate})
     played(here, rewards)
-    return stored_evaluation(here, POLICY, "test")
+    return stored_evaluation(here, POLICY, "test", here.dataset)
 
 
 def test_pass_at_k_is_a_mean_over_problems_with_an_interval(tmp_path: Path) -> None:
@@ -131,7 +131,9 @@ def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> Non
     here = experiment(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
     played(here, {f"c-{i:03d}": [1] for i in range(4)})
     played(here.on(here.settings.on(here.settings.evaluate.datasets["hard"])), {"c-001": [0]})
-    found = with_stored_datasets(here, POLICY, stored_evaluation(here, POLICY, "test"))
+    found = with_stored_datasets(
+        here, POLICY, stored_evaluation(here, POLICY, "test", here.dataset)
+    )
     assert {name: (one.split, one.success) for name, one in found.datasets.items()} == {
         "hard": ("hard", 0.0)
     }

@@ -72,7 +72,7 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         run.link("prefect_flow_run_ids", "5f0e")
         found = summarise(
             run,
-            stored_stages(experiment, None),
+            stored_stages(experiment, None, experiment.dataset),
             evaluation(0.5, 3.0),
             evaluation(0.75, 4.0),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.tracking import background
 from agentfly_core.tracking.background import Background
 from agentfly_core.tracking.mlflow_client import MlflowStore
@@ -90,3 +91,14 @@ def test_a_refused_call_is_not_promised() -> None:
         raise error
 
     assert "Nothing is lost" not in Background(OWN, connected).finish(refuse, COMMAND)
+
+
+def test_a_damaged_file_of_the_run_is_named_and_not_promised() -> None:
+    def damaged(mlflow: Any) -> None:
+        raise Damaged("runs/a/metrics.json is damaged.")
+
+    store = MlflowStore("https://me:a-password@mlflow.example", Path("."), "for a test")
+    assert Background(store, connected).finish(damaged, COMMAND) == (
+        "The run was not sent to MLflow (https://me:[password]@mlflow.example): "
+        "Damaged: runs/a/metrics.json is damaged."
+    )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.runs.summary import steps_frame
-from agentfly_core.store.store import Store
+from agentfly_core.store.store import ArtifactKey, Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.tracking import sync as sync_module
+from agentfly_core.tracking.mlflow_run import MlflowRun
 from agentfly_core.tracking.sync import SYNCED, sync
 from tests.support.tried_runs import BASE, experiment_with, finished, on_further, project, validated
 
@@ -155,3 +158,32 @@ def test_evaluations_on_further_datasets_are_sent(store: Store) -> None:
     settings = forked(store, HARD)
     on_further(store, "new", "hard", "11000000", *settings)
     assert synced(store, settings).steps_of("evaluate/hard/success") == [1, 3]
+
+
+def test_a_data_file_that_changes_during_the_run_stops_no_sync(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, mlflow = forked(store), Sent()
+    with opened(experiment_with(store, *settings), "new") as run:
+        other = ArtifactKey("artifacts/prepare/77b0", "prepare", "77b0", {})
+        monkeypatch.setattr(StageKeys, "prepare", lambda _: other)
+        sync(run, mlflow)  # type: ignore[arg-type]
+    assert mlflow.steps_of("rollout/success") == [2, 3]
+    assert mlflow.steps_of("evaluate/test/success") == [1, 3]
+
+
+def test_a_store_of_files_that_refuses_holds_back_no_metric() -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("403")
+
+    def gone(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    mlflow: Any = MlflowRun.__new__(MlflowRun)
+    mlflow.run_id, mlflow.refused = "5f0e", {}
+    mlflow.client = SimpleNamespace(log_inputs=refuse, get_run=lambda _: None)
+    mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "training")
+    assert mlflow.refused == {"the dataset shop": "PermissionError: 403"}
+    mlflow.client.get_run = gone
+    with pytest.raises(ConnectionRefusedError):
+        mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "training")
