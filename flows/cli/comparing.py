@@ -34,7 +34,7 @@ from flows.sweep import make_sweep, run_members
 
 
 def compare(
-    *policies: Annotated[str, Parameter(name="RUN", completer=completion.runs)],
+    *policies: Annotated[str, Parameter(name="RUN", required=True, completer=completion.runs)],
     against: Annotated[str, Parameter(completer=completion.runs)] = "",
     split: str = "test",
     png: Path | None = None,
@@ -84,7 +84,7 @@ def sweep(
 ) -> int:
     """Train with each combination of values and seeds; compare.
 
-    For example `agentfly sweep quickstart update.learning_rate=[1e-4,3e-4] --seeds 3`.
+    For example `agentfly sweep quickstart update.learning_rate=1e-4,3e-4 --seeds 3`.
 
     Args:
         seeds: number of seeds, from the experiment's own on; all on the same problems
