@@ -88,6 +88,8 @@ def show(
         else:
             VisibleConsole().print(printed(stored, len(matching), filters, shown))
         return
+    if not against.isdecimal() and not against.startswith("play:"):
+        against = run_named(store, against)
     other = read(store, against_of(against, named), evaluation, demonstrations)
     twice = played_twice(matching, other, stored.title)
     changed = most_changed(twice, *order)

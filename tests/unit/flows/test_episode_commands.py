@@ -46,7 +46,7 @@ def test_two_steps_are_shown_beside_each_other(capsys: pytest.CaptureFixture[str
     found = json.loads(capsys.readouterr().out)
     assert found["against"] == "run:demo@7"
     assert [each["shown"]["chain"] for each in found["shown"]] == [1]
-    assert main(["show", "demo@6", "--against", "7"]) == 0
+    assert main(["show", "demo@6", "--against", "dem@7"]) == 0
     assert "1 episode of the same problems" in capsys.readouterr().out
 
 
