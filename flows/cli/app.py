@@ -67,6 +67,7 @@ def agentfly(words: Sequence[str]) -> App:
         help_epilogue=EXAMPLES,
         help_format="plaintext",
         version_flags=(),
+        group_commands=Group("Options", sort_key=99),
         group_arguments=ARGUMENTS,
         group_parameters=Group("Options", sort_key=0),
         default_parameter=Parameter(negative=(), show_default=lambda value: value or None),

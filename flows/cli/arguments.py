@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Group, Parameter
+from cyclopts import ArgumentCollection, Group, Parameter
 
 from flows.cli import completion
 
@@ -48,6 +48,13 @@ StoreArgument = Annotated[
     ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="print one JSON document")]
+
+
+def only_one(options: ArgumentCollection) -> None:
+    """Refuse two options of a group; raises ValueError."""
+    given = [option.name for option in options.filter_by(value_set=True)]
+    if len(given) > 1:
+        raise ValueError(f"Give one of {' and '.join(given)}.")
 
 
 @Parameter(name="*")

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
-from cyclopts.validators import mutually_exclusive
 
 from agentfly_core.pipeline.rescoring import new_rewards, rescored
 from agentfly_core.reports.compare.run_steps import run_steps, view
@@ -21,12 +20,12 @@ from agentfly_core.reports.show.side_by_side import most_changed, played_twice, 
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.run_names import run_named
 from flows.cli import completion
-from flows.cli.arguments import AsJson, StoreArgument
+from flows.cli.arguments import AsJson, StoreArgument, only_one
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 
-SOURCE = Group("Source (one of)", sort_key=1, validator=mutually_exclusive)
-ORDER = Group("Order (one of)", sort_key=2, validator=mutually_exclusive)
+SOURCE = Group("Source (one of)", sort_key=1, validator=only_one)
+ORDER = Group("Order (one of)", sort_key=2, validator=only_one)
 ONLY = Group("Only episodes (all that are given must hold)", sort_key=3)
 ALL = Conditions()
 

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
-from cyclopts.validators import mutually_exclusive
 
 from agentfly_core.pipeline.play.chat import Chat
 from agentfly_core.pipeline.play.live import Live
@@ -19,13 +18,13 @@ from agentfly_core.pipeline.play.session import PlayRequest, PreparedPlay, prepa
 from agentfly_core.pipeline.play.session import play as play_episodes
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.runs.listing import in_store
-from flows.cli.arguments import NamedExperiment, typed
+from flows.cli.arguments import NamedExperiment, only_one, typed
 from flows.local.display import logging_to
 from flows.local.play_terminal import PlayTerminal
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole, print_json
 
-MODE = Group("Mode (one of)", sort_key=1, validator=mutually_exclusive)
+MODE = Group("Mode (one of)", sort_key=1, validator=only_one)
 
 
 def play(

@@ -89,7 +89,7 @@ def test_prefect_gets_every_word() -> None:
         ("train tiny num_generations=8", "Did you mean 'rollout.group_size'?"),
         ("train tiny actor_rollout_ref.rollout.n=8", "Did you mean 'rollout.group_size'?"),
         ("train tiny rollout.groupsize=8", "Did you mean 'group_size'?"),
-        ("play tiny --live --chat", "Mutually exclusive"),
+        ("play tiny --live --chat", "Give one of --live and --chat."),
         ("open mlfow x", 'Did you mean "mlflow"?'),
         ("score x", "--reward requires an argument"),
     ],
