@@ -49,6 +49,9 @@ Project and machine
   requirements  project:requirements   Print the packages that were tested together.
 """
 """Groups of commands; of each the function in `flows.cli`, and the summary in its docstring."""
+CONFIGURED = ("train", "evaluate", "play", "prepare", "warm-start", "config", "resolve", "sweep")
+WITH_SETTINGS = {**dict.fromkeys(CONFIGURED, "EXPERIMENT"), "fork": "RUN@STEP"}
+"""The commands that take settings, and what stands before these."""
 EXAMPLES = """examples:
   agentfly train quickstart                      train, or continue
   agentfly train quickstart seed=1               another seed is another run
@@ -78,10 +81,12 @@ def agentfly(words: Sequence[str]) -> App:
             group = Group(line, sort_key=order)
             continue
         name, function, summary = line.split(maxsplit=2)
+        what = WITH_SETTINGS.get(name)
         app.command(
             f"flows.cli.{function}",
             name=name,
             help=None if name in words[:1] else summary,
+            usage=f"agentfly {name} {what} [key=value ...] [OPTIONS]" if what else None,
             group=group,
             sort_key=order,
             help_epilogue="",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import ArgumentCollection, Group, Parameter
@@ -22,15 +22,19 @@ ARGUMENTS = Group("Arguments", sort_key=-1)
 ExperimentArgument = Annotated[
     str,
     Parameter(
+        name="EXPERIMENT",
         completer=completion.experiments,
         help="name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml",
     ),
 ]
-SETTINGS = Parameter(
-    completer=completion.settings,
-    help="settings that differ from the file, as key=value, such as update.learning_rate=3e-4",
-)
-Override = Annotated[str, SETTINGS]
+Override = Annotated[
+    str,
+    Parameter(
+        name="KEY=VALUE",
+        completer=completion.settings,
+        help="settings that differ from the file, such as update.learning_rate=3e-4",
+    ),
+]
 RunArgument = Annotated[
     str,
     Parameter(
@@ -59,18 +63,27 @@ def only_one(options: ArgumentCollection) -> None:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class NamedExperiment:
-    """The experiment of a command, and where it runs: `NamedExperiment("quickstart", ("seed=1",))`.
+class Where:
+    """Where a command works: `Where("gpu", "s3://bucket/prefix")`.
 
     Args:
         site: where it runs, a file in ./conf/site; AGENTFLY_KEY variables change single settings
     """
 
-    experiment: Annotated[ExperimentArgument, Parameter(group=ARGUMENTS)]
-    overrides: Annotated[tuple[str, ...], SETTINGS, Parameter(group=ARGUMENTS)] = ()
-    _: KW_ONLY
     site: Annotated[str, Parameter(group=WHERE, completer=completion.sites)] = "local"
     store: StoreArgument = ""
+
+
+HERE = Where()
+
+
+@dataclass(frozen=True)
+class NamedExperiment:
+    """An experiment with settings, and a place: `NamedExperiment("quickstart", ("seed=1",))`."""
+
+    experiment: str
+    overrides: tuple[str, ...] = ()
+    where: Where = HERE
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -78,8 +91,7 @@ class NamedExperiment:
         from flows import dvc_outputs
 
         overrides = [*dvc_outputs.overrides(self.experiment), *self.overrides]
-        where = {"site": self.site, "store": self.store}
-        return {"experiment": self.experiment, "overrides": overrides, **where}
+        return {"experiment": self.experiment, "overrides": overrides, **asdict(self.where)}
 
     def load(self) -> Experiment:
         """Load the experiment; raises ValueError if it is invalid."""

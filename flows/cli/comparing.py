@@ -27,7 +27,7 @@ from agentfly_core.runs.run_names import run_named
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
 from flows.cli import completion
-from flows.cli.arguments import AsJson, NamedExperiment, StoreArgument
+from flows.cli.arguments import HERE, AsJson, ExperimentArgument, Override, StoreArgument, Where
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 from flows.sweep import make_sweep, run_members
@@ -77,8 +77,10 @@ def _compared(
 
 
 def sweep(
-    target: NamedExperiment,
-    *,
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
     seeds: PositiveInt | None = None,
     name: str = "",
 ) -> int:
@@ -91,10 +93,8 @@ def sweep(
         name: the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of its
             settings); the same command continues it
     """
-    made, store = make_sweep(
-        target.experiment, target.overrides, target.site, target.store, seeds, name
-    )
-    options = ["--site", made.site, *(["--store", target.store] if target.store else [])]
+    made, store = make_sweep(target, overrides, where.site, where.store, seeds, name)
+    options = ["--site", made.site, *(["--store", where.store] if where.store else [])]
     failed = run_members(made, store, options)
     done = [member.run for member in made.members if is_finished(store, member.run)]
     for member in failed:

@@ -32,7 +32,7 @@ def settings(context: CompletionContext) -> list[str]:
     from agentfly_core.config import loading
 
     try:
-        values = loading.read(_typed(context, "experiment")).settings
+        values = loading.read(_typed(context, "EXPERIMENT")).settings
     except ValueError:
         return [f"{key}=" for key in loading.settings()]
     return [f"{key}=" for key in loading.flat(values.model_dump(mode="json"))]

@@ -17,19 +17,19 @@ from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.runs.run import known_run, recorded_settings
 from flows.cli import completion
-from flows.cli.arguments import NamedExperiment, StoreArgument
+from flows.cli.arguments import HERE, ExperimentArgument, StoreArgument, Where
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
 from flows.nights.report import report_aliases
 from flows.store import store_at
 
 
-def nights(target: NamedExperiment) -> None:
+def nights(target: ExperimentArgument, /, *, where: Where = HERE) -> None:
     """Show what became of each night of an experiment.
 
     For example `agentfly nights quickstart`.
     """
-    experiment = target.load()
+    experiment = load_experiment(target, [], where.site, where.store)
     table = Table("when", "night", "event", "why", title=f"Nights of {experiment.name}")
     for entry in (ledger := NightLedger(experiment.store, experiment.name)).entries():
         when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
@@ -87,12 +87,12 @@ def promote(
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
-def demote(target: NamedExperiment) -> None:
+def demote(target: ExperimentArgument, /, *, where: Where = HERE) -> None:
     """Withdraw the champion; the one before takes its place.
 
     For example `agentfly demote quickstart`.
     """
-    experiment = target.load()
+    experiment = load_experiment(target, [], where.site, where.store)
     ledger = NightLedger(experiment.store, experiment.name)
     champion = ledger.champion()
     if champion is None:

@@ -18,7 +18,15 @@ from agentfly_core.pipeline.play.session import PlayRequest, PreparedPlay, prepa
 from agentfly_core.pipeline.play.session import play as play_episodes
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.runs.listing import in_store
-from flows.cli.arguments import NamedExperiment, only_one, typed
+from flows.cli.arguments import (
+    HERE,
+    ExperimentArgument,
+    NamedExperiment,
+    Override,
+    Where,
+    only_one,
+    typed,
+)
 from flows.local.display import logging_to
 from flows.local.play_terminal import PlayTerminal
 from flows.local.state_dirs import settle
@@ -28,8 +36,10 @@ MODE = Group("Mode (one of)", sort_key=1, validator=only_one)
 
 
 def play(
-    target: NamedExperiment,
-    *,
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
     policy: str = "",
     episodes: Annotated[PositiveInt, Parameter(alias="-n")] = 8,
     split: Literal["train", "validation", "test"] = "train",
@@ -55,7 +65,7 @@ def play(
         chat: talk to the policy yourself
         as_json: print one JSON document
     """
-    experiment = target.load_checked()
+    experiment = NamedExperiment(target, overrides, where).load_checked()
     logs = settle(Path.cwd()).state / "logs" / "play"
     terminal = PlayTerminal(VisibleConsole(stderr=as_json))
     with logging_to(logs / "play.log"):

@@ -20,7 +20,16 @@ from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import made_anew, preview
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
-from flows.cli.arguments import OUTPUT, AsJson, NamedExperiment, typed
+from flows.cli.arguments import (
+    HERE,
+    OUTPUT,
+    AsJson,
+    ExperimentArgument,
+    NamedExperiment,
+    Override,
+    Where,
+    typed,
+)
 from flows.experiments import load_experiment
 from flows.local.display import rates_table, settings_table
 from flows.local.terminal import VisibleConsole, print_json
@@ -28,8 +37,10 @@ from flows.orchestration import orchestrated
 
 
 def evaluate(
-    target: NamedExperiment,
-    *,
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
     policy: str = "",
     as_json: AsJson = False,
 ) -> None:
@@ -42,11 +53,12 @@ def evaluate(
             endpoint:NAME (a chat service of the site), a model's folder or hub id, a policy.json
             (default: the last policy of the run that `agentfly train` with the same settings makes)
     """
-    target.load_checked()
+    named = NamedExperiment(target, overrides, where)
+    named.load_checked()
     with _only_json(as_json), orchestrated("evaluate", typed.get):
         from flows.evaluate import evaluate as flow
 
-        rates = flow(**target.arguments, policy=policy)
+        rates = flow(**named.arguments, policy=policy)
     if as_json:
         print_json(rates)
         return
@@ -60,8 +72,10 @@ def evaluate(
 
 
 def prepare(
-    target: NamedExperiment,
-    *,
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
     sample: PositiveInt = 2,
     as_json: AsJson = False,
 ) -> None:
@@ -72,12 +86,13 @@ def prepare(
     Args:
         sample: how many problems of each split are shown
     """
-    experiment = target.load_checked()
+    named = NamedExperiment(target, overrides, where)
+    experiment = named.load_checked()
     reused = experiment.store.find(StageKeys(experiment.settings).prepare()) is not None
     with _only_json(as_json), orchestrated("prepare", typed.get):
         from flows.prepare import prepare as flow
 
-        data = flow(**target.arguments)
+        data = flow(**named.arguments)
     shown = preview(experiment.store, data, sample)
     checked = solvable.check(experiment, data)
     if as_json:
@@ -97,23 +112,26 @@ def _only_json(wanted: bool) -> Iterator[None]:
         yield
 
 
-def warm_start(target: NamedExperiment) -> None:
+def warm_start(target: ExperimentArgument, /, *overrides: Override, where: Where = HERE) -> None:
     """Make the policy that training starts from.
 
     For example `agentfly warm-start quickstart`.
     """
-    settings = target.load_checked().settings
+    named = NamedExperiment(target, overrides, where)
+    settings = named.load_checked().settings
     checks.check_trainable(settings.model, settings.update.share_prefixes)
     with orchestrated("warm-start", typed.get):
         from flows.warm_start import warm_start_only as flow
 
-        policy = flow(**target.arguments)
+        policy = flow(**named.arguments)
     print(f"{policy.uri}\n{policy.digest}")
 
 
 def resolve(
-    target: NamedExperiment,
-    *,
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
     params: Path | None = None,
 ) -> None:
     """Write the complete settings into results/ for DVC.
@@ -124,17 +142,19 @@ def resolve(
         params: a params.yaml with further `overrides`: [update.learning_rate=3e-4]
     """
     stored = versioning.overrides_in(params) if params else []
-    overrides = [*stored, *target.overrides]
-    experiment = load_experiment(target.experiment, overrides, target.site, target.store)
+    merged = [*stored, *overrides]
+    experiment = load_experiment(target, merged, where.site, where.store)
     settings = experiment.settings
     checks.check_inputs(settings)
     values = settings.model_dump(mode="json")
-    dvc_outputs.write_config(experiment.name, values, settings.code, overrides)
+    dvc_outputs.write_config(experiment.name, values, settings.code, merged)
 
 
 def config(
-    target: NamedExperiment,
-    *,
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
     changed: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
     """Check an experiment; show its settings with their origins.
@@ -144,8 +164,8 @@ def config(
     Args:
         changed: only the settings that differ from the defaults
     """
-    experiment = target.load()
-    origin = loading.site_origin(target.site, target.store)
+    experiment = NamedExperiment(target, overrides, where).load()
+    origin = loading.site_origin(where.site, where.store)
     VisibleConsole().print(settings_table(experiment, origin, changed))
     checks.check_beginning(experiment.settings)
     # these raise for a run that is not there

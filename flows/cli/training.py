@@ -27,7 +27,16 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, fault
 from flows import dvc_outputs
 from flows.cli import completion
-from flows.cli.arguments import WHERE, NamedExperiment, Override, StoreArgument, typed
+from flows.cli.arguments import (
+    HERE,
+    WHERE,
+    ExperimentArgument,
+    NamedExperiment,
+    Override,
+    StoreArgument,
+    Where,
+    typed,
+)
 from flows.local.display import show_places, show_summary
 from flows.orchestration import orchestrated
 from flows.reporting import report_again
@@ -59,12 +68,19 @@ NEXT = RunOptions()
 """The run that the settings name."""
 
 
-def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
+def train(
+    target: ExperimentArgument,
+    /,
+    *overrides: Override,
+    where: Where = HERE,
+    options: RunOptions = NEXT,
+) -> None:
     """Start a run, or continue it.
 
     For example `agentfly train quickstart seed=1 --run mine`.
     """
-    experiment = target.load()
+    named = NamedExperiment(target, overrides, where)
+    experiment = named.load()
     name = experiment.run_name(options.run, options.new)
     check_run(experiment, name)
     if not options.run:
@@ -80,7 +96,7 @@ def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
             summary = finished
         except Damaged as damage:
             logger.warning("%s The run repeats the damaged stages.", damage)
-    summary = summary or _trained(experiment, name, target.arguments)
+    summary = summary or _trained(experiment, name, named.arguments)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(experiment.store, experiment.settings.own_steps, summary)
     show_summary(experiment.store, summary)
@@ -89,7 +105,10 @@ def train(target: NamedExperiment, *, options: RunOptions = NEXT) -> None:
 def fork(
     origin: Annotated[str, Parameter(name="RUN@STEP", completer=completion.runs)],
     /,
-    *overrides: Override,
+    *overrides: Annotated[
+        Override,
+        Parameter(help="settings that differ from the run's, such as update.learning_rate=3e-5"),
+    ],
     site: Annotated[str, Parameter(group=WHERE, completer=completion.sites)] = "",
     store_uri: StoreArgument = "",
     options: RunOptions = NEXT,
@@ -114,12 +133,11 @@ def fork(
     fork = Fork(run=policy.run, step=policy.step)
     require_done(store, fork)
     settings = (*own, *forked(fork, overrides))
-    site = site or record["site"]["name"]
-    target = NamedExperiment(experiment, settings, site=site, store=store_uri)
-    loaded = target.load()
+    where = Where(site or record["site"]["name"], store_uri)
+    loaded = NamedExperiment(experiment, settings, where).load()
     if record_of(store, loaded.run_name(options.run, options.new)) is None:
         require_origin(store, loaded.settings)
-    train(target, options=options)
+    train(experiment, *settings, where=where, options=options)
 
 
 def _trained(experiment: Experiment, name: str, arguments: Mapping[str, Any]) -> Summary:

@@ -12,6 +12,7 @@ import pytest
 
 from flows.__main__ import main
 from flows.cli.app import COMMANDS, agentfly
+from flows.cli.arguments import Where
 from tests.support.project import ROOT
 
 TABLE = [line.split(maxsplit=2) for line in COMMANDS.splitlines() if line.startswith(" ")]
@@ -51,7 +52,7 @@ def test_the_help_lists_all_commands_in_groups(capsys: pytest.CaptureFixture[str
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert [name for name, *_ in TABLE if f"│ {name} " not in shown] == []
-    groups = ["Train and evaluate", "Runs", "Nights", "Project and machine"]
+    groups = ["Train and evaluate", "Runs", "Nights", "Project and machine", "Options"]
     assert sorted(groups, key=shown.index) == groups
 
 
@@ -62,12 +63,22 @@ def test_a_commands_help_groups_its_options(capsys: pytest.CaptureFixture[str]) 
     assert sorted(groups, key=shown.index) == groups
 
 
+@pytest.mark.parametrize("name", [name for name, *_ in TABLE if name != "prefect"])
+def test_the_usage_of_a_command_that_takes_settings_says_so(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert ("[key=value ...]" in shown) == ("KEY=VALUE" in shown)
+    assert f"Usage: agentfly {name}" in shown
+
+
 def test_settings_stand_anywhere_among_options() -> None:
     words = shlex.split("train --new tiny seed=1 --tag a steps=3 --site lab --tag b seed=2")
     _, bound, _ = agentfly(words).parse_args(words, exit_on_error=False)
-    target, options = bound.args[0], bound.kwargs["options"]
-    assert (target.experiment, target.site) == ("tiny", "lab")
-    assert target.overrides == ("seed=1", "steps=3", "seed=2")
+    options = bound.kwargs["options"]
+    assert bound.args == ("tiny", "seed=1", "steps=3", "seed=2")
+    assert bound.kwargs["where"] == Where("lab")
     assert (options.new, options.tag) == (True, ("a", "b"))
 
 
@@ -89,7 +100,13 @@ def test_prefect_gets_every_word() -> None:
         ("train tiny num_generations=8", "Did you mean 'rollout.group_size'?"),
         ("train tiny actor_rollout_ref.rollout.n=8", "Did you mean 'rollout.group_size'?"),
         ("train tiny rollout.groupsize=8", "Did you mean 'group_size'?"),
-        ("play tiny --live --chat", "Give one of --live and --chat."),
+        ("play tiny --live --chat", "Give one of --live and --chat. See `agentfly play --help`."),
+        ("doctor more words", "Unexpected arguments: more words."),
+        ("train", "EXPERIMENT is missing. See `agentfly train --help`."),
+        ("train tiny --overrides seed=1", "Unknown option: --overrides."),
+        ("nights tiny seed=1", "Unexpected arguments: seed=1."),
+        ("nosuch", "See `agentfly --help`."),
+        ("--foo", "See `agentfly --help`."),
         ("open mlfow x", 'Did you mean "mlflow"?'),
         ("score x", "--reward requires an argument"),
     ],

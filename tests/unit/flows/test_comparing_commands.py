@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.cli import training
-from flows.cli.arguments import NamedExperiment
+from flows.cli.arguments import Where
 from flows.cli.training import RunOptions
 from tests.support.tried_runs import finished, project
 
@@ -80,6 +80,11 @@ def test_compare_draws_a_picture(
     assert capsys.readouterr().out.splitlines()[-1] == "The picture is rates.png"
 
 
+def test_compare_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare"]) == 2
+    assert capsys.readouterr().err.startswith("agentfly: RUN is missing.")
+
+
 def test_compare_refuses_to_hold_runs_against_another(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,14 +94,16 @@ def test_compare_refuses_to_hold_runs_against_another(
     )
 
 
-Trained = tuple[NamedExperiment, RunOptions]
+Trained = tuple[str, tuple[str, ...], dict[str, object]]
 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Trained]:
     """Calls of `train`, which does nothing."""
     calls: list[Trained] = []
-    monkeypatch.setattr(training, "train", lambda target, options: calls.append((target, options)))
+    monkeypatch.setattr(
+        training, "train", lambda name, *words, **of: calls.append((name, words, of))
+    )
     return calls
 
 
@@ -105,9 +112,10 @@ def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
 ) -> None:
     words = ["fork.optimizer_state=fresh", "update.epochs=2", "steps=5", "--run", "new"]
     assert main(["fork", "fast-1@2", *words]) == 0
-    ((target, options),) = trained
-    assert (target.experiment, target.site, options) == ("tiny", "local", RunOptions("new"))
-    assert list(target.overrides) == [
+    ((experiment, overrides, options),) = trained
+    assert experiment == "tiny"
+    assert options == {"where": Where("local"), "options": RunOptions("new")}
+    assert list(overrides) == [
         "seed=1",
         "update.learning_rate=1e-05",
         'fork={"run":"fast-1","step":2,"optimizer_state":"kept"}',
