@@ -6,9 +6,11 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from math import ceil, floor, inf
-from typing import Any
+from typing import Any, Never
 
 from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.config.import_path import at
+from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, ToolCall
 from agentfly_core.system.formats.json_value import JSON
 
@@ -19,43 +21,56 @@ FORMATS = {
     "time": "12:00:00Z",
     "duration": "P1DT2H",
     "uuid": "7f2c01d4-e5a6-47c8-9f2c-01d4e5a6b7c8",
+    "email": "ada@example.com",
+    "uri": "https://example.com/",
+    "ipv4": "127.0.0.1",
+    "ipv6": "::1",
+    "json-string": "1",
 }
+TRIES = 50
+"""Draws of distinct items or keys."""
 
 
 async def random_policy(conversation: Conversation) -> str | Message:
     """Call a random tool with random arguments of its schema; without tools return three words.
 
     Texts are words of the conversation, short literals and the schema's examples. The seed of the
-    conversation determines the reply.
+    conversation determines the reply. Raises NoReply if nothing fits.
     """
     draw = random.Random(conversation.seed)
     words = [word for item in conversation.messages for word in item.content.split()] or ["a"]
     if not conversation.tools:
         return " ".join(draw.choices(words, k=3))
     tool = draw.choice(conversation.tools)
-    arguments = _value(tool.parameters, draw, words)
+    try:
+        arguments = _value(tool.parameters, draw, words)
+    except ValueError as error:
+        raise NoReply(
+            f"The policy random finds no call of the tool {tool.name!r}: {error} Give the "
+            "parameter examples, `Annotated[..., Field(examples=[...])]`, or play a policy of your "
+            "own, --policy my_file:policy."
+        ) from None
     assert isinstance(arguments, dict)
     return Message("assistant", "", (ToolCall(tool.name, arguments),))
 
 
-def _value(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str]) -> JSON:
-    """A value of a JSON schema without references."""
+def _value(schema: Mapping[str, Any] | bool, draw: random.Random, words: Sequence[str]) -> JSON:
+    """A value of a JSON schema without references; raises ValueError if nothing fits."""
+    if isinstance(schema, bool):  # True allows everything
+        return _text({}, draw, words)
     if choices := [schema["const"]] if "const" in schema else schema.get("enum"):
         return draw.choice(choices)  # type: ignore[no-any-return]
     if options := schema.get("anyOf", schema.get("oneOf")):
-        numbers = [option for option in options if option == {"type": "number"}]
-        return _value(draw.choice(numbers or options), draw, words)  # text of a decimal is a number
+        if any(option.get("type") == "number" for option in options):  # or a decimal has any text
+            options = [option for option in options if option.get("type") != "string"]
+        return _value(draw.choice(options), draw, words)
     match schema.get("type", "string"):
+        case list(kinds):
+            return _value({**schema, "type": draw.choice(kinds)}, draw, words)
         case "object":
             return _object(schema, draw, words)
         case "array":
-            first = [_value(item, draw, words) for item in schema.get("prefixItems", ())]
-            least, items = schema.get("minItems", 0), schema.get("items") or {}
-            count = draw.randint(least, min(least + 2, schema.get("maxItems", inf))) if items else 0
-            drawn = [_value(items, draw, words) for _ in range(50 if count else 0)]
-            if schema.get("uniqueItems"):
-                drawn = [item for place, item in enumerate(drawn) if item not in drawn[:place]]
-            return first + drawn[: max(0, count - len(first))]
+            return _array(schema, draw, words)
         case "string":
             return _text(schema, draw, words)
         case "integer" | "number":
@@ -66,12 +81,40 @@ def _value(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str])
 
 def _object(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str]) -> JSON:
     required, properties = schema.get("required", ()), schema.get("properties", {})
-    keys = [key for key in properties if key in required or draw.random() < 0.5]
-    values = {key: _value(properties[key], draw, words) for key in keys}
-    for _ in range(schema.get("minProperties", 0)):
-        name = str(_value(schema.get("propertyNames", {}), draw, words))
-        values[name] = _value(schema["additionalProperties"], draw, words)
-    return values
+    values: dict[str, JSON] = {}
+    for key, inner in properties.items():
+        if key in required or draw.random() < 0.5:
+            with at(key):
+                values[key] = _value(inner, draw, words)
+    least = schema.get("minProperties", 0)
+    further = schema.get("additionalProperties", least > len(values))
+    count = 0 if further is False else _count(schema, "Properties", len(values), draw)
+    for _ in range(TRIES + count):
+        if len(values) >= count:
+            break
+        key = str(_value(schema.get("propertyNames", {}), draw, words))
+        values.setdefault(key, _value(further, draw, words))
+    return values if len(values) >= least else _refuse(schema)
+
+
+def _array(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str]) -> JSON:
+    values = [_value(item, draw, words) for item in schema.get("prefixItems", ())]
+    items = schema.get("items", True)
+    count = 0 if items is False else _count(schema, "Items", len(values), draw)
+    for _ in range(TRIES + count):
+        if len(values) >= count:
+            break
+        item = _value(items, draw, words)
+        if not schema.get("uniqueItems") or item not in values:
+            values.append(item)
+    return values if len(values) >= schema.get("minItems", 0) else _refuse(schema)
+
+
+def _count(schema: Mapping[str, Any], what: str, drawn: int, draw: random.Random) -> int:
+    """A number of items or properties, of which some are drawn: at most two above the least."""
+    least = max(drawn, schema.get(f"min{what}", 0))
+    most = max(drawn, min(least + 2, schema.get(f"max{what}", inf)))
+    return draw.randint(least, most) if least <= most else _refuse(schema)
 
 
 def _text(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str]) -> str:
@@ -82,13 +125,27 @@ def _text(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str]) 
     texts = [*words, " ".join(draw.choices(words, k=2)), *LITERALS, *examples]
     texts = [text.ljust(least, "a") for text in texts]
     pattern = schema.get("pattern", "")
-    return draw.choice([t for t in texts if len(t) <= most and re.search(pattern, t)] or texts)
+    fitting = [text for text in texts if len(text) <= most and re.search(pattern, text)]
+    return draw.choice(fitting) if fitting else _refuse(schema)
 
 
 def _number(schema: Mapping[str, Any], draw: random.Random) -> JSON:
-    step = schema.get("multipleOf", 1 if schema["type"] == "integer" else 1e-4)
-    low = schema.get("minimum", schema.get("exclusiveMinimum", -inf) + step)
-    high = schema.get("maximum", schema.get("exclusiveMaximum", inf) - step)
+    above, below = schema.get("exclusiveMinimum", -inf), schema.get("exclusiveMaximum", inf)
+    low, high = max(schema.get("minimum", -inf), above), min(schema.get("maximum", inf), below)
     low = min(0, high - 100) if low == -inf else low
     high = low + 100 if high == inf else high
-    return round(draw.randint(ceil(low / step), floor(high / step)) * step, 9)  # type: ignore[no-any-return]
+    if step := schema.get("multipleOf", 1 if schema["type"] == "integer" else 0):
+        least, most = ceil(round(low / step, 9)), floor(round(high / step, 9))
+        least, most = least + (least * step <= above), most - (most * step >= below)
+        if least > most:
+            _refuse(schema)
+        return round(draw.randint(least, most) * step, 9)  # type: ignore[no-any-return]
+    number = low + (high - low) * draw.uniform(0.01, 0.99)
+    if low > high:
+        _refuse(schema)
+    return round(number, 2) if high - low > 1 else number  # type: ignore[no-any-return]
+
+
+def _refuse(schema: Mapping[str, Any]) -> Never:
+    limits = {k: v for k, v in schema.items() if isinstance(v, int | float) or k == "pattern"}
+    raise ValueError(f"nothing was found that fits {limits}.")

@@ -5,13 +5,14 @@ import decimal
 import enum
 import uuid
 from collections import Counter
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.chat_template import Conversation, ToolSchema
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.authoring.tool_schema import Arguments
 from agentfly_core.inference.random_policy import random_policy
@@ -22,6 +23,7 @@ from agentfly_core.tools.calculator import calculator
 from tests.support.shipped import shipped_tools
 
 DRAWS = 60
+OBJECT = {"type": "object"}
 
 
 class Colour(enum.Enum):
@@ -144,6 +146,82 @@ async def test_every_call_is_accepted_by_the_tool(offered: Tool) -> None:
         assert isinstance(call, ToolCall)
         assert call.name == offered.name
         accepts.read(call.arguments)
+
+
+def coded(product: list[Annotated[str, Field(pattern="^[A-Z]{3}[0-9]{4}$")]] | None) -> None:
+    """Find by a code without an example."""
+
+
+def empty_range(count: Annotated[int, Field(ge=5, le=3)]) -> None:
+    """Count in no range."""
+
+
+def between_steps(share: Annotated[float, Field(gt=1, lt=9, multiple_of=10)]) -> None:
+    """Count in no step."""
+
+
+def long_and_short(name: Annotated[str, Field(min_length=5, max_length=3)]) -> None:
+    """Write no name."""
+
+
+def three_of_at_most_two(flags: Annotated[list[bool], Field(min_length=3, max_length=2)]) -> None:
+    """List more than may be."""
+
+
+def three_of_two(flags: Annotated[set[bool], Field(min_length=3)]) -> None:
+    """List more than there are."""
+
+
+@pytest.mark.parametrize(
+    ("offered", "message"),
+    [
+        (
+            coded,
+            "product: nothing was found that fits {'pattern': '^[A-Z]{3}[0-9]{4}$'}. Give",
+        ),
+        (empty_range, "count: nothing was found that fits {'maximum': 3, 'minimum': 5}"),
+        (between_steps, "share: nothing was found that fits {'exclusiveMaximum': 9, "),
+        (long_and_short, "name: nothing was found that fits {'maxLength': 3, 'minLength': 5}"),
+        (three_of_at_most_two, "flags: nothing was found that fits {'maxItems': 2, 'minItems': 3}"),
+        (three_of_two, "flags: nothing was found that fits {'minItems': 3, 'uniqueItems': True"),
+    ],
+)
+async def test_a_parameter_that_nothing_fits_is_named_with_the_way_out(
+    offered: Any, message: str
+) -> None:
+    with pytest.raises(ValueError) as refused:
+        for seed in range(DRAWS):
+            await random_policy(conversation(seed, tool(offered)))
+    text = str(refused.value)
+    assert f"no call of the tool '{offered.__name__}': {message}" in text
+    assert text.endswith("a policy of your own, --policy my_file:policy.")
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"type": "array", "items": {}, "minItems": 2}, lambda value: 2 <= len(value) <= 4),
+        ({"type": ["integer", "string"], "minimum": 7}, lambda value: value is not None),
+        ({"type": "number", "minimum": 1e-5, "maximum": 2e-5}, lambda x: 1e-5 <= x <= 2e-5),
+        ({"type": "integer", "exclusiveMinimum": 0.5, "maximum": 1}, lambda value: value == 1),
+        ({"type": "string", "format": "email"}, lambda value: "@" in value),
+        ({"type": "object", "minProperties": 1}, lambda value: 1 <= len(value) <= 3),
+    ],
+)
+async def test_arguments_fit_schemas_that_python_types_do_not_have(schema: Any, fits: Any) -> None:
+    takes = ToolSchema("look", "Look.", {"properties": {"x": schema}, "required": ["x"]} | OBJECT)
+    for seed in range(DRAWS):
+        asked = replace(conversation(seed), tools=(takes,))
+        reply = await random_policy(asked)
+        assert fits(reply.calls[0].arguments["x"])  # type: ignore[union-attr]
+
+
+async def test_a_map_has_up_to_two_entries() -> None:
+    sizes = set()
+    for seed in range(DRAWS):
+        reply = await random_policy(conversation(seed, tool(maps)))
+        sizes.add(len(reply.calls[0].arguments["counts"]))  # type: ignore[union-attr]
+    assert sizes == {0, 1, 2}
 
 
 async def test_each_tool_is_as_likely_and_the_same_conversation_gets_the_same_call() -> None:
