@@ -66,8 +66,11 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
         text += ": " + "; ".join(map(fault, error.exceptions[:MOST_INNER]))
     kind = type(error).__name__
     if not text:
-        because = f"caused by {type(cause).__name__}: {words_of(cause)}" if cause else ""
-        return clip(f"{kind}, {because or 'without a message'}", max_bytes)
+        if cause is None:
+            return f"{kind}, without a message"
+        words = words_of(cause)
+        text = f"caused by {type(cause).__name__}" + (f": {words}" if words else "")
+        return clip(f"{kind}, {text}", max_bytes)
     return clip(f"{kind}: {text}", max_bytes)
 
 

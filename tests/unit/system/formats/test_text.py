@@ -66,7 +66,7 @@ def test_an_error_without_a_text_is_told_with_its_cause() -> None:
         == "TimeoutError, caused by ConnectionResetError: [Errno 104] Connection reset by peer"
     )
     lost.__cause__ = lost
-    assert fault(lost) == "TimeoutError, caused by TimeoutError: "
+    assert fault(lost) == "TimeoutError, caused by TimeoutError"
 
 
 def test_a_group_of_errors_names_the_first_of_them_and_its_notes() -> None:
