@@ -13,6 +13,8 @@ from pathlib import Path
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
+from agentfly_core.config.tasks import DATA as MIXTURE
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.records.parquet import count_rows, read_column, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
@@ -106,7 +108,7 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
                 f"{what} as {shown(rows)} ({type(rows).__name__}), expected a list of Problem."
             )
         for position, row in enumerate(rows):
-            fault = None if isinstance(row, BadRow) else _problem_fault(row)
+            fault = None if isinstance(row, BadRow) else _problem_fault(row, data)
             if fault:
                 which = f", the problem {shown(row.id)}" if isinstance(row, Problem) else ""
                 raise ValueError(f"{what}[{position}]{which}: {sentence(fault)}")
@@ -198,8 +200,8 @@ def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
     return -(-size_of_split(data, name) * episodes // shard)
 
 
-def _problem_fault(row: object) -> str | None:
-    """What is wrong with something that should be a problem, or None."""
+def _problem_fault(row: object, data: Data) -> str | None:
+    """What is wrong with something that should be a problem of these data, or None."""
     if not isinstance(row, Problem):
         return f"it is {shown(row)} ({type(row).__name__}), expected Problem(id, prompt, facts)"
     for name, text in (("id", row.id), ("prompt", row.prompt)):
@@ -209,6 +211,8 @@ def _problem_fault(row: object) -> str | None:
             text.encode()
         except UnicodeEncodeError as error:
             return f"its {name} has a character that UTF-8 does not have: {error}"
+    if row.task != SINGLE and data.use != MIXTURE:
+        return f"its task is {row.task!r}; only a mixture sets it"
     if not isinstance(row.facts, Mapping):
         kind = type(row.facts).__name__
         return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"

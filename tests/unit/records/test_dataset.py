@@ -148,6 +148,7 @@ def with_row(row):
             r"facts are \['2'\] \(list\), expected a dict with text as keys",
         ),
         (replace(SUM, facts={"p": math.nan}), r"facts\['p'\] is nan \(float\), expected"),
+        (replace(SUM, task="math"), r"its task is 'math'; only a mixture sets it.$"),
         (replace(SUM, prompt=None), r"its prompt is None \(NoneType\), expected text.$"),
         (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not have"),
         (
