@@ -61,11 +61,12 @@ class Experiment:
         site: Site,
         store: Store,
         pinned: Mapping[str, str] | None = None,
+        tasks: Mapping[str, Task] | None = None,
     ) -> Experiment:
-        """Import the tools, rewards and environments; raises ValueError with the key of a wrong
-        setting.
+        """Import the tools, rewards and environments, unless `tasks` have them; raises ValueError
+        with the key of a wrong setting.
         """
-        tasks = import_tasks(settings)
+        tasks = import_tasks(settings) if tasks is None else tasks
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
@@ -91,6 +92,11 @@ class Experiment:
             names = chain([base], (f"{base}-{number}" for number in count(2)))
             return next(n for n in names if "run.json" not in self.store.names(RunLayout(n).uri))
         return base
+
+    @property
+    def mixture(self) -> Mapping[str, Task]:
+        """The tasks of a mixture; empty for other experiments."""
+        return self.tasks if self.settings.tasks else {}
 
     @property
     def greedy(self) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout
-from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.task import Task
@@ -58,8 +57,8 @@ def rollout_spec(
     The policy speaks for all roles outside of `frozen`.
     """
     spec = _task_spec(experiment.whole, tokenizer, frozen)
-    mixed = {name: task for name, task in experiment.tasks.items() if name != SINGLE}
-    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in mixed.items()}
+    mixture = experiment.mixture.items()
+    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in mixture}
     return replace(spec, tasks=tasks)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.task import Task
@@ -74,8 +73,7 @@ def score_episodes(
     ledger.write(folder, rows)
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     metrics = _measured(experiment.whole, played, scores, timings)
-    mixed = {name: task for name, task in experiment.tasks.items() if name != SINGLE}
-    for name, task in mixed.items():
+    for name, task in experiment.mixture.items():
         own = [t for t in played if t.problem.task == name]
         of_task = _measured(task, own, [by_id[t.id] for t in own], [])
         metrics |= {f"task/{name}/{metric}": value for metric, value in of_task.items()}

@@ -20,8 +20,8 @@ def load(
     store: str,
     open_store: Callable[[str], Store],
 ) -> Experiment:
-    """An experiment as resolved and checked, and where it runs; raises ValueError with the key of
-    a setting that is wrong.
+    """Load and check an experiment, its site and its store; raises ValueError with the key of a
+    wrong setting.
 
     `open_store` opens the store of the site, or `store`, by path or s3:// uri.
     """
@@ -38,4 +38,5 @@ def load(
     settings = settings.with_code(of_fork(opened, code, settings.fork, settings.data))
     digests = experiments.flat({"code": settings.code})
     origin = {**read.origin, **dict.fromkeys(digests, "modules")}
-    return Experiment.of(read.name, settings, origin, place, opened)
+    checked = Experiment.of(read.name, read.settings, origin, place, opened, tasks=tasks)
+    return checked.on(settings)
