@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -69,7 +69,7 @@ def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
     except SafetensorError as error:
         raise ValueError(
             sentence(
-                f"Cannot load the model {reference!r}: a safetensors file is damaged ({error}). "
+                f"Cannot load the model {reference!r}: {_damaged(Path(reference))} ({error}). "
                 "Download or copy it again; `hf cache` shows the cache of the hub"
             )
         ) from error
@@ -82,6 +82,17 @@ def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
     _repair_generation_config(model)
     _repair_tied_weights(model)
     write(model, words, folder)
+
+
+def _damaged(folder: Path) -> str:
+    """What is damaged: `model-00002-of-00003.safetensors is damaged`."""
+    names = []
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            safe_open(path, "pt")
+        except SafetensorError:
+            names.append(path.name)
+    return f"{' and '.join(names) or 'a safetensors file'} is damaged"
 
 
 def make_packaged(name: str, folder: Path, dtype: str) -> None:

@@ -120,7 +120,7 @@ DEFECTS = [
     (other_shape, r"1 of another shape \(lm_head.weight \[100, 128\] \[\d+, 128\]\)"),
     (not_a_number, r"NaN or infinite numbers in 1 weights \(model.norm.weight\)"),
     (quantised, r"model: .* its weights are quantised \(gptq\)"),
-    (cut, "a safetensors file is damaged"),
+    (cut, r": model\.safetensors is damaged"),
     (no_json, "model: The config.json in .* cannot be read"),
     (shard_lost, "Cannot load the model"),
     (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),

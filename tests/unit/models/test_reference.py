@@ -142,7 +142,7 @@ def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Pa
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(
         ValueError,
-        match=rf"^Cannot load the model '{cut}': a safetensors file is damaged \(.*\)\.",
+        match=rf"^Cannot load the model '{cut}': model\.safetensors is damaged \(.*\)\.",
     ):
         materialise(str(cut), tmp_path / "made", "float32")
 
