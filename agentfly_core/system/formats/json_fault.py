@@ -35,6 +35,6 @@ def _fault(value: object, place: str) -> str | None:
         try:
             json.dumps(value, allow_nan=False)
         except Exception as error:  # an author's type may raise anything
-            kind = type(value).__name__
-            return f"{place} is {shown(value)} ({kind}), {EXPECTED}: {fault(error)}"
+            because = "" if isinstance(error, TypeError) else f": {fault(error)}"
+            return f"{place} is {shown(value)} ({type(value).__name__}), {EXPECTED}{because}"
     return None
