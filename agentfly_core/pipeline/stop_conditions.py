@@ -59,13 +59,13 @@ def stop_if_unscored(
 
 
 def stop_if_all_frozen(trajectories: Sequence[Trajectory]) -> None:
-    """Raise GateClosed where frozen speakers said all that was said in episodes of training."""
+    """Raise GateClosed if frozen speakers made all replies of training episodes."""
     spoke = [t for t in trajectories if t.turns and t.role == "train"]
     if spoke and all(t.policy for t in spoke):
         frozen = ", ".join(sorted({f"{t.speaker}: {t.policy}" for t in spoke}))
         raise GateClosed(
-            f"Frozen speakers said all that was said ({frozen}), and nothing of it is trained: at "
-            "least one speaker must not stand in agent.frozen."
+            f"All replies came from frozen speakers ({frozen}), so nothing can be trained. Remove "
+            "one from agent.frozen."
         )
 
 

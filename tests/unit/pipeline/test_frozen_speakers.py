@@ -229,5 +229,5 @@ def test_a_training_in_which_nobody_is_trained_stops() -> None:
     theirs = trajectory(spoken, name="b", agent="critic", policy="run:demo@7")
     stop_if_all_frozen([ours, theirs])
     stop_if_all_frozen([replace(theirs, role="evaluation")])
-    with pytest.raises(GateClosed, match=r"\(critic: run:demo@7\), and nothing of it is trained"):
+    with pytest.raises(GateClosed, match=r"\(critic: run:demo@7\), so nothing can be trained"):
         stop_if_all_frozen([trajectory(name="c", agent="agent"), theirs])
