@@ -1,4 +1,4 @@
-"""The agent that runs Python blocks of replies until a reply has none (CodeAct, 2402.01030)."""
+"""The agent that runs Python blocks of replies until one has none (CodeAct, arXiv 2402.01030)."""
 
 from __future__ import annotations
 

@@ -113,7 +113,9 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
 
 def understood(prompt: str) -> tuple[str, dict[str, str]]:
-    """The family and names of a prompt: `("rename", {"old": "amber-mills", "new": ...})`."""
+    """The family and names of a prompt: `("rename", {"old": "amber-mills", "new": ...})`. Raises
+    ValueError for another prompt.
+    """
     for family, text in PROMPTS.items():
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w-]+)", re.escape(text))
         if match := re.fullmatch(pattern, prompt):

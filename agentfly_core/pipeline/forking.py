@@ -20,9 +20,7 @@ ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """What is added to a run's own settings for one that continues from it; raises ValueError for
-    settings of what a fork has behind it.
-    """
+    """Overrides of a forked run; raises ValueError for settings that a fork inherits."""
     for override in overrides:
         key = override.partition("=")[0]
         if any(f"{key}.".startswith(f"{settled}.") for settled in SETTLED) or key == "fork":

@@ -112,7 +112,7 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 def endpoint(experiment: Experiment, name: str) -> Artifact:
     """Publish a chat service as a policy, with the tokenizer of the experiment's model.
 
-    Raises ValueError if the site has another set of endpoints.
+    Raises ValueError for an endpoint that the site does not define.
     """
     settings = experiment.site.endpoint(name)
     tokens, source = tokenizer(experiment)

@@ -162,7 +162,7 @@ class EpisodeBranch:
         return tuple(answer for one, answer in self.unread if one == speaker)
 
     def fork(self, count: int) -> list[EpisodeBranch]:
-        """So many branches, before each of which lies what lies before this one."""
+        """`count` branches that share this branch's history."""
         return [
             EpisodeBranch((*self.number, number), [*self.replies], dict(self.last))
             for number in range(count)

@@ -67,7 +67,7 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 def reproduce(name: str, project: Path) -> int:
     """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status.
 
-    Where code that it names was edited, which may lie anywhere, its settings are resolved anew.
+    DVC runs the stage resolve again if code that it names was edited, which may lie anywhere.
     """
     file = pipeline(name, project)
     if _is_of_other_code(name, project):

@@ -145,7 +145,7 @@ def recompute_activations(policy: Policy) -> None:
     """Recompute activations of layers in the backward pass (arXiv 1604.06174).
 
     Sets training mode, which transformers requires, on layers only. Raises ValueError for a model
-    with dropout.
+    with dropout or without support for it.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):

@@ -42,7 +42,7 @@ def version(digest: str, success: float, data: str = "ab") -> dict[str, str]:
 
 def send_a_run(mlflow: MlflowRun) -> None:
     mlflow.settings({"update.learning_rate": 3e-4, "steps": 2})
-    mlflow.tags({"agentfly.science": "1f2e3d4c"})
+    mlflow.tags({"agentfly.settings_digest": "1f2e3d4c"})
     mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
     for step in (1, 2):
         mlflow.points({"rollout/reward": step / 10}, step, TIME + step)
