@@ -27,7 +27,7 @@ POOL, WORKER = "agentfly", "agentfly-up"
 PAGE_API = "PREFECT_SERVER_UI_API_URL"
 """Where Prefect's page sends its requests: by default to port 4200, whatever the server's port."""
 SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
-PRIVATE = {
+COMMAND_SERVER = {
     **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES},
     "PREFECT_SERVER_UI_ENABLED": "false",
     SERVES: "its own process",  # no other one may find it
@@ -72,7 +72,7 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
         )
     server = prefect_server(places.state, free_port())
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
-    url, env = server.env[PAGE_API], server.env | PRIVATE
+    url, env = server.env[PAGE_API], server.env | COMMAND_SERVER
     with supervised(server.kind, server.command, env, address, log, "") as service:
         use(url, server.env[GUARD])
         try:

@@ -17,7 +17,7 @@ from flows.local.own_servers import own_api
 
 STATE = ".agentfly"
 TRIALS = (".dvc", "tmp", "exps")
-PRIVATE = {
+NO_TELEMETRY = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "DO_NOT_TRACK": "1",
@@ -53,7 +53,7 @@ class Places:
 
 def state_of(project: Path) -> Path:
     """The folder of a project's state, which is not made; no telemetry."""
-    for name, value in {**PRIVATE, **WAITING}.items():
+    for name, value in {**NO_TELEMETRY, **WAITING}.items():
         os.environ.setdefault(name, value)
     return main_workspace(project) / STATE
 

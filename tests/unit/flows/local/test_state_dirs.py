@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.system.hardware import WAITING
-from flows.local.state_dirs import ELSEWHERE, PRIVATE, main_workspace, settle
+from flows.local.state_dirs import ELSEWHERE, NO_TELEMETRY, main_workspace, settle
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def bare_environment(monkeypatch, tmp_path):
         "PREFECT_SERVER_MEMO_STORE_PATH",
         "PREFECT_LOCAL_STORAGE_PATH",
     )
-    for name in (*ELSEWHERE, *PRIVATE, *WAITING, *paths, "PREFECT_PROFILE"):
+    for name in (*ELSEWHERE, *NO_TELEMETRY, *WAITING, *paths, "PREFECT_PROFILE"):
         monkeypatch.setenv(name, "set first, so that what settle sets is undone too")
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
