@@ -14,6 +14,8 @@ SYSTEMD = Path("/run/systemd/system")
 UNIT = """\
 [Unit]
 Description=AgentFly in {project}
+StartLimitIntervalSec=900
+StartLimitBurst=5
 
 [Service]
 WorkingDirectory={project}

@@ -71,6 +71,13 @@ def test_the_unit_is_given_the_time_in_which_a_flow_run_may_end_what_it_writes(
     assert service["Restart"] == "on-failure"
 
 
+def test_a_project_that_cannot_start_is_not_started_for_ever(project: Path) -> None:
+    at_boot(project, (4201, 5001))
+    (path,) = (project / ".agentfly").glob("*.service")
+    unit = sections(path.read_text())["Unit"]
+    assert (unit["StartLimitIntervalSec"], unit["StartLimitBurst"]) == ("900", "5")
+
+
 def test_with_systemd_the_unit_is_enabled_by_a_name_that_no_other_project_has(
     project: Path,
 ) -> None:
