@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import os
 import sys
@@ -36,9 +37,10 @@ COMMAND_SERVER = {
 
 def prefect_server(state: Path, port: int, host: str = "127.0.0.1") -> Program:
     """Prefect's server and its UI."""
+    name = f"[{host}]" if ":" in host else host
     command = [sys.executable, "-m", "prefect", "server", "start"]
     env = {
-        PAGE_API: f"http://{host}:{port}/api",
+        PAGE_API: f"http://{name}:{port}/api",
         GUARD: f"{USER}:{password(state)}",
         # docket logs a hundred lines about a locked database for each query of a worker
         "PREFECT_LOGGING_ROOT_LEVEL": "CRITICAL",
@@ -125,21 +127,48 @@ def answers(url: str) -> bool:
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Become `prefect WORDS...` on the project's state."""
+    """Become `prefect WORDS...` on the project's state.
+
+    Raises ValueError for a server that other machines could reach, unless the user set a password.
+    """
     env: dict[str, str] = {}
     if words[:2] == ["server", "start"]:
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        default = os.environ.get
-        parser.add_argument("--host", default=default("PREFECT_SERVER_API_HOST", "127.0.0.1"))
-        parser.add_argument("--port", default=default("PREFECT_SERVER_API_PORT", PORT))
-        place = parser.parse_known_args(words)[0]
-        server = prefect_server(places.state, place.port, place.host)
-        # a password or a URL that the user has set stays
-        env = {name: value for name, value in server.env.items() if not os.environ.get(name)}
+        env = _server_env(places.state, words)
     elif words[:1] != ["server"] and not places.api:
         # no other program's server may get the command's data
         env["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port(PORT)}/api"
     Program("prefect", [sys.executable, "-m", "prefect", *words], env).become()
+
+
+def _server_env(state: Path, words: Sequence[str]) -> dict[str, str]:
+    """Environment variables of `prefect server start`; values of the user and the profile stay."""
+    from prefect.settings import Settings
+
+    chosen = Settings().server
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--host", default=chosen.api.host)
+    parser.add_argument("--port", default=chosen.api.port)
+    place = parser.parse_known_args(words)[0]
+    env = prefect_server(state, place.port, place.host).env
+    if chosen.api.auth_string:
+        env[GUARD] = chosen.api.auth_string.get_secret_value()  # clients read it there
+    else:
+        _require_loopback(place.host)
+    if "api_url" in chosen.ui.model_fields_set:
+        del env[PAGE_API]
+    return {name: value for name, value in env.items() if not os.environ.get(name)}
+
+
+def _require_loopback(host: str) -> None:
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback:
+        raise ValueError(
+            f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it "
+            f"and run their code here. Set {GUARD} to 'NAME:PASSWORD' first, then start it again."
+        )
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:

@@ -32,6 +32,7 @@ def places(tmp_path, monkeypatch):
     for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", GUARD, PAGE_API):
         monkeypatch.setenv(name, "")  # monkeypatch restores it
         monkeypatch.delenv(name)
+    monkeypatch.setenv("PREFECT_PROFILES_PATH", str(tmp_path / "profiles.toml"))
     return Places(
         tmp_path, "http://127.0.0.1:4200/api", StateDir(str(tmp_path), "the project's own")
     )
@@ -43,11 +44,39 @@ def alone(places):
     return replace(places, api="")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "::1", "localhost", "pc"])
-def test_a_server_asks_for_the_password_wherever_it_listens(alone, host):
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_a_server_asks_for_the_password_of_the_project(alone, host):
     with pytest.raises(Became, match=host) as became:
         prefect_command(alone, [*START, "--host", host])
     assert became.value.env[GUARD] == f"agentfly:{password(alone.state)}"
+
+
+@pytest.mark.parametrize(
+    "words", [["--host", "0.0.0.0"], ["--port", "4200", "--host=192.168.0.7"], ["--host", "pc"]]
+)
+def test_a_server_that_others_reach_needs_a_password_of_the_user(alone, words, monkeypatch):
+    with pytest.raises(ValueError, match=rf"expected 127\.0\.0\.1.*Set {GUARD}"):
+        prefect_command(alone, [*START, *words])
+    monkeypatch.setenv(GUARD, "someone:secret")
+    with pytest.raises(Became, match="server"):
+        prefect_command(alone, [*START, *words])
+
+
+def test_the_page_of_a_server_at_an_ipv6_address_has_a_valid_url(alone):
+    with pytest.raises(Became) as became:
+        prefect_command(alone, [*START, "--host", "::1"])
+    assert became.value.env[PAGE_API] == "http://[::1]:4200/api"
+
+
+def test_port_and_password_of_the_prefect_profile_stay(alone, tmp_path):
+    (tmp_path / "profiles.toml").write_text(
+        f'active = "mine"\n[profiles.mine]\n{GUARD} = "someone:secret"\n'
+        'PREFECT_SERVER_API_PORT = "4217"\n'
+    )
+    with pytest.raises(Became) as became:
+        prefect_command(alone, START)
+    assert became.value.env[GUARD] == "someone:secret"
+    assert became.value.env[PAGE_API] == "http://127.0.0.1:4217/api"
 
 
 @pytest.mark.parametrize("words", [["--port", "4217"], ["--port=4217", "--host", "127.0.0.1"]])
