@@ -92,7 +92,7 @@ class Service:
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
-        lines = text[text.rfind(FIRST_START) :].splitlines()
+        lines = text[max(0, text.rfind(FIRST_START)) :].splitlines()
         printed = dict.fromkeys(PREFIX.sub("", line) for line in lines[:-TAIL])
         causes = [line for line in printed if CAUSE.search(line)][-TAIL:]
         first = f"The {self.kind} service {what}. From {state.log}:"

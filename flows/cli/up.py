@@ -10,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentfly_core.config import loading
+from agentfly_core.system.formats.text import redact
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.own_servers import require_free
 from flows.local.state_dirs import settle
-from flows.up.serving import serve
-from flows.up.status import LOG, keeper, only_one, show_status
+from flows.up.serving import GRACE, serve
+from flows.up.status import LOG, keeper, mlflow_answers, only_one, show_status
 from flows.up.unit import at_boot
 
 NOTHING = "Nothing of `agentfly up` runs here ({})."
@@ -53,6 +54,10 @@ def up(
         require_free(ports[0], "Prefect's server", "--prefect-port")
         if not place.served:
             require_free(ports[1], "MLflow's server", "--mlflow-port")
+        elif not mlflow_answers(place.uri):
+            print(
+                f"MLflow at {redact(place.uri)} ({place.why}) does not answer: waiting.", flush=True
+            )
     with suppress(FileNotFoundError):
         (places.state / LOG).replace(places.state / f"{LOG}.1")
     return _detached(place, ports) if detach else _serve(place, ports)
@@ -72,7 +77,12 @@ def down() -> None:
         if keeper(state) == pid:  # now `process` cannot mean another program
             signal.pidfd_send_signal(process, signal.SIGTERM)
     print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
+    deadline = time.monotonic() + GRACE + 60
     while keeper(state) == pid:
+        if time.monotonic() > deadline:
+            raise ValueError(
+                f"The process {pid} does not end. End it, and its children, with: kill -9 {pid}"
+            )
         time.sleep(0.1)
     print("Ended.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,8 +16,9 @@ from typing import NoReturn
 import psutil
 
 from agentfly_core.config import loading
+from agentfly_core.system.formats.text import redact
 from agentfly_core.system.module_search import finding_ours
-from agentfly_core.system.service import Service, new_address, supervised
+from agentfly_core.system.service import LONGEST, Service, ServiceLost, new_address, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.mlflow_ui import mlflow_server
@@ -29,6 +31,7 @@ GRACE = 120.0
 TRIES, RESTARTS = 4, 100
 """How often a program is started until it works for the first time, and started again in all."""
 LOOK_SECONDS = 5.0
+LARGEST_LOG = 10_000_000
 
 
 def serve(place: MlflowStore, ports: tuple[int, int], ready: Callable[[], None]) -> NoReturn:
@@ -45,14 +48,14 @@ def serve(place: MlflowStore, ports: tuple[int, int], ready: Callable[[], None])
         if not place.served:
             services += [_start(mlflow_server(place, ports[1]), log, stack)]
         # the password is for the project's own server, not for another program on its port
-        _wait(services[0], lambda: answers(api) and bool(own_api(state)))
+        _wait(services, lambda: answers(api) and bool(own_api(state)), f"Prefect at {api}")
         services += [_start(worker(own_api(state)), log, stack)]
         stack.callback(end_flow_runs, services[-1])
         deployed = _deployable()
         if fault := _deploy(log):
             raise ValueError(fault)
-        for service in services:
-            _wait(service, lambda: all(look(own_api(state), mlflow, begin)))
+        what = f"The worker, or MLflow at {redact(mlflow)},"
+        _wait(services, lambda: all(look(own_api(state), mlflow, begin)), what)
         ready()
         _keep(services, place, deployed)
 
@@ -64,26 +67,44 @@ def _start(program: Program, log: Path, stack: ExitStack) -> Service:
     )
 
 
-def _wait(service: Service, ready: Callable[[], bool]) -> None:
-    """Wait for a service; raises ServiceLost once it has died TRIES times."""
+def _wait(services: list[Service], ready: Callable[[], bool], what: str) -> None:
+    """Wait until `what` is ready.
+
+    Raises ServiceLost after LONGEST seconds, or for a program that died TRIES times.
+    """
+    deadline = time.monotonic() + LONGEST
     while not ready():
-        child = ChildState.read(service.address)
-        if not child or child.starts > TRIES:
-            raise service.lost("does not start")
+        for service in services:
+            child = ChildState.read(service.address)
+            if not child or child.starts > TRIES:
+                raise service.lost("does not start")
+        if time.monotonic() > deadline:
+            raise ServiceLost(f"{what} was not ready after {LONGEST:g} s. See .agentfly/{LOG}.")
         time.sleep(0.3)
 
 
 def _keep(services: list[Service], place: MlflowStore, deployed: list[object]) -> NoReturn:
     """Deploy again after each change; raises ServiceLost for a program that stays dead."""
+    printed, log = "", place.state / LOG
     while True:
         time.sleep(LOOK_SECONDS)
+        _shorten(log)
         for service in services:
-            if fault := service.fault():
-                raise service.lost(fault)
+            if lost := service.fault():
+                raise service.lost(lost)
         if deployed != (files := _deployable()) and own_api(place.state):
-            deployed = files
-            if fault := _deploy(place.state / LOG):
+            if not (fault := _deploy(log)):
+                deployed = files
+            elif fault != printed:
                 print(f"The deployments stay as they are. {fault}", flush=True)
+            printed = fault
+
+
+def _shorten(log: Path) -> None:
+    """Move the text of a log larger than LARGEST_LOG bytes to another file."""
+    if log.is_file() and log.stat().st_size > LARGEST_LOG:
+        shutil.copy(log, f"{log}.1")
+        os.truncate(log, 0)  # all programs append
 
 
 def _deployable() -> list[object]:

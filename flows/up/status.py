@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from agentfly_core.system.formats.text import redact
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.mlflow_ui import serving
 from flows.local.own_servers import USER, own_api, shown
@@ -65,10 +66,15 @@ def look(api: Mapping[str, str], mlflow: str, since: datetime | None = None) -> 
     signs = [each["last_heartbeat_time"] for each in workers if each["name"] == WORKER]
     return Health(
         answers(api.get("PREFECT_API_URL", "")),
-        answers(mlflow) if mlflow.startswith("http") else bool(mlflow),
+        mlflow_answers(mlflow),
         any(sign and datetime.fromisoformat(sign) > since for sign in signs),
         sorted(each["name"] for each in _listed(api, "/deployments/filter")),
     )
+
+
+def mlflow_answers(url: str) -> bool:
+    """Whether MLflow answers at a URL; True for Databricks, which is not asked."""
+    return answers(url) if url.startswith("http") else bool(url)
 
 
 def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
@@ -91,7 +97,10 @@ def show_status(place: MlflowStore) -> int:
     prefect = api.get("PREFECT_API_URL", "no server").removesuffix("/api")
     health, words = look(api, mlflow), {True: "works", False: "DOES NOT WORK"}
     print(f"Prefect  {prefect}   sign in with {USER}:{password}")
-    print(f"MLflow   {mlflow or 'no server'}   sign in as {USER} with {password}")
+    if place.served:
+        print(f"MLflow   {redact(mlflow)}")
+    else:
+        print(f"MLflow   {mlflow or 'no server'}   sign in as {USER} with {password}")
     print(f"Log      {place.state / LOG}\nTo end it: agentfly down, or Ctrl-C where it runs.")
     print(f"Prefect {words[health.prefect]}, MLflow {words[health.mlflow]}, the worker", end=" ")
     print(f"{words[health.worker]}; deployed: {', '.join(health.deployments) or 'nothing'}.")

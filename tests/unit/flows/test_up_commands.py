@@ -12,6 +12,7 @@ import pytest
 
 from flows import deploy
 from flows.__main__ import main
+from flows.cli import up as commands
 from flows.local import prefect_server
 from flows.local.own_servers import GUARD, mark
 from flows.local.state_dirs import ELSEWHERE
@@ -40,7 +41,7 @@ def test_where_nothing_runs_status_and_down_say_so(
 
 
 HOLDS = """
-import sys, time
+import sys
 from pathlib import Path
 from flows.up.status import only_one
 with only_one(Path(sys.argv[1])):
@@ -85,6 +86,31 @@ def test_down_ends_the_process_that_holds_the_lock(
     assert main(["down"]) == 0
     assert served.wait() == -signal.SIGTERM
     assert capsys.readouterr().out.endswith("two minutes to end.\nEnded.\n")
+
+
+def test_down_names_a_process_that_does_not_end(
+    served: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(commands, "GRACE", -61)
+    served.send_signal(signal.SIGSTOP)
+    assert main(["down"]) == 2
+    assert f"with: kill -9 {served.pid}\n" in capsys.readouterr().err
+    served.kill()
+
+
+def test_the_password_is_not_printed_for_an_mlflow_of_others(
+    served: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with receiver() as mlflow:
+        uri = mlflow.url.replace("//", "//me:secret@")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        assert main(["up", "--status"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "MLflow  " in line]
+    assert line == f"MLflow   {uri.replace('secret', '[password]')}"
 
 
 def test_down_ends_no_process_that_only_a_file_names(
