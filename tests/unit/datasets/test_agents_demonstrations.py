@@ -17,7 +17,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline import inputs, playing
+from agentfly_core.pipeline import demonstrations, inputs, playing
 from agentfly_core.records.dataset import split
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Ending, Problem, Score, ToolCall, Trajectory
@@ -42,7 +42,7 @@ class Played:
         data = inputs.dataset(experiment)
         self.problems: Sequence[Problem] = split(store.open(data), "train")[:40]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(playing, "HEARD", 64)  # enough for the same form in an eighth of the time
+            patch.setattr(demonstrations, "HEARD", 64)  # an eighth of the time, the same form
             self.tokenizer, _ = inputs.tokenizer(experiment)
         self.spec = playing.rollout_spec(experiment, self.tokenizer)
         assert settings.warm_start is not None
