@@ -5,6 +5,7 @@ It imports no Prefect: the command line uses it before Prefect's environment is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import Run, known_run, opened
 from agentfly_core.runs.run_tags import tags_of
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
@@ -27,6 +29,7 @@ from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
+logger = logging.getLogger(__name__)
 FLOW_RUN_TAG = "agentfly.prefect_flow_run"
 
 
@@ -96,9 +99,19 @@ def report_again(experiment: Experiment, name: str) -> None:
 
     Raises Damaged for lost files, and Locked while a process writes the run.
     """
-    if experiment.store.read_json(RunLayout(name).mlflow) != _synced(experiment, name):
+    if sent(experiment.store, name) != _synced(experiment, name):
         with opened(experiment, name) as run, reporting(run):
             pass
+
+
+def sent(store: Store, name: str) -> JSON:
+    """Return the content of mlflow.json, None without one; a damaged file is logged."""
+    try:
+        content: JSON = store.read_json(RunLayout(name).mlflow)
+        return content
+    except Damaged as damage:
+        logger.warning("%s The run is sent to MLflow again.", damage)
+        return None
 
 
 def _synced(experiment: Experiment, name: str) -> dict[str, JSON]:

@@ -29,6 +29,7 @@ from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from flows.reporting import sent
 from tests.support.damage import check, damage, listen, printed, records, suffered
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 
@@ -115,6 +116,7 @@ def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Call
                 by_episode(stored.pairs)[:8],
             )
         ),
+        "sent to MLflow": lambda _: sent(experiment.store, "demo"),
         "links": lambda _: links_of(experiment.store, "demo"),
         "steps": lambda _: steps_frame(
             experiment.store, "demo", experiment.settings.own_steps
