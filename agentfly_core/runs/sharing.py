@@ -1,12 +1,16 @@
-"""Copies of a run's last policy in other stores."""
+"""Copies of runs in other stores."""
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models import adapter_artifact
+from agentfly_core.records.run_record import RunRecord
 from agentfly_core.store import transfer
 from agentfly_core.store.store import Pointer, Store
+from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
@@ -24,6 +28,20 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
     for uri in (RunLayout(run).record, RunLayout(run).summary):
         transfer.copy_json(uri, source, target)
     return policy, len(copied)
+
+
+def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
+    """Copy the policies of other runs that a run needs, their base models, and all run records."""
+    parent = record["parent"]
+    policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
+    learner = f"{parent['uri'].rpartition('/')[0]}/learner" if parent else ""
+    learners = [store.artifact(learner)] if parent and store.holds(learner) else []
+    bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
+    transfer.copy([*bases, *policies, *learners], store, again)
+    for name in {*store.names("runs")} - {record["name"]}:
+        with suppress(Damaged):  # another run's damage matters only if its policy is needed
+            for uri in (RunLayout(name).record, RunLayout(name).start):
+                transfer.copy_json(uri, store, again)
 
 
 def _run_of(artifact: Pointer) -> str:

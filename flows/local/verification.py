@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.run_code import changed, listed
-from agentfly_core.experiment.run_layout import RunLayout, summary_of
+from agentfly_core.experiment.run_layout import summary_of
 from agentfly_core.experiment.task import import_tasks
 from agentfly_core.experiment.user_code import code_of, modules_of
-from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, recorded_settings
-from agentfly_core.store import transfer
+from agentfly_core.runs.sharing import copy_origins
 from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
-from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.store.store import Artifact, Store
 from agentfly_core.system import files
-from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.revision import revision
 
 
@@ -62,20 +59,6 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
     if edited := changed(record, code_of(modules, settings.code_files)):
         commit = record["code"]["repository"]["commit"]
         raise ValueError(f"{name} has other code, restore commit {commit}:\n{listed(edited)}")
-
-
-def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy the policies of other runs that a run needs, their base models, and all run records."""
-    parent = record["parent"]
-    policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
-    learner = f"{parent['uri'].rpartition('/')[0]}/learner" if parent else ""
-    learners = [store.artifact(learner)] if parent and store.holds(learner) else []
-    bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
-    transfer.copy([*bases, *policies, *learners], store, again)
-    for name in {*store.names("runs")} - {record["name"]}:
-        with suppress(Damaged):  # another run's damage matters only if its policy is needed
-            for uri in (RunLayout(name).record, RunLayout(name).start):
-                transfer.copy_json(uri, store, again)
 
 
 def _checkout(record: RunRecord, into: Path) -> Path:

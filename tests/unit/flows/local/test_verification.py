@@ -15,9 +15,10 @@ from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.runs.sharing import copy_origins
 from agentfly_core.store.store import Artifact, ArtifactKey, Store
 from agentfly_core.system.formats.json_value import as_json
-from flows.local.verification import copy_origins, differences, require_repeatable
+from flows.local.verification import differences, require_repeatable
 from tests.support.experiments import SUMMARY, experiment
 from tests.support.own_code import author_folder, edit, here
 
