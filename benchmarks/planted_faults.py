@@ -77,8 +77,8 @@ FAULTS = (
     Fault(
         "dynamic sampling plays the same problems again",
         "records/problem_schedule.py",
-        "before.first + before.count",
-        "before.first",
+        "range(stops[name], stops[name] + missing[name])",
+        "range(missing[name])",
         "unit/records",
     ),
     Fault(

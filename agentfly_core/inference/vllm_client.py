@@ -84,7 +84,7 @@ class VLLM:
         with self._server() as server:
             label = _label(server)
         if "-" not in label:
-            raise SamplerLost(f"The vLLM server has restarted ({label!r}): load a policy.")
+            raise SamplerLost(f"The policy of the vLLM server is {label!r}: load a policy again.")
         connector = aiohttp.UnixConnector(
             self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
         )

@@ -241,7 +241,7 @@ def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, t
         (after(job, 1, policy, tmp_path), "learner.json"),
         (after(job, 4, policy, state), "holds the learner state 'step/1', expected 'step/4'"),
         (after(job, 1, nano, state), "belongs to another policy"),
-        (replace(after(job, 1, policy), learner=None), "the job names no saved state"),
+        (replace(after(job, 1, policy), learner=None), "the job has no saved state"),
         (replace(job, policy=str(tmp_path)), "holds no model"),
     ):
         learner.update(replace(job, end="elsewhere"))
