@@ -217,7 +217,7 @@ def _cooperate(draw: random.Random, conversation: Conversation, mistake: str) ->
 def _plan(
     draw: random.Random, conversation: Conversation, mistake: str, heard: Sequence[str]
 ) -> str:
-    """What the planner says, who heard the problem and then results."""
+    """Reply of the planner to the problem and the results so far."""
     first, then = conversation.problem.facts["steps"]
     place, done, result = draw.randrange(2), len(heard) - 1, heard[-1]
     if done == 2 or (done and mistake == "stop early"):
@@ -229,7 +229,7 @@ def _plan(
 def _carry_out(
     draw: random.Random, conversation: Conversation, mistake: str, heard: Sequence[str]
 ) -> str:
-    """What the executor says, who heard a step."""
+    """Reply of the executor to a step."""
     (step,), last = heard, conversation.messages[-1]
     first, _ = conversation.problem.facts["steps"]
     place, done = draw.randrange(2), int(step != first)

@@ -138,7 +138,7 @@ def _rescored(
         # an agent that is a class goes by its name in lower case
         main = agent if any(one.agent == agent for one in played) else agent.lower()
         weights = {each.reward: each.part.weight for each in rewards}
-        # what an earlier reward of the same name observed says nothing of this one
+        # observations of an earlier reward of the same name do not fit this one
         unobserved = [replace(t, observed={}) for t in played]
         new = asyncio.run(score(unobserved, weights, main))
         ended = {t.id for t in played if t.ending is not Ending.FAILED}

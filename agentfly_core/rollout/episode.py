@@ -1,4 +1,4 @@
-"""The episode that an agent plays: who speaks in it, and what runs at the same time."""
+"""The episode that an agent plays: its speakers and its concurrent tasks."""
 
 from __future__ import annotations
 

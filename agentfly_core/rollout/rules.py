@@ -59,7 +59,7 @@ class EpisodeSpec:
 
 
 class CallableTool(Asking, Protocol):
-    """A tool as those who speak in an episode use it; see `authoring.tool.Tool`."""
+    """A tool as speakers of an episode call it; see `authoring.tool.Tool`."""
 
     @property
     def name(self) -> str:

@@ -50,7 +50,7 @@ def crash_dead() -> list[str]:
     """
     try:
         crashed = _crash({}, _is_dead)
-    except Exception:
+    except Exception:  # Prefect raises many types; work starts without this cleanup
         logger.warning("Flow runs of dead processes could not be looked for.", exc_info=True)
         return []
     for flow_run in crashed:

@@ -131,7 +131,7 @@ async def test_a_mission_that_was_over_goes_on_where_it_was_not() -> None:
 
 
 async def test_an_environment_without_a_way_back_says_so() -> None:
-    told = "Interpreter cannot go back to an earlier state: it defines no snapshot"
+    message = "Interpreter cannot go back to an earlier state: it defines no snapshot"
     for going in (Interpreter().snapshot(), Interpreter().restore(b"")):
-        with pytest.raises(NotImplementedError, match=told):
+        with pytest.raises(NotImplementedError, match=message):
             await going
