@@ -18,8 +18,10 @@ def in_the_project(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_the_experiments_that_the_readme_names_are_there():
-    table = (ROOT / "README.md").read_text().partition("| experiment |")[2].partition("\n\n")[0]
+def test_the_gallery_lists_every_experiment():
+    table = (
+        (ROOT / "docs/gallery.md").read_text().partition("| experiment |")[2].partition("\n\n")[0]
+    )
     assert re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE) == sorted(
         EXPERIMENTS, key=table.index
     )

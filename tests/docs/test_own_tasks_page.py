@@ -11,7 +11,7 @@ from flows.__main__ import main
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/own-tasks.md").read_text()
-README = (ROOT / "README.md").read_text()
+TUTORIAL = (ROOT / "docs/first-task.md").read_text()
 LONGEST = {"my_gym.py": 25, "my_adventure.py": 60}
 
 
@@ -46,7 +46,7 @@ def solved(words, capsys):
 def test_a_task_has_as_many_lines_of_python_as_the_page_says():
     lengths = {n: code_lines(text) for n, text in files(PAGE).items() if n.endswith(".py")}
     assert all(lengths[name] <= longest for name, longest in LONGEST.items())
-    own, writes, knows = map(code_lines, re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+    own, writes, knows = map(code_lines, re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL))
     told = " ".join(PAGE.split())
     assert f"in {lengths['my_gym.py']} lines of Python" in told
     assert f"in {lengths['my_adventure.py']}, and" in told
