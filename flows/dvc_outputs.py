@@ -15,7 +15,8 @@ from agentfly_core.experiment.user_code import COUNTED
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer, versioning
 from agentfly_core.runs.summary import Evaluation, steps_frame
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json, write_text
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.foreign_names import storable

@@ -6,7 +6,7 @@ from time import time
 
 from prefect import flow
 
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.tracking.mlflow_run import MlflowRun
 from agentfly_core.tracking.sync import send_dataset, send_stages
 from flows import dvc_outputs

@@ -10,7 +10,7 @@ from prefect import flow
 from agentfly_core.pipeline.loop.warm_start import warm_started
 from agentfly_core.pipeline.services import training_services
 from agentfly_core.runs.summary import stages_before
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.tracking.mlflow_run import MlflowRun
 from agentfly_core.tracking.sync import send_dataset, send_stages
 from flows import dvc_outputs

@@ -24,7 +24,8 @@ from agentfly_core.experiment.user_code import Code, code_of, modules_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm

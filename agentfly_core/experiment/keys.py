@@ -20,7 +20,7 @@ from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, shard_uri
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TypedDict
 
 from agentfly_core.records.run_record import RunRecord, Summary
-from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 

@@ -9,7 +9,8 @@ from agentfly_core.config.reference import LastPolicy, RunPolicy, SpeakerReferen
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
-from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import nearest
 
 

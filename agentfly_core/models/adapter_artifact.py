@@ -13,7 +13,8 @@ from safetensors import safe_open
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import model_config
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.checksummed_json import Damaged
 

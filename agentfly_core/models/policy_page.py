@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentfly_core.config.parts import AgentPart, Part
 from agentfly_core.models.known import VLLM_RANKS
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 
 _PAGE = """\
 # {reference}

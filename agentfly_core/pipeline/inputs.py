@@ -34,7 +34,7 @@ from agentfly_core.records.dataset import split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.system.files import write_json
 
 if TYPE_CHECKING:

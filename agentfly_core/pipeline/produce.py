@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Store
 
 Make = Callable[[Path], Mapping[str, float]]
 """Fills an empty folder and returns its metrics: `{"time/swap": 0.4}`."""

@@ -22,7 +22,8 @@ from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import spans, trajectories_in
 from agentfly_core.runs.run import known_run, recorded_settings
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON

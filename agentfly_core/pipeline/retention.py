@@ -16,7 +16,8 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.run import Run, recorded_settings
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 WEIGHTS = "*.safetensors"

@@ -25,7 +25,7 @@ from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.system.progress import Progress, report
 
 

@@ -22,8 +22,9 @@ from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.rl.learning_rate import learning_rate
 from agentfly_core.runs.run import Run
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.stage_metrics import measured, timing
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system import files
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report

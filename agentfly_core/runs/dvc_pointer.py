@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.files import read_regular, write_json
 from agentfly_core.system.formats.checksummed_json import json_of
 

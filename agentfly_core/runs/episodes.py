@@ -17,8 +17,9 @@ from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.manifest import MANIFEST
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import did_you_mean, visible
 
 if TYPE_CHECKING:

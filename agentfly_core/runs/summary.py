@@ -24,8 +24,9 @@ from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.runs.run import Run
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence

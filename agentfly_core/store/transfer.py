@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.manifest import unstripped
-from agentfly_core.store.store import Artifact, Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system import files
 
 

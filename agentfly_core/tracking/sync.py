@@ -17,8 +17,8 @@ from agentfly_core.runs import episodes, summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.runs.summary import Evaluation, StagesBefore
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Artifact, Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.tracking.mlflow_client import DIGEST, TAGS
 from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun

@@ -15,8 +15,9 @@ from agentfly_core.experiment.user_code import code_of, modules_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.runs.sharing import copy_origins
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system import files
 from agentfly_core.system.revision import revision
 

@@ -20,7 +20,7 @@ from agentfly_core.reports.nights.held_out import held_out, is_evaluated
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.night_plan import recorded_changes
 from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 from flows.flow_run import experiment_of_flow
 from flows.local.state_dirs import settle
 from flows.nights.asking import ask_people

@@ -28,7 +28,8 @@ from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from flows.reporting import sent
 from tests.support.damage import check, damage, listen, printed, records, suffered
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests

@@ -21,11 +21,12 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.runs.run import opened
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.store.lock import Locked, LockLost
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.object_storage import Refused, Remote
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from flows.cli import sharing
 from tests.support import experiments

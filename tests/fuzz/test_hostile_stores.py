@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from agentfly_core.store import store as stores
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.object_storage import Remote
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.local import verification
 from tests.support.buckets import Objects

@@ -23,7 +23,7 @@ from agentfly_core.reports.nights.held_out import HeldOut
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import Nights
 from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
 from flows.nights import deployment_schedule, events, report
 from flows.nights.deployment_schedule import record_missed

@@ -15,8 +15,9 @@ from typing import Any
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models.adapter_artifact import FILE, remember
 from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.manifest import MANIFEST
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import sealed
 from tests.support.stored_run import GOOD, SCORES, TOKENIZER, WRONG
 from tests.support.tried_runs import BASE, finished

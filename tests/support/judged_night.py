@@ -18,8 +18,8 @@ from agentfly_core.reports.nights.promotion import judge
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.runs.summary import stored_evaluation, summarise
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact, ArtifactKey
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.testing.trajectories import trajectory, turn
 

@@ -20,7 +20,7 @@ from agentfly_core.records.problem_schedule import ProblemSchedule, by_task
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import Run, opened
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
 

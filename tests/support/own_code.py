@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.user_code import digests_of, modules_of
-from agentfly_core.store.store import ArtifactKey, Pointer
+from agentfly_core.store.artifact import ArtifactKey, Pointer
 from tests.support.experiments import experiment
 
 PROJECT = {

@@ -23,7 +23,8 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory
 
 PROMPT = "<|im_start|>user\nWhat is 41+58?<|im_end|>\n<|im_start|>assistant\n"

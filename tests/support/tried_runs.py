@@ -18,7 +18,8 @@ from agentfly_core.records.parquet import SCORES, write_scores
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
-from agentfly_core.store.store import ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import evaluated, published

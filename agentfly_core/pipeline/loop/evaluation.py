@@ -10,7 +10,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.runs.summary import Evaluation, evaluation
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 
 Dataset = tuple[Experiment, Pointer]
 """An experiment whose data is one of evaluate.datasets, and that dataset."""

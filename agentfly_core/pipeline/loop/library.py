@@ -30,7 +30,8 @@ from agentfly_core.pipeline.stages import prepare as stage
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.summary import Evaluation
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.store import Store
 from agentfly_core.system.devices import held, numbered
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.hardware import WAITING

@@ -13,7 +13,7 @@ from functools import partial
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.runs.run import Run
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 
 PlayedStep = tuple[list[Artifact], Artifact]
 PlayStep = Callable[[Pointer, int, int], PlayedStep]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfly_core.pipeline.scoring import ScoredShard
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.store import Store
 
 ScoreShard = Callable[[Path], ScoredShard]
 """Scores the episodes in a folder."""

@@ -25,7 +25,7 @@ from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, StagesBefore
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 
 Scores = Callable[
     [

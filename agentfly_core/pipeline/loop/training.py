@@ -24,7 +24,7 @@ from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRoun
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 
 logger = logging.getLogger(__name__)
 

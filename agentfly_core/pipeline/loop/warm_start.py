@@ -6,7 +6,7 @@ from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import TrainingServices
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 
 
 def warm_started(

@@ -27,7 +27,8 @@ from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import trajectories_in
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean

@@ -21,7 +21,7 @@ from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 RANDOM = "agentfly_core.inference.random_policy:random_policy"

@@ -29,7 +29,8 @@ from agentfly_core.records.trajectory import (
     Unscored,
     of_task,
 )
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import clip, counted, words_of
 

@@ -6,7 +6,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import Parent
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.pipeline import inputs
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 
 
 def base_model(experiment: Experiment, parent: Parent | None) -> Artifact:

@@ -12,7 +12,7 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
 from agentfly_core.records.dataset import split
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 
 
 def held_out(

@@ -10,7 +10,7 @@ from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.produce import reused
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.runs.run import Run
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 
 
 def update(

@@ -8,7 +8,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.runs.versioning import dataset_version
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 
 
 def version(experiment: Experiment) -> str:

@@ -20,7 +20,8 @@ from agentfly_core.records.parquet import (
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.rl.rejection_sampling import RejectionSampling
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:

@@ -16,7 +16,7 @@ from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.run import Run
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.services import tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.problem_schedule import ProblemSchedule
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 
 
 def require_room(

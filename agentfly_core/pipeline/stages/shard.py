@@ -10,8 +10,9 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.playing import play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import timing
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from agentfly_core.pipeline import stop_conditions
 from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.stage_metrics import measured, worst
-from agentfly_core.store.store import Artifact
 
 logger = logging.getLogger(__name__)
 NOTHING = (

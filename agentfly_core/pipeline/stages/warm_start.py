@@ -19,7 +19,7 @@ from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
 from agentfly_core.pipeline.stages.rejection_sampling import choose as choose_demonstrations
 from agentfly_core.records.dataset import split
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 
 
 def demonstrate(

@@ -19,7 +19,8 @@ from agentfly_core.reports.compare.seed_intervals import Solved
 from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.run import known_run, recorded_settings
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 
 STEP = "step"

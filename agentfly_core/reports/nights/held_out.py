@@ -14,7 +14,8 @@ from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
-from agentfly_core.store.store import ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
 UNSCORED = "unscored"

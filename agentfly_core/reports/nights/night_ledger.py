@@ -17,7 +17,8 @@ from agentfly_core.config.reference import RunPolicy
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.reports.nights.ledger_chain import LedgerChain
 from agentfly_core.reports.nights.promotion import Verdict
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.file_shapes import require_uri
 from agentfly_core.system.formats.json_value import JSON

@@ -21,7 +21,8 @@ from agentfly_core.reports.nights.night_ledger import (
     ScoredProblems,
 )
 from agentfly_core.runs.run import problems_played
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 

@@ -33,7 +33,8 @@ from agentfly_core.reports.show.markdown import plain, sparkline, table
 from agentfly_core.runs.episodes import spans
 from agentfly_core.runs.run import experiment_of_run, recorded_settings
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 
 OUTCOMES: dict[NightEvent, str] = {
     "promoted": "its policy became the champion",

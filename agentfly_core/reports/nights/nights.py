@@ -33,8 +33,9 @@ from agentfly_core.reports.nights.night_plan import (
 )
 from agentfly_core.reports.nights.promotion import CONFIRMATION, Verdict
 from agentfly_core.runs.run import known_run, recorded_settings, refuse_if_open
+from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.lock import Locked
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import fault
 
 logger = logging.getLogger(__name__)

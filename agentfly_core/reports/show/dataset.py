@@ -10,8 +10,9 @@ from pathlib import Path
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import clip
 

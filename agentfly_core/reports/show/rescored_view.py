@@ -17,7 +17,8 @@ from agentfly_core.pipeline.rescoring import NewReward, RescoredStep
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.listing import in_store
-from agentfly_core.store.store import Artifact, Store
+from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import counted, sentence
 

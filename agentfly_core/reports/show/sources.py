@@ -25,7 +25,8 @@ from agentfly_core.runs.episodes import (
 )
 from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import experiment_of_run, known_run, recorded_settings
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import did_you_mean
 

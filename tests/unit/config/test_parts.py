@@ -13,7 +13,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import ProblemSchedule
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
 

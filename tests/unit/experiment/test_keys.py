@@ -2,7 +2,7 @@
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.problem_schedule import ProblemSchedule
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 from tests.support.experiments import experiment
 
 MODEL, DATA, SHOWN = (Pointer(f"artifacts/{name}", name) for name in ("model", "data", "shown"))

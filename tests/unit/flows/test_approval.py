@@ -14,7 +14,7 @@ from agentfly_core.config.reference import RunPolicy
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 from flows import approval
 from flows.approval import SPARE_S, Decision, promote
 from tests.support.experiments import experiment as experiment_in

@@ -16,7 +16,8 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop import evaluation
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.runs.summary import Evaluation
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from tests.support import experiments
 

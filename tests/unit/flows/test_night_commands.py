@@ -11,7 +11,7 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import ArtifactKey
+from agentfly_core.store.artifact import ArtifactKey
 from flows.__main__ import main
 from flows.cli import nights
 from flows.experiments import load_experiment

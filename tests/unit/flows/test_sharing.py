@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.runs.run import opened
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.lock import Locked, local_lock
-from agentfly_core.store.store import ArtifactKey
 from flows.cli import sharing
 from tests.support.experiments import experiment
 

@@ -11,7 +11,8 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.models.reference import materialise
 from agentfly_core.pipeline.retention import require_space
-from agentfly_core.store.store import ArtifactKey, Damaged
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Damaged
 from tests.support.experiments import experiment
 from tests.support.learning import IDLE
 

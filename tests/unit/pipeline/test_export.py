@@ -16,7 +16,8 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.pipeline.export import export
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.experiments import experiment
 

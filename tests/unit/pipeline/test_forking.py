@@ -26,8 +26,9 @@ from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.store import Store
 from tests.support.experiments import SUMMARY, experiment
 
 PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}

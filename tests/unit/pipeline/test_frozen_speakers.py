@@ -26,7 +26,8 @@ from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_froze
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
-from agentfly_core.store.store import ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
 

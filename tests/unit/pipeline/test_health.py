@@ -16,8 +16,8 @@ from agentfly_core.pipeline.stop_conditions import (
     warnings,
 )
 from agentfly_core.runs.run import opened
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import ArtifactKey
 from tests.support.experiments import experiment
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}

@@ -17,7 +17,8 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.produce import Reused
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.messages import call_text
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
 from tests.support.stock import EXPERIMENT
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.pipeline.produce import Reused, produce
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.stage_metrics import measured
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.store import Store
 
 KEY = ArtifactKey("artifacts/prepare/9f2c", "prepare", "a41f", {"train": "77b0"})
 

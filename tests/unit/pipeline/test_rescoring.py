@@ -14,7 +14,8 @@ from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.pipeline.rescoring import RescoredStep, new_reward, new_rewards, rescored
 from agentfly_core.records.parquet import write_scores
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.experiments import experiment
 from tests.support.stored_run import SCORES, stored_run

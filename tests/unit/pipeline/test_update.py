@@ -28,8 +28,8 @@ from agentfly_core.pipeline.update import (
 )
 from agentfly_core.runs.run import opened
 from agentfly_core.store import store as store_module
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import ArtifactKey
 from tests.support.experiments import experiment
 from tests.support.waiting import LIMIT
 

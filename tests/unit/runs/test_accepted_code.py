@@ -7,7 +7,7 @@ from agentfly_core.experiment.run_code import accept_code
 from agentfly_core.reports.show.sources import evaluations
 from agentfly_core.runs.beginning import as_begun, notes_on_new
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import ArtifactKey
+from agentfly_core.store.artifact import ArtifactKey
 from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
 
 

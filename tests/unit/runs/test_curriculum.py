@@ -13,7 +13,7 @@ from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import ArtifactKey, Pointer
+from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
 

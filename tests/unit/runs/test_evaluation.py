@@ -23,8 +23,8 @@ from agentfly_core.runs.summary import (
     stored_evaluation,
     with_stored_datasets,
 )
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Pointer
 from agentfly_core.system.formats.foreign_names import mlflow_key
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import TINY, experiment

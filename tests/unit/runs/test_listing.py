@@ -13,8 +13,9 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.runs.listing import Listed, Unreadable, listed, view
 from agentfly_core.runs.run import opened
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.lock import local_lock
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
 from tests.support.buckets import Bucket
 

@@ -5,7 +5,7 @@ import pytest
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import Parent, require_same_tokens
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import ArtifactKey, Pointer
+from agentfly_core.store.artifact import ArtifactKey, Pointer
 from tests.support.experiments import experiment
 
 

@@ -13,8 +13,8 @@ from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.run import opened, problems_played, recorded_settings
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.lock import Locked, local_lock
-from agentfly_core.store.store import ArtifactKey, Pointer
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import SANDBOX
 from tests.support.experiments import experiment

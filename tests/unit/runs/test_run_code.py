@@ -11,7 +11,7 @@ from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.user_code import digests_of, modules_of
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.versioning import _is_of_other_code
-from agentfly_core.store.store import Pointer
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.revision import revision_of
 from flows.dvc_outputs import write_config
 from flows.experiments import load_experiment

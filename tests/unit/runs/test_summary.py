@@ -17,8 +17,9 @@ from agentfly_core.records.trajectory import Ending, Scored, Unscored
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.summary import Evaluation, stored_stages, summarise
 from agentfly_core.runs.summary import evaluation as read_evaluation
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 
 KEYS = (

@@ -7,8 +7,9 @@ import socket
 import pytest
 
 from agentfly_core.store import store as store_module
+from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.manifest import verify
-from agentfly_core.store.store import ArtifactKey, Pointer, Store
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.process import Owner
 from tests.support.clocks import set_clock

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.store import transfer
-from agentfly_core.store.store import Artifact, ArtifactKey, Store, _opened
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store, _opened
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 

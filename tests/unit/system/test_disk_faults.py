@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system import files
 from agentfly_core.system.files import DiskFault
 from flows.orchestration import message

@@ -16,7 +16,8 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.runs.sharing import copy_origins
-from agentfly_core.store.store import Artifact, ArtifactKey, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import as_json
 from flows.local.verification import differences, require_repeatable
 from tests.support.experiments import SUMMARY, experiment

@@ -15,7 +15,7 @@ from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.nights.confirmation import fresh_settings
-from agentfly_core.store.store import Artifact, ArtifactKey
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from flows.nights import flow_work
 from flows.nights.flow_work import Match
 from tests.support import judged_night

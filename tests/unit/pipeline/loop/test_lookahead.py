@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
-from agentfly_core.store.store import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 from tests.support.waiting import LIMIT
 
 POLICIES = [Pointer(f"policy {k}", str(k)) for k in range(5)]

@@ -18,7 +18,8 @@ from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
 

@@ -19,8 +19,8 @@ from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.retention import made
 from agentfly_core.runs.run import Run, opened
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
-from agentfly_core.store.store import Artifact, ArtifactKey
 from tests.support.experiments import experiment
 
 NOW = Deadline.after(-1)

@@ -11,7 +11,8 @@ import pytest
 from agentfly_core.experiment.play_layout import PlayLayout
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import Trajectory
-from agentfly_core.store.store import ArtifactKey, Store
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
 from tests.support.chat_service import said, serving

@@ -16,7 +16,7 @@ from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.records.trajectory import Examples, Problem, Trajectory
-from agentfly_core.store.store import Artifact
+from agentfly_core.store.artifact import Artifact
 from tests.support.capitals import Atlas
 from tests.support.experiments import experiment
 

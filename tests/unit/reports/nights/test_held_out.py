@@ -25,7 +25,8 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated, outcomes
 from agentfly_core.reports.nights.promotion import compare_goal
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 
 GOOD, BAD = ToolCall("answer", {"value": "99"}), BadCall("{", "unterminated")

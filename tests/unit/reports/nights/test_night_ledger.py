@@ -14,7 +14,8 @@ from agentfly_core.reports.nights.night_ledger import (
     NightLedger,
     ScoredProblems,
 )
-from agentfly_core.store.store import Pointer, Store
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 

@@ -30,8 +30,8 @@ from agentfly_core.reports.nights.night_plan import beginning
 from agentfly_core.reports.nights.nights import Nights
 from agentfly_core.reports.nights.promotion import Comparison, Verdict
 from agentfly_core.runs.run import opened
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.lock import Locked
-from agentfly_core.store.store import Artifact, ArtifactKey
 from tests.support.experiments import experiment as experiment_in
 from tests.support.experiments import experiment_of
 from tests.support.mixtures import settings_with

@@ -19,7 +19,8 @@ from agentfly_core.reports.show.reference import reference
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.episodes import Episodes
 from agentfly_core.runs.run import opened
-from agentfly_core.store.store import Artifact, ArtifactKey, Pointer, Store
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from tests.support.experiments import experiment
 from tests.support.stored_run import GOOD, TOKENIZER, WRONG

@@ -1,0 +1,75 @@
+"""Names of published directories: pointers, artifacts with their manifest, and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import Manifest, require_uri
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointer:
+    """Uri and digest of a published directory: `Pointer("runs/demo/steps/000007/policy",
+    "9f2c...e1")`; the uri is within its store.
+    """
+
+    uri: str
+    digest: str
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pointer):
+            return NotImplemented
+        return (self.uri, self.digest) == (other.uri, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.uri, self.digest))
+
+    @classmethod
+    def of(cls, written: object, where: str) -> Pointer:
+        """The pointer in a file; raises Damaged with its name for anything else."""
+        match written:
+            case {"uri": str(uri), "digest": str(digest)}:
+                with suppress(ValueError):
+                    return Pointer(require_uri(uri), digest)
+        raise Damaged(
+            f"{where} points to {written!r:.200}, expected "
+            '{"uri": <path within the store>, "digest": <text>}.'
+        )
+
+    def to_json(self) -> dict[str, str]:
+        """As files keep it: `{"uri": "runs/demo/steps/000007/policy", "digest": "9f2c...e1"}`."""
+        return {"uri": self.uri, "digest": self.digest}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Artifact(Pointer):
+    """A published directory and the manifest that it was found with: `Artifact("runs/demo/steps/
+    000007/policy", "9f2c...e1", {"stage": "update", "key": "a41f...", ...})`.
+
+    It equals a pointer to it.
+    """
+
+    manifest: Manifest = field(repr=False)
+
+    @property
+    def key(self) -> ArtifactKey:
+        """The key that it was published with."""
+        manifest = self.manifest
+        return ArtifactKey(self.uri, manifest["stage"], manifest["key"], manifest["inputs"])
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactKey:
+    """Where one stage's output goes and the key that it must have.
+
+    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...",
+    "rollout-001": "77b0..."})`; `inputs` are digests by name.
+    """
+
+    uri: str
+    stage: str
+    key: str
+    inputs: Mapping[str, str]
