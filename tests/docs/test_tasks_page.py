@@ -1,20 +1,11 @@
 """What docs/tasks.md shows can be done."""
 
-import json
 import re
 from pathlib import Path
 
-from transformers import AutoTokenizer
-
 from agentfly_core.config import loading
-from agentfly_core.config.import_path import load
 from agentfly_core.datasets.harbor import harbor
-from agentfly_core.environments.text_shop import TextShop
-from agentfly_core.experiment.policy_path import policy_at
-from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rewards.text_shop import purchase
-from tests.support import tasks
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/tasks.md").read_text()
@@ -51,25 +42,3 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
             },
         },
     )
-
-
-async def test_the_oracle_shops_as_the_page_shows(monkeypatch, nano):
-    monkeypatch.chdir(ROOT)
-    settings = loading.read("text-shop", ["data.catalogues=1"]).settings
-    name = re.search(r"--problem (0-round\S+)`", PAGE)[1]
-    problems = dataset.build(settings.data, settings.seed)["test"]
-    [problem] = [one for one in problems if one.id == name]
-    oracle = policy_at(settings.warm_start.demonstrations, {"spoilt": 0.0}, [], 0)
-    tools = [load(tool.use) for tool in settings.tools]
-    tokenizer = AutoTokenizer.from_pretrained(nano)
-    [played] = await tasks.played([problem], oracle, tools, tokenizer, [TextShop], [purchase])
-    shown = re.search(rf"^problem {name}.*?^ +after", PAGE, re.DOTALL | re.MULTILINE)[0]
-    text = " ".join(re.findall(r"^ *(?:read|sampled)? *[|>] (.*)$", shown, re.MULTILINE))
-    called = [call for turn in played.turns for call in turn.reply.calls]
-    assert re.findall("<tool_call> (.*?) </tool_call>", text) == [
-        json.dumps({"name": call.name, "arguments": call.arguments}) for call in called
-    ]
-    assert re.findall("<tool_response> (.*?) </tool_response>", text) == [
-        " ".join(read.content.splitlines()) for read in played.observations[:-1]
-    ]
-    assert played.observed["purchase"].value == 1.0
