@@ -1,4 +1,4 @@
-"""The gallery has every experiment, and each of its episodes is what its oracle plays."""
+"""The oracle plays the episodes of the gallery."""
 
 import re
 
@@ -16,9 +16,9 @@ EPISODES = {
 }
 
 
-def test_every_ready_made_experiment_has_its_place():
-    assert {*SECTIONS} == {path.stem for path in (ROOT / "conf").glob("*.yaml")}
-    assert {*SECTIONS} - {*EPISODES} == {"textworld", "smollm2-kinds", "qwen2.5-3b-math"}
+def test_every_episode_is_of_a_ready_made_experiment():
+    assert len(EPISODES) >= 12
+    assert {*SECTIONS} == {*EPISODES} <= {path.stem for path in (ROOT / "conf").glob("*.yaml")}
 
 
 @pytest.mark.long
