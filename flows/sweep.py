@@ -4,7 +4,6 @@ of them, the others are done; all at one Prefect server.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from agentfly_core.reports.compare.sweep_record import Member, Sweep, is_finishe
 from agentfly_core.reports.compare.tried_policy import planned
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
-from agentfly_core.system.formats.text import counted
+from agentfly_core.system.formats.text import counted, environment
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.supervisor import die_with_parent
 from flows.experiments import load_experiment
@@ -81,7 +80,7 @@ def _command(words: Sequence[str]) -> int:
     """The exit status of an `agentfly` command; it ends with this process."""
     child = subprocess.Popen(
         [sys.executable, "-m", "flows", *words],
-        env={**os.environ, **finding_ours()},
+        env={**environment(), **finding_ours()},
         preexec_fn=die_with_parent,
     )
     try:

@@ -30,7 +30,7 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
             name, last = ".".join(key).removesuffix("_env"), "_".join(_words(key[-1]))
-            variable = next(holders(str(value)), f"MY_{last.removesuffix('_env').upper()}")
+            variable = next(iter(holders(str(value))), f"MY_{last.removesuffix('_env').upper()}")
             raise SecretGiven(
                 f"{source}: {'.'.join(key)} {fault}. Settings are stored with the run, in MLflow "
                 "and in Prefect. Put the secret into an environment variable and give its name "
@@ -46,7 +46,7 @@ def _fault(key: str, value: JSON) -> str:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return "is a secret by its name" if number and PASSWORDS & {*words[-1:]} else ""
     if redact(value) != value:
-        name = next(holders(value), "")
+        name = next(iter(holders(value)), "")
         secret = f"the secret of the environment variable {name}" if name else "a password in a URL"
         return f"holds {secret}"
     if words[-1:] == ["env"] and _is_secret(words[:-1]) and not VARIABLE.fullmatch(value):

@@ -28,6 +28,7 @@ from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.foreign_names import dvc_accepts
+from agentfly_core.system.formats.text import environment
 
 logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"
@@ -211,8 +212,8 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
 
 def _dvc(words: Sequence[str], project: Path, **options: Any) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
+    variables = {**environment(), "PATH": path, "DVC_NO_ANALYTICS": "1"}
     command = [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", *words]
     return subprocess.Popen(
-        command, cwd=project, env=environment, stdin=subprocess.DEVNULL, text=True, **options
+        command, cwd=project, env=variables, stdin=subprocess.DEVNULL, text=True, **options
     )

@@ -10,6 +10,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 OURS = ("agentfly_core", "flows", "tasks")
+from agentfly_core.system.formats.text import environment
+
 SOURCES = Path(__file__).resolve().parents[2]
 INSTALLED = ("site-packages", "dist-packages")
 OF_SERVERS = {
@@ -82,5 +84,5 @@ def finding_ours() -> dict[str, str]:
 
 def for_children() -> dict[str, str]:
     """The environment of children without access to the Prefect and MLflow servers."""
-    kept = {name: value for name, value in os.environ.items() if name not in OF_SERVERS}
+    kept = {name: value for name, value in environment().items() if name not in OF_SERVERS}
     return kept | finding_ours()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +60,31 @@ class MlflowStore:
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
 
+        self.create()
         client: Callable[[str], MlflowClient] = MlflowClient
         return client(self.uri)
+
+    def create(self) -> None:
+        """Create the SQLite database of this store if it is missing, completely or not at all.
+
+        MLflow creates the tables one by one. A process killed in between would leave a database
+        that MLflow can neither use nor repair.
+        """
+        if not self.uri.startswith("sqlite"):
+            return
+        from mlflow import MlflowClient
+        from sqlalchemy.engine import make_url
+
+        url = make_url(self.uri)
+        path = Path(url.database or "")
+        if path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="mlflow-", dir=path.parent) as folder:
+            new = Path(folder, path.name)
+            MlflowClient(str(url.set(database=str(new)))).search_experiments()
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                os.link(new, path)
 
 
 def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> None:

@@ -26,6 +26,7 @@ def mlflow_server(place: MlflowStore, port: int) -> Program:
     state, secret = place.state, password(place.state)
     settings, accounts = state / "mlflow-users.ini", str(state / ACCOUNTS).replace("%", "%%")
     settings.write_text(SETTINGS.format(accounts=accounts))
+    place.create()
     command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", place.uri, "--artifacts-destination", f"{state}/mlartifacts"]

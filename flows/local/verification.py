@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
 from agentfly_core.store.store import Store
 from agentfly_core.system import files
+from agentfly_core.system.formats.text import environment
 from agentfly_core.system.revision import revision
 
 
@@ -37,12 +37,12 @@ def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     site: dict[str, object] = {**record["site"]}
     names = ("sampler", "device", "offload")
     like = {k: v for k, v in site.items() if isinstance(v, int) or k in names}
-    environment = {f"AGENTFLY_{key.upper()}": str(value) for key, value in like.items()}
-    environment["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
-    environment = {**os.environ, **environment, "PYTHONPATH": str(code)}
+    variables = {f"AGENTFLY_{key.upper()}": str(value) for key, value in like.items()}
+    variables["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
+    child = {**environment(), **variables, "PYTHONPATH": str(code)}
     words = ["train", str(settings), "--run", name, "--store", str(again.root)]
     command = [sys.executable, "-P", "-m", "flows", *words]
-    if status := subprocess.run(command, cwd=code, env=environment).returncode:
+    if status := subprocess.run(command, cwd=code, env=child).returncode:
         raise ValueError(f"Training {name} again ended with status {status}, see {into}.")
     return differences(store, again, name)
 

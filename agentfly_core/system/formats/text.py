@@ -105,6 +105,14 @@ PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
 SHORTEST = 8
 
 
+def environment() -> dict[str, str]:
+    """A copy of the environment while other threads set and remove variables, as MLflow's do.
+
+    `dict(os.environ)` raises KeyError for a variable that another thread removes during the copy.
+    """
+    return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
+
+
 def redact(text: str) -> str:
     """The text without secrets: `redact("Bearer hf_Xq81kd93")` is "Bearer [HF_TOKEN]" where
     HF_TOKEN is that.
@@ -112,16 +120,18 @@ def redact(text: str) -> str:
     A secret is the value, of 8 characters or more, of an environment variable whose name ends with
     KEY, SECRET, TOKEN, PASSWORD, PASSWD, CREDENTIALS or AUTH_STRING; also the password in a URL.
     """
-    for name in holders(text) if len(text) >= SHORTEST else ():
-        text = text.replace(os.environ[name], f"[{name}]")
+    for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
+        text = text.replace(secret, f"[{name}]")
     return PASSWORD_IN_URL.sub(r"\1[password]", text) if "://" in text else text
 
 
-def holders(text: str) -> Iterator[str]:
-    """The environment variables whose values, as secrets, occur in a text."""
-    for name, value in [*os.environ.items()]:
-        if len(value) >= SHORTEST and value in text and SECRET.search(name):
-            yield name
+def holders(text: str) -> dict[str, str]:
+    """The environment variables whose values, as secrets, occur in a text, with these values."""
+    return {
+        name: value
+        for name, value in environment().items()
+        if len(value) >= SHORTEST and value in text and SECRET.search(name)
+    }
 
 
 @cache

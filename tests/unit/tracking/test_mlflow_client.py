@@ -1,0 +1,26 @@
+"""MLflow's database appears complete or not at all."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from agentfly_core.tracking.mlflow_client import MlflowStore
+from tests.support.waiting import until
+
+CONNECT = (
+    "import sys; from pathlib import Path;"
+    "from agentfly_core.tracking.mlflow_client import MlflowStore;"
+    "MlflowStore.choose(Path(sys.argv[1])).connect()"
+)
+
+
+def test_kill_9_while_the_database_is_created_leaves_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    process = subprocess.Popen([sys.executable, "-c", CONNECT, str(tmp_path)], text=True)
+    until(lambda: any(path.stat().st_size for path in tmp_path.glob("mlflow-*/mlflow.db")), process)
+    process.kill()
+    process.wait()
+    assert not Path(tmp_path, "mlflow.db").exists()
+
+    store = MlflowStore.choose(tmp_path)
+    assert [one.name for one in store.connect().search_experiments()] == ["Default"]
