@@ -9,9 +9,9 @@ import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-OURS = ("agentfly_core", "flows", "tasks")
 from agentfly_core.system.formats.text import environment
 
+OURS = ("agentfly_core", "flows", "tasks")
 SOURCES = Path(__file__).resolve().parents[2]
 INSTALLED = ("site-packages", "dist-packages")
 OF_SERVERS = {
