@@ -64,7 +64,7 @@ def deploy() -> None:
     blocks = create_automations()
     for name in (ALARMS_BLOCK, NOTICES_BLOCK):
         count = len(blocks.get(name, []))
-        sent = f"sent to {count} block(s)" if count else "sent to nobody: docs/nights.md#be-told"
+        sent = f"sent to {count} block(s)" if count else "sent to nobody: docs/nights.md#alarms"
         print(f"{name}: {sent}")
 
 

@@ -9,7 +9,7 @@ from flows.local.prefect_server import answers, use
 from flows.nights.alarms import ALARMS_BLOCK, blocks_by_name
 from flows.nights.deployment_schedule import DEPLOYMENT
 
-GUIDE = "see docs/nights.md, *Be told*"
+GUIDE = "see docs/nights.md, *Alarms*"
 
 
 def nights(api: str, ping_url_env: str) -> Finding:
