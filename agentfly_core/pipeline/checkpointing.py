@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from agentfly_core.training.job import Learner, LearnerLost
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import LearnerLost
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +19,7 @@ class AsyncCheckpointer:
     only.
     """
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: DeepSpeedLearner) -> None:
         self.learner = learner
         self._thread = ThreadPoolExecutor(1, "saving")
         self._begun: Future[None] | None = None

@@ -32,7 +32,6 @@ from agentfly_core.training.job import (
     UpdateJob,
     WorkerReply,
     WorkerRequest,
-    unobserved,
 )
 
 LEAN = "agentfly_core.training.lean_imports"
@@ -88,40 +87,49 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
 
 class DeepSpeedLearner:
-    """A `Learner` in DeepSpeed workers, with a connection for each call."""
+    """Trains weights in DeepSpeed workers, which keep them in memory between updates.
+
+    Each call has its own connection, and raises LearnerLost and LearnerFailed.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._label: str | None = None
 
     def label(self) -> str | None:
-        """The label of the state in the workers' memory."""
+        """The label of the state in memory, or None."""
         label = self._ask(AskLabel()).value
         assert not isinstance(label, dict)
         return label
 
-    def update(self, job: UpdateJob, progress: OnStep = unobserved) -> dict[str, float]:
-        """Run an update in the workers."""
-        metrics = self._ask(RunUpdate(job=job), progress).value
+    def update(self, job: UpdateJob, progress: OnStep | None = None) -> dict[str, float]:
+        """Run an update from memory or disk, and return its metrics.
+
+        `progress` gets the number of steps done and of all. Steps without advantages, or with a
+        loss or gradient norm that is not finite, are skipped and counted.
+        """
+        metrics = next(self._results(RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
         self._label = job.end
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Write the policy of the last update."""
+        """Write the newest policy as a Hugging Face or peft directory with its probe."""
         self._ask(SavePolicy(label=self._label, folder=folder.absolute()))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state of the last update, then write it."""
+        """Copy the state for a bit-identical resume, and write it in the background.
+
+        The returned function waits until it is written.
+        """
         results = self._results(SaveState(label=self._label, folder=folder.absolute()))
         next(results)
         return partial(next, results)
 
-    def _ask(self, request: WorkerRequest, progress: OnStep = unobserved) -> Result:
-        return next(self._results(request, progress))
+    def _ask(self, request: WorkerRequest) -> Result:
+        return next(self._results(request))
 
-    def _results(self, request: WorkerRequest, progress: OnStep = unobserved) -> Iterator[Result]:
-        """Results of a request; raises LearnerFailed and LearnerLost."""
+    def _results(self, request: WorkerRequest, progress: OnStep | None = None) -> Iterator[Result]:
         with (
             suppress(ConnectionError),
             closing(self._connect()) as channel,
@@ -131,7 +139,8 @@ class DeepSpeedLearner:
             for line in lines:
                 match REPLY.validate_json(line):
                     case StepsDone(done=done, total=total):
-                        progress(done, total)
+                        if progress:
+                            progress(done, total)
                     case Lost(reason=reason):
                         raise LearnerLost(reason)
                     case Failure(error=error, traceback=traceback):

@@ -42,8 +42,8 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
         by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
         if missing := [t.id for t in own if t.id not in by_id]:
             raise ValueError(
-                f"{job.scores} has no score for {len(missing)} trajectories, "
-                f"the first is {missing[0]}."
+                f"{job.scores} has no score for {len(missing)} trajectories, the first is "
+                f"{missing[0]}."
             )
         scores = {
             name: score for name, score in by_id.items() if not isinstance(score.reward, Unscored)

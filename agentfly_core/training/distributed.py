@@ -1,4 +1,4 @@
-"""The processes of a learner: which one this is, and how they agree."""
+"""The processes of a learner, and their access to weights and moments."""
 
 from __future__ import annotations
 
@@ -69,26 +69,24 @@ class ParameterGroup(TypedDict):
 
 
 class Optimizer(Protocol):
-    """AdamW, or DeepSpeed's wrapper; a parameter's state has its `MOMENTS` and `step`."""
+    """AdamW, or DeepSpeed's wrapper, which clips the gradient norm to `clip_grad`.
+
+    The state of a parameter has its `MOMENTS` and `step`.
+    """
 
     param_groups: list[ParameterGroup]
     state: Mapping[nn.Parameter, dict[str, Tensor]]
+    clip_grad: float
 
     def step(self) -> None: ...
 
 
-class ClippingOptimizer(Optimizer, Protocol):
-    """An optimizer that clips the norm of all gradients to `clip_grad`."""
-
-    clip_grad: float
-
-
 class Engine(Protocol):
-    """The used part of `deepspeed.DeepSpeedEngine`, which has no types."""
+    """The used part of the untyped `deepspeed.DeepSpeedEngine`."""
 
     module: Policy
     device: torch.device
-    optimizer: ClippingOptimizer
+    optimizer: Optimizer
     basic_optimizer: Optimizer
     enable_backward_allreduce: bool
 
@@ -131,7 +129,7 @@ def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
 def put(
     engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]
 ) -> None:
-    """Set all of them, on every rank."""
+    """Set weight and moments on every rank."""
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
         parameter.data.copy_(weight)
     if not engine.zero_optimization():

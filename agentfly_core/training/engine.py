@@ -31,8 +31,8 @@ from agentfly_core.training.distributed import MOMENTS, Engine
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 
-# where the policy's weights stand in the engine's module; the critic's begin with "critic."
 POLICY = "model."
+"""Prefix of the policy's weights in the engine's module."""
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = (
     "tokenizer*",
@@ -74,12 +74,8 @@ class Memory:
         }
 
 
-@dataclass(frozen=True)
-class LearnerState:
-    """A learner's state: `LearnerState({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
-
-    tensors: dict[str, Tensor]
-    optimizer_steps: int
+LearnerState = tuple[dict[str, Tensor], int]
+"""Tensors and optimizer steps: `({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
@@ -151,15 +147,14 @@ def copy_state(engine: Engine) -> LearnerState:
                 f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()
             }
     moments = next(iter(engine.basic_optimizer.state.values()))
-    return LearnerState(tensors, int(moments["step"]))
+    return tensors, int(moments["step"])
 
 
 def write_state(state: LearnerState, label: str, folder: Path) -> None:
     """Write a copied state."""
-    save_file(state.tensors, folder / TENSORS)
-    (folder / STATE).write_text(
-        json.dumps({"label": label, "optimizer_steps": state.optimizer_steps})
-    )
+    tensors, steps = state
+    save_file(tensors, folder / TENSORS)
+    (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": steps}))
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:
@@ -216,9 +211,8 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW creates its moments in its first step, too late to load them: take a step of size 0.
-    # Before it one without DeepSpeed, which expects all moments after the first group's step. An
-    # offloaded optimizer has gradients already, in memory that a GPU can reach.
+    # AdamW creates its moments in its first step, too late to load them: take a step of size 0,
+    # first without DeepSpeed, which expects all moments after the first group's step
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
@@ -228,7 +222,7 @@ def _make_moments(engine: Engine) -> None:
     engine.backward(0.0 * torch.stack([part.sum() for part in outputs]).sum(), scale_wrt_gas=False)
     engine.step()
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
-        # DeepSpeed 0.19 linked the moments when only those of the first group existed
+        # DeepSpeed 0.19 linked the moments of the first group only
         engine.optimizer._hp_optimizer_states_linked = False
         assert hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state")
         engine.optimizer._lazy_init_hp_params_optimizer_state()

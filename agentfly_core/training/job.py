@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -71,46 +71,13 @@ class LearnerFailed(RuntimeError):
     """A request failed in the learner; the message ends with its traceback."""
 
 
-def unobserved(done: int, total: int) -> None:
-    """Ignore the number of optimizer steps done."""
-
-
-class Learner(Protocol):
-    """Trains weights, and keeps them in memory between updates."""
-
-    def label(self) -> str | None:
-        """The label of the state in memory, or None; raises LearnerLost."""
-
-    def update(self, job: UpdateJob, progress: OnStep = unobserved) -> dict[str, float]:
-        """Run an update from memory or disk, and return its metrics.
-
-        `progress` gets the number of steps done and of all. Steps without advantages, or with a
-        loss or gradient norm that is not finite, are skipped and counted. Raises LearnerLost and
-        LearnerFailed.
-        """
-
-    def save_policy(self, folder: Path) -> None:
-        """Write the newest policy as a Hugging Face or peft directory with its probe.
-
-        Raises LearnerLost and LearnerFailed.
-        """
-
-    def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state for a bit-identical resume, and write it in the background.
-
-        The returned function waits until it is written. Both raise LearnerLost and LearnerFailed.
-        """
-
-
 class WorkerMessage(BaseModel):
-    """A line of JSON between the workers and their client, on a connection for each request."""
+    """A line of JSON between the workers and their client; each request has its connection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class AskLabel(WorkerMessage):
-    """Request of the label in memory."""
-
     op: Literal["label"] = "label"
 
 
@@ -138,16 +105,12 @@ class SaveState(WorkerMessage):
 
 
 class StepsDone(WorkerMessage):
-    """Optimizer steps done, and of all."""
-
     kind: Literal["steps_done"] = "steps_done"
     done: int
     total: int
 
 
 class Result(WorkerMessage):
-    """The result of a request."""
-
     kind: Literal["result"] = "result"
     value: str | dict[str, float] | None
 
@@ -160,8 +123,6 @@ class Lost(WorkerMessage):
 
 
 class Failure(WorkerMessage):
-    """An error with its traceback."""
-
     kind: Literal["failure"] = "failure"
     error: str
     traceback: str

@@ -1,10 +1,8 @@
-"""Prefix sharing: rows with a common prefix as one tree of tokens, so that the model computes it
-once.
+"""Prefix sharing: rows with a common prefix are one tree of tokens, computed once.
 
-The episodes of a group have the same prompt. A tree is laid out in preorder: a token's descendants
-follow it without gaps, so that one number a token, the end of its descendants, is enough for the
-attention mask. Positions are depths, and each row's outputs are gathered from the places of its
-tokens: the loss sees the same rows as without sharing.
+Trees are laid out in preorder: a token's descendants follow it without gaps, so the attention mask
+needs only the end of each token's descendants. Positions are depths. The loss gets the same rows
+as without sharing.
 """
 
 from __future__ import annotations

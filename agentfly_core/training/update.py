@@ -34,11 +34,10 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 class Updater:
     """Runs a job; every rank has all data and computes its share of the rows.
 
-    Metrics are means over tokens (`train/entropy`, `train/kl` from the policy before the update,
-    `train/kl_reference`, `train/clip_fraction`, `train/learned_share` of rows with a backward pass)
-    without micro-batches whose loss is not finite (`train/not_finite_share`), means over optimizer
-    steps (`train/loss`, `train/grad_norm`) and the largest (`train/grad_norm_max`), counts, seconds
-    (`time/forward`, `time/backward`, `time/optimizer`), and `mismatch/*` before the first step.
+    `train/entropy`, `train/kl` from the policy before the update, `train/kl_reference`,
+    `train/clip_fraction` and `train/learned_share` (rows with a backward pass) are means over
+    tokens; micro-batches with a loss that is not finite are skipped (`train/not_finite_share`).
+    `train/loss` and `train/grad_norm` are means over optimizer steps.
     """
 
     engine: Engine
@@ -60,7 +59,7 @@ class Updater:
         """Take the optimizer steps, reporting how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)
-        # divided by one number the logits have the bits that they always had
+        # dividing by a number instead of a tensor keeps the bits of the logits
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
@@ -83,9 +82,8 @@ class Updater:
         """The batch with the log-probabilities and values that the algorithm needs."""
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)
-            batch = replace(
-                batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0]
-            )
+            logprobs, _ = self._score(reference.to(self.engine.device), batch)
+            batch = replace(batch, reference_logprobs=logprobs)
             reference.to("cpu")  # the optimizer steps need its memory
         needs = self.algorithm.needs
         # one optimizer step: its forward pass also gives the old log-probabilities (`on_policy`),
@@ -97,8 +95,7 @@ class Updater:
             batch = replace(
                 batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs
             )
-            # before the first step, so that training is not measured
-            self._compare(logprobs, batch)
+            self._compare(logprobs, batch)  # before training changes the learner
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
@@ -164,7 +161,7 @@ class Updater:
         self.sums["lost"] += float((micro.sampled & ~counted).sum())
         if loss.total.isfinite():
             return loss.total, logprobs.detach()
-        # only a gradient that is not finite stops the step, and a clamp lets no such one through
+        # only a gradient that is not finite stops the step, and a clamp would remove it
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
 
     def _temperature(self, micro: RolloutBatch) -> float | Tensor:

@@ -126,8 +126,8 @@ class Worker:
             return self.engine
         if job.learner is None and not job.start.startswith(FRESH):
             raise ValueError(
-                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job has no "
-                f"saved state: repeat the updates before it. Only {FRESH!r} starts need no state."
+                f"The learner has {self.label!r} in memory, expected {job.start!r} or a saved "
+                f"state: repeat the updates before it. Only {FRESH!r} starts need no state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
@@ -175,7 +175,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
         reply(_failure(error))
-        traceback.clear_frames(error.__traceback__)  # which hold what it was about
+        traceback.clear_frames(error.__traceback__)  # their tensors would stay in memory
         worker.forget()
 
 
