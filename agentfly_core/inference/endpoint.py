@@ -13,16 +13,14 @@ from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatServi
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.messages import reply_text
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Finish, Sampled
 
 
 @dataclass
 class EndpointSampler:
-    """Returns a chat service's replies in tokens of the model: `EndpointSampler(service,
-    encode, stop_token=2)`.
+    """Returns a chat service's replies in tokens of the model, with log-probabilities 0.0.
 
-    Log-probabilities are 0.0, so replies cannot be trained. `max_tokens` counts the service's own
-    tokens.
+    `max_tokens` counts the service's own tokens.
     """
 
     service: ChatService
@@ -65,7 +63,7 @@ class _Session(SamplerSession):
             raise SamplerLost(str(lost)) from lost
         except (BudgetSpent, EndpointRefused) as refused:
             raise NoReply(str(refused)) from refused
-        ends = () if reply.finish == "length" else (self.sampler.stop_token,)
-        tokens = (*self.sampler.encode(reply_text(reply.message)), *ends)
-        logprobs = (0.0,) * len(tokens)
-        return Sampled(tokens, logprobs, self.sampler.version, reply.finish)
+        ends = () if reply.cut else (self.sampler.stop_token,)
+        tokens = (*self.sampler.encode(reply_text(reply)), *ends)
+        finish: Finish = "length" if reply.cut else "stop"
+        return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)

@@ -207,10 +207,9 @@ def chat_services(
     names = {name for name in (*frozen, *policies) if name}
     if not names:
         return {}
-    from agentfly_core.inference.endpoints.chat_service import Answers, ChatService  # loads aiohttp
+    from agentfly_core.inference.endpoints.chat_service import ChatService  # loads aiohttp
 
-    answers = Answers(store)
-    return {name: ChatService.of(name, site.endpoint(name), answers) for name in names}
+    return {name: ChatService(name, site.endpoint(name), store) for name in names}
 
 
 def frozen_speakers(

@@ -128,7 +128,7 @@ class EndpointSpeaker(Speaker):
             before=before,
             read=read,
             given=(),
-            message=answer.message,
+            message=answer,
             sampled=(),
             temperature=temperature,
             state=state,

@@ -9,12 +9,12 @@ from typing import Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.records.messages import arguments_of
-from agentfly_core.records.trajectory import BadCall, Finish, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats.json_value import JSON
 
 
 class UnreadableAnswer(ValueError):
-    """An answer without a reply: `UnreadableAnswer("it has no choices[0].message")`."""
+    """An answer without a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +41,23 @@ class ChatRequest:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ChatReply:
-    """A reply: `ChatReply(Message("assistant", "99"), "stop")`."""
-
-    message: Message
-    finish: Finish
-
-
-def reply_of(answer: JSON) -> ChatReply:
-    """The reply in an answer; raises UnreadableAnswer without one."""
+def reply_of(answer: JSON) -> Message:
+    """The reply in an answer, `cut` at the limit of tokens; raises UnreadableAnswer without one."""
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]
         content, calls = message.get("content") or "", message.get("tool_calls") or ()
         tool_calls = tuple(_call(call["function"]) for call in calls)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise UnreadableAnswer("it has no readable choices[0].message") from error
+        raise UnreadableAnswer("choices[0].message is missing or unreadable") from error
     if not isinstance(content, str):
-        raise UnreadableAnswer("the content of its message is no text")
-    cut = choice.get("finish_reason") == "length"
-    return ChatReply(Message("assistant", content, tool_calls, cut), "length" if cut else "stop")
+        raise UnreadableAnswer("choices[0].message.content is not text")
+    return Message("assistant", content, tool_calls, choice.get("finish_reason") == "length")
 
 
-def tokens_of(answer: JSON, most: int) -> int | None:
-    """Return the reported tokens of an answer, at most `most`; None unless a positive integer."""
-    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+def tokens_of(answer: Mapping[str, JSON], most: int) -> int | None:
+    """The reported tokens of an answer, at most `most`; None unless a positive integer."""
+    usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     if not isinstance(total, int) or isinstance(total, bool) or total <= 0:
         return None

@@ -7,13 +7,13 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 import aiohttp
 
 from agentfly_core.config.site import Endpoint
 from agentfly_core.inference.endpoints.budget import Budget, EndpointLost, EndpointRefused
-from agentfly_core.inference.endpoints.chat import ChatReply, ChatRequest, reply_of, tokens_of
+from agentfly_core.inference.endpoints.chat import ChatRequest, reply_of, tokens_of
+from agentfly_core.records.trajectory import Message
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.hashing import digest
@@ -24,57 +24,24 @@ PASSING = (408, 409, 425, 429)
 """HTTP status codes that are retried, besides those of 500 and more."""
 LONGEST_PAUSE = 60.0
 BYTES_A_TOKEN = 4
-MOST_TOLD = 500
+MOST_SHOWN = 500
 
 
 class _Passing(Exception):
     """An attempt failed, and another one may succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """Stored answers by the digest of their request: `Answers(store)`."""
-
-    store: Store
-
-    async def find(self, key: str) -> JSON:
-        """The answer of a key, or None; raises Damaged."""
-        entry = await asyncio.to_thread(self.store.read_json, _answer_uri(key))
-        answer: JSON = entry["answer"] if entry else None
-        return answer
-
-    async def keep(self, key: str, answer: Mapping[str, JSON]) -> JSON:
-        """Store an answer; returns the stored one if another request was faster."""
-        content: dict[str, JSON] = {"answer": as_json(answer)}
-        new = await asyncio.to_thread(self.store.create_json, _answer_uri(key), content)
-        return answer if new else await self.find(key)
-
-
-@dataclass(frozen=True)
 class ChatService:
-    """A service of the site: `ChatService("judge", site.endpoints["judge"], Answers(store),
-    Budget("judge", 1000, 2_000_000))`.
+    """A service of the site: `ChatService("judge", site.endpoints["judge"], store)`.
 
-    `pause` is the number of seconds before the second attempt; it doubles with each attempt. All
-    connections share the budget and `concurrency`.
+    `store` keeps answers by the digest of their request. `pause` is the number of seconds before
+    the second attempt; it doubles with each attempt. Connections share budget and concurrency.
     """
 
-    name: str
-    settings: Endpoint
-    answers: Answers
-    budget: Budget
-    pause: float = 1.0
-
-    @classmethod
-    def of(cls, name: str, settings: Endpoint, answers: Answers) -> ChatService:
-        """The service with the budget of its settings."""
-        budget = Budget(name, settings.max_requests, settings.max_tokens)
-        return cls(name, settings, answers, budget)
-
-    @cached_property
-    def room(self) -> asyncio.Semaphore:
-        """Limit of concurrent requests."""
-        return asyncio.Semaphore(self.settings.concurrency)
+    def __init__(self, name: str, settings: Endpoint, store: Store, pause: float = 1.0) -> None:
+        self.name, self.settings, self.store, self.pause = name, settings, store, pause
+        self.budget = Budget(name, settings.max_requests, settings.max_tokens)
+        self.room = asyncio.Semaphore(settings.concurrency)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:
@@ -101,7 +68,7 @@ class ChatClient:
     service: ChatService
     session: aiohttp.ClientSession
 
-    async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
+    async def ask(self, request: ChatRequest, draw: int) -> Message:
         """The service's reply, stored by request and `draw`, which works like a seed.
 
         Raises EndpointLost, EndpointRefused and BudgetSpent.
@@ -110,8 +77,7 @@ class ChatClient:
         fields = {**request.body(), "model": settings.model, **settings.extra}
         body: dict[str, JSON] = {name: value for name, value in fields.items() if value is not None}
         key = digest(["chat", 1, settings.url, body, draw])
-        answer = await self.service.answers.find(key)
-        if answer is not None:
+        if (answer := await self._stored(key)) is not None:
             return reply_of(answer)
         failure = ""
         for attempt in range(settings.attempts):
@@ -119,7 +85,11 @@ class ChatClient:
             try:
                 async with self.service.room:
                     answer = await self._sent(body)
-                return reply_of(await self.service.answers.keep(key, answer))
+                content: dict[str, JSON] = {"answer": as_json(answer)}
+                create = self.service.store.create_json
+                new = await asyncio.to_thread(create, _answer_uri(key), content)
+                # another request may have been faster
+                return reply_of(answer if new else await self._stored(key))
             except _Passing as passing:
                 failure = str(passing)
                 if attempt + 1 < settings.attempts:
@@ -129,6 +99,12 @@ class ChatClient:
             f"{failure}"
         )
 
+    async def _stored(self, key: str) -> JSON:
+        """The stored answer of a key, or None; raises Damaged."""
+        entry = await asyncio.to_thread(self.service.store.read_json, _answer_uri(key))
+        answer: JSON = entry["answer"] if entry else None
+        return answer
+
     async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """Make one attempt; raises _Passing if another may succeed, and EndpointRefused."""
         url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
@@ -137,7 +113,7 @@ class ChatClient:
                 content = await self._content(response)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise _Passing(fault(error)) from error
-        message = f"{response.status} {clip(self._redacted(content), MOST_TOLD)}"
+        message = f"{response.status} {clip(self._redacted(content), MOST_SHOWN)}"
         if response.status in PASSING or response.status >= 500:
             raise _Passing(message)
         if response.status != 200:
@@ -151,7 +127,8 @@ class ChatClient:
             raise _Passing(f"its answer cannot be read: {error}") from error
         assert isinstance(parsed, Mapping), "or it would have no choices"
         size = len(str(body)) + len(content)
-        most = len(str(body)) + max([*_limits(body), len(content)])
+        limits = (body.get("max_tokens"), body.get("max_completion_tokens"), len(content))
+        most = len(str(body)) + max(limit for limit in limits if isinstance(limit, int))
         self.service.budget.spend(tokens_of(parsed, most) or size // BYTES_A_TOKEN)
         return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
 
@@ -172,9 +149,3 @@ class ChatClient:
 
 def _answer_uri(key: str) -> str:
     return f"answers/{key[:2]}/{key}.json"
-
-
-def _limits(body: Mapping[str, JSON]) -> list[int]:
-    """The limits on written tokens in a request."""
-    limits = (body.get("max_tokens"), body.get("max_completion_tokens"))
-    return [limit for limit in limits if isinstance(limit, int)]

@@ -13,8 +13,7 @@ from transformers import AutoTokenizer
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.site import Endpoint
-from agentfly_core.inference.endpoints.budget import Budget
-from agentfly_core.inference.endpoints.chat_service import Answers, ChatService
+from agentfly_core.inference.endpoints.chat_service import ChatService
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import NoReply
@@ -167,12 +166,9 @@ async def test_branches_of_an_episode_may_ask_different_samplers_at_the_same_tim
 def service(url: str, folder: Path, **settings: Any) -> dict[str, Frozen]:
     """A chat service as the critic, with its answers in a folder; a request is repeated at once."""
     endpoint = Endpoint(url=url, model="wise", **{"attempts": 2, **settings})
-    answers = Answers(Store.at(str(folder), folder / "cache"))
-    budget = Budget("gpt", endpoint.max_requests, endpoint.max_tokens)
+    store = Store.at(str(folder), folder / "cache")
     return {
-        "critic": FrozenEndpoint(
-            "endpoint:gpt", ChatService("gpt", endpoint, answers, budget, pause=0.0)
-        )
+        "critic": FrozenEndpoint("endpoint:gpt", ChatService("gpt", endpoint, store, pause=0.0))
     }
 
 

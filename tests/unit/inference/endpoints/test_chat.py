@@ -73,9 +73,9 @@ def test_calls_have_names_that_their_answers_repeat() -> None:
 
 def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
     reply = reply_of(answer("", ("calculator", '{"expression": "41+58"}')))
-    assert (reply.message, reply.finish) == (Message("assistant", "", (SUM,)), "stop")
+    assert (reply, reply.cut) == (Message("assistant", "", (SUM,)), False)
     cut = reply_of(answer("It is 9", finish_reason="length"))
-    assert (cut.message.content, cut.finish, cut.message.cut) == ("It is 9", "length", True)
+    assert (cut.content, cut.cut) == ("It is 9", True)
     assert tokens_of(answer("99"), 100) == 10
 
 
@@ -90,15 +90,15 @@ def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
 def test_arguments_may_be_an_object_or_missing(function: Any, arguments: Any) -> None:
     message = {"content": None, "tool_calls": [{"function": function}]}
     reply = reply_of({"choices": [{"message": message}]})
-    assert reply.message.calls == (ToolCall("look", arguments),)
+    assert reply.calls == (ToolCall("look", arguments),)
 
 
 def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable() -> None:
     reply = reply_of(answer("", ("calculator", '{"expression": ')))
-    (call,) = reply.message.calls
+    (call,) = reply.calls
     assert isinstance(call, BadCall)
     assert "calculator" in call.text
-    sent: Any = ChatRequest((reply.message, Observation("unreadable", "no", True))).body()
+    sent: Any = ChatRequest((reply, Observation("unreadable", "no", True))).body()
     function = sent["messages"][0]["tool_calls"][0]["function"]
     assert json.loads(function["arguments"]) == {"text": call.text}
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.site import Endpoint
-from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
+from agentfly_core.inference.endpoints.budget import BudgetSpent
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import (
-    Answers,
     ChatService,
     EndpointLost,
     EndpointRefused,
@@ -31,9 +30,8 @@ HELLO = ChatRequest((Message("user", "Hello."),))
 def service(url: str, folder: Path, **settings: Any) -> ChatService:
     """The client of a service, which repeats a request at once, with answers in a folder."""
     endpoint = Endpoint(url=url, model="wise", **settings)
-    answers = Answers(Store.at(str(folder), folder / "cache"))
-    budget = Budget("judge", endpoint.max_requests, endpoint.max_tokens)
-    return ChatService("judge", endpoint, answers, budget, pause=0.0)
+    store = Store.at(str(folder), folder / "cache")
+    return ChatService("judge", endpoint, store, pause=0.0)
 
 
 def asked(client: ChatService, *draws: int, request: ChatRequest = HELLO) -> list[str]:
@@ -41,7 +39,7 @@ def asked(client: ChatService, *draws: int, request: ChatRequest = HELLO) -> lis
 
     async def ask() -> list[str]:
         async with client.open() as chat:
-            return [(await chat.ask(request, draw)).message.content for draw in draws]
+            return [(await chat.ask(request, draw)).content for draw in draws]
 
     return asyncio.run(ask())
 
@@ -72,7 +70,7 @@ def test_of_two_who_ask_at_once_both_use_the_answer_that_was_stored_first(tmp_pa
     async def both(client: ChatService) -> Sequence[str]:
         async with client.open() as chat:
             replies = await asyncio.gather(chat.ask(HELLO, 7), chat.ask(HELLO, 7))
-        return [reply.message.content for reply in replies]
+        return [reply.content for reply in replies]
 
     with serving(counting) as there:
         one, other = asyncio.run(both(service(there.url, tmp_path)))
