@@ -18,9 +18,7 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 class Overlong(Section):
     """A soft penalty on length (eq. 13): 0 up to `longest - buffer` tokens, `-factor` from
-    `longest`.
-
-    With longest 100, buffer 20 and factor 1 a trajectory of 90 tokens loses 0.5.
+    `longest`: with 100, 20 and 1 a trajectory of 90 tokens loses 0.5.
     """
 
     longest: Positive
@@ -30,10 +28,7 @@ class Overlong(Section):
     @model_validator(mode="after")
     def _begins_above_nothing(self) -> Overlong:
         if self.buffer > self.longest:
-            raise ValueError(
-                f"got buffer {self.buffer} and longest {self.longest}, expected a buffer of at "
-                "most that"
-            )
+            raise ValueError(f"got buffer {self.buffer}, expected at most longest {self.longest}")
         return self
 
 
@@ -51,11 +46,9 @@ class DAPO(GRPO):
 
     @property
     def needs(self) -> Needs:
-        """Dynamic sampling, beside what GRPO needs."""
         return replace(super().needs, drops_equal_groups=True)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """GRPO's, of the rewards less the penalty."""
         if (bound := self.overlong) is not None:
             beyond = sequences(batch, len(outcomes.rewards)).lengths - (
                 bound.longest - bound.buffer

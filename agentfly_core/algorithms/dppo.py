@@ -1,6 +1,4 @@
-"""Divergence proximal policy optimisation (arXiv 2602.04879): GRPO's advantages, a bound on
-probabilities.
-"""
+"""Divergence proximal policy optimisation (arXiv 2602.04879): bounds on probabilities."""
 
 from __future__ import annotations
 

@@ -22,5 +22,4 @@ class DrGRPO(PolicyGradient):
     aggregation: Aggregation = SeqSumNorm(horizon=1024)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory."""
         return Advantages.of(spread(outcomes.compare(centred, outcomes.rewards), batch))

@@ -1,6 +1,4 @@
-"""Group reward-decoupled normalisation: several rewards, each on its own scale (GDPO, arXiv
-2601.05242).
-"""
+"""Group reward-decoupled normalisation: each reward on its own scale (GDPO, arXiv 2601.05242)."""
 
 from __future__ import annotations
 
@@ -29,7 +27,6 @@ class GDPO(PolicyGradient):
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory."""
         total = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
             total += weight * outcomes.compare(standardised, outcomes.parts[name])

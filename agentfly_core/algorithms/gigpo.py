@@ -20,8 +20,8 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GiGPO(PolicyGradient):
-    """A = A_episode + weight A_turn, both a difference from the mean: of a group's rewards, and of
-    a state's returns.
+    """A = A_episode + weight A_turn: differences from the mean reward of the group, and from the
+    mean return of the state.
 
     A turn's return is the sum of gamma^(j - k) r_j over turns j >= k. A state (`state_key`) that
     occurs once for a problem, step and speaker, all instances included, gives A_turn = 0.
@@ -31,13 +31,12 @@ class GiGPO(PolicyGradient):
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Also the share of turns whose state recurs in their group: at 0, every A_turn is 0."""
+        """Adds the share of turns with a recurring state; at 0, every A_turn is 0."""
         alike = [len(turns) for turns in _alike(outcomes)]
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per turn, plus one per trajectory."""
         turns = max((len(states) for states in outcomes.states), default=0)
         width = max(turns, 1)
         # the discounted return of each turn, float64 [trajectories, most turns]

@@ -1,6 +1,4 @@
-"""Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300), with the token mean of DAPO
-(2503.14476).
-"""
+"""Group relative policy optimisation (arXiv 2402.03300), with the token mean of DAPO."""
 
 from __future__ import annotations
 
@@ -15,12 +13,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GRPO(PolicyGradient):
-    """A = (R - mean) / (std + 1e-6) over the episodes of a group; 0 for one alone or where all are
-    equal.
+    """A = (R - mean) / (std + 1e-6) over the episodes of a group, 0 for equal rewards.
 
     Rewards 1, 0, 0, 0 give A = 1.5, -0.5, -0.5, -0.5.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory."""
         return Advantages.of(spread(outcomes.compare(standardised, outcomes.rewards), batch))

@@ -1,6 +1,4 @@
-"""Group sequence policy optimisation (arXiv 2507.18071): GRPO's advantages, ratios of whole
-replies.
-"""
+"""Group sequence policy optimisation (arXiv 2507.18071): ratios of whole replies."""
 
 from __future__ import annotations
 

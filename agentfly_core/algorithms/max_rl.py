@@ -1,6 +1,4 @@
-"""Maximum likelihood reinforcement learning: rare successes count for more (MaxRL, arXiv
-2602.02710).
-"""
+"""Maximum likelihood reinforcement learning (arXiv 2602.02710): rare successes count more."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class MaxRL(PolicyGradient):
     """A = (R - mean) / (mean + 1e-6) over a group; 0 where the mean is 0.
 
-    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError for a penalty in the reward: it
-    would fall below 0.
+    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError for a penalty in the reward.
     """
 
     def __post_init__(self) -> None:
@@ -29,7 +26,7 @@ class MaxRL(PolicyGradient):
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory; raises ValueError for a reward below 0."""
+        """Raises ValueError for a reward below 0."""
         if bool((outcomes.rewards < 0).any()):
             raise ValueError(
                 f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}."

@@ -15,8 +15,7 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class OPO(PolicyGradient):
-    """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for one alone or
-    where all are equal.
+    """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for equal rewards.
 
     Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The clipped ratio has the gradient
     of the paper's -A log p in the first optimizer step, and allows several.
@@ -26,7 +25,6 @@ class OPO(PolicyGradient):
     aggregation: Aggregation = SeqMeanTokenSum()
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
         advantages = outcomes.compare(
             lambda own, rewards, lengths: own - lengths @ rewards / lengths.sum(),

@@ -18,8 +18,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(PolicyGradient):
-    """Generalised advantages of a learned value, whitened over the batch: by `token`, by `turn`, or
-    `bilevel`.
+    """Generalised advantages of a learned value, whitened over the batch.
 
     The critic is a `head` on the policy's last layer, or a `model` that starts as a copy; it learns
     `critic_rate` times as fast. `value_weight` is the weight of `0.5 max((V - R)^2, (clip(V, V_old
@@ -34,14 +33,13 @@ class PPO(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """A critic, whose values the advantages are computed from; it learns from every row."""
+        """A critic for the advantages, which learns from every row."""
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(
             needs, compares_group=False, signals_before_advantages=True, trains_all_rows=True
         )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per token; a turn's reward is on its last."""
         layout = sequences(batch, len(outcomes.rewards))
         values = layout.gather(batch.old_values).double()
         advantages, returns = self.gae.estimate(outcomes.token_rewards, values, layout.turns)
@@ -50,7 +48,6 @@ class PPO(PolicyGradient):
         )
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """The policy's loss and the critic's."""
         policy = super().loss(outputs, batch)
         values, old, right = outputs.values, batch.old_values, batch.returns
         near = old + (values - old).clamp(-self.value_clip, self.value_clip)

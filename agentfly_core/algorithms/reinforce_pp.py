@@ -17,8 +17,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePP(PolicyGradient):
-    """G_t = r_t + gamma G_(t+1) over a trajectory's sampled tokens, whatever was read in between;
-    then whitened.
+    """G_t = r_t + gamma G_(t+1) over a trajectory's sampled tokens, then whitened.
 
     With gamma 0.5 a reward of 1 on the last of three tokens gives returns 0.25, 0.5, 1.
     """
@@ -27,11 +26,9 @@ class ReinforcePP(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """No groups: it compares with the whole batch."""
         return replace(super().needs, compares_group=False)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per token."""
         rewards = outcomes.token_rewards
         returns, after = torch.zeros_like(rewards), torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):

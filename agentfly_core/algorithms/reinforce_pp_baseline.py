@@ -1,6 +1,4 @@
-"""REINFORCE++ with the group's mean as baseline (arXiv 2501.03262): whitened over the batch, not in
-the group.
-"""
+"""REINFORCE++ with the group's mean as baseline (arXiv 2501.03262), whitened over the batch."""
 
 from __future__ import annotations
 
@@ -21,6 +19,5 @@ class ReinforcePPBaseline(PolicyGradient):
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory, whitened."""
         advantages = outcomes.compare(centred, outcomes.rewards)
         return Advantages.of(whitened(spread(advantages, batch), batch))

@@ -28,11 +28,10 @@ class ReMax(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """The greedy episode, instead of a group."""
         return replace(super().needs, compares_group=False, greedy_episode=True)
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Also the share of trajectories that have nothing to be compared with."""
+        """Adds the share of trajectories without a baseline."""
         missing = outcomes.baselines.isnan().double()
         return {
             **super().measures(outcomes, batch),
@@ -40,7 +39,6 @@ class ReMax(PolicyGradient):
         }
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory."""
         better = outcomes.rewards - outcomes.baselines
         if len(better) and bool(better.isnan().all()):
             raise ValueError(

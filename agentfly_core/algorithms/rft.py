@@ -1,6 +1,4 @@
-"""Rejection-sampling fine-tuning: imitate one's own successes (RAFT, arXiv 2304.06767; RFT,
-2308.01825).
-"""
+"""Rejection-sampling fine-tuning: imitate own successes (RAFT 2304.06767, RFT 2308.01825)."""
 
 from __future__ import annotations
 
@@ -18,15 +16,15 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """SFT on the trajectories whose reward is at least `threshold`, of at most `best` episodes of
-    each problem (the first ones).
+    """SFT on trajectories with a reward of at least `threshold`, from the `best` first episodes of
+    each problem.
     """
 
     threshold: float = 1.0
     best: Positive = 4
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """1 for the tokens of a trajectory that is kept, else 0."""
+        """1 for the tokens of kept trajectories, else 0."""
         kept = torch.zeros_like(outcomes.rewards)
         for group in outcomes.groups:
             good = [i for i in group if reaches(float(outcomes.rewards[i]), self.threshold)]

@@ -23,7 +23,6 @@ class RLOO(PolicyGradient):
     aggregation: Aggregation = SeqMeanTokenSum()
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One per trajectory."""
         advantages = outcomes.compare(
             lambda own, rewards: centred(own, rewards) * len(rewards) / (len(rewards) - 1),
             outcomes.rewards,

@@ -1,4 +1,4 @@
-"""Soft adaptive policy optimisation (arXiv 2511.20347): GRPO's advantages behind a smooth gate."""
+"""Soft adaptive policy optimisation (arXiv 2511.20347): a smooth gate instead of a clip."""
 
 from __future__ import annotations
 

@@ -22,11 +22,10 @@ class SFT:
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> SFT:
-        """It has no adaptive state."""
+        """Return itself: nothing adapts."""
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """None."""
         return {}
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
@@ -34,9 +33,8 @@ class SFT:
         return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """The mean over the optimizer step's tokens that are learned."""
+        """The mean over the learned tokens of the optimizer step."""
         return batch.advantages / batch.advantages.sum().clamp(min=1)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """-log p, weighted."""
         return Loss(-(batch.weight * outputs.logprobs).sum(), {})

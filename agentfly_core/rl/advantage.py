@@ -29,27 +29,27 @@ class Sequences:
 
     @property
     def lengths(self) -> Tensor:
-        """How many tokens were sampled in each trajectory, int64 [trajectories]."""
+        """Number of sampled tokens, int64 [trajectories]."""
         return torch.bincount(self.line, minlength=len(self.turns))
 
     def gather(self, tokens: Tensor) -> Tensor:
-        """From [rows, T] to [trajectories, longest], 0 where there is no token."""
+        """From [rows, T] to [trajectories, longest], padded with 0."""
         gathered = torch.zeros(self.turns.shape, dtype=tokens.dtype)
         gathered[self.line, self.column] = tokens[self.sampled]
         return gathered
 
     def scatter(self, values: Tensor) -> Tensor:
-        """From [trajectories, longest] to [rows, T], 0 where no token was sampled."""
+        """From [trajectories, longest] to [rows, T], 0 for other tokens."""
         empty = torch.zeros(self.sampled.shape, dtype=values.dtype)
         return empty.masked_scatter(self.sampled, values[self.line, self.column])
 
 
 def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
-    """The layout of a batch of `trajectories` trajectories, whose rows are in their order."""
+    """The layout of a batch with `trajectories` trajectories and their rows in order."""
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
     turn = batch.turn[batch.sampled]
-    # a context that is continued later has turns behind those of the rows after it
+    # later rows may have earlier turns, if a context was continued
     by_turn = turn.argsort(stable=True)
     in_time = by_turn[line[by_turn].argsort(stable=True)]
     column = torch.empty_like(line)
@@ -61,13 +61,13 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 
 def first_of_turns(turns: Tensor) -> Tensor:
-    """Which tokens [trajectories, longest] begin their turn; `turns` are those of Sequences."""
+    """Mask of the first tokens of turns, from `Sequences.turns`."""
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
 
 def last_of_turns(turns: Tensor) -> Tensor:
-    """Which tokens [trajectories, longest] end their turn; `turns` are those of Sequences."""
+    """Mask of the last tokens of turns, from `Sequences.turns`."""
     after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
     return (turns >= 0) & (turns != after)
 

@@ -1,4 +1,4 @@
-"""Each sampled token's share in its optimizer step's loss: fixed over all ranks, before rejection.
+"""Weights [rows, T] of sampled tokens in the loss of an optimizer step, fixed over all ranks.
 
 A sequence is a trajectory, however many rows it has.
 """
@@ -23,7 +23,6 @@ class TokenMean(Section):
     use: Literal["token_mean"] = "token_mean"
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Shares [rows, T]."""
         return batch.sampled / batch.sampled.sum().clamp(min=1)
 
 
@@ -33,7 +32,6 @@ class SeqMeanTokenMean(Section):
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Shares [rows, T]."""
         tokens, count = _per_trajectory(batch)
         return batch.sampled / (count * tokens.clamp(min=1))
 
@@ -44,7 +42,6 @@ class SeqMeanTokenSum(Section):
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Shares [rows, T]."""
         _, count = _per_trajectory(batch)
         return batch.sampled / float(count)
 
@@ -56,7 +53,6 @@ class SeqSumNorm(Section):
     horizon: Annotated[int, Field(ge=1)]
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Shares [rows, T]."""
         _, count = _per_trajectory(batch)
         return batch.sampled / float(count * self.horizon)
 

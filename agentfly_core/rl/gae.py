@@ -1,7 +1,8 @@
 """Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
 
-Tensors are float64 [trajectories, longest] with sampled tokens only, so that read tokens are not
-discounted through. Values are estimates before each token; 0 after the last one.
+Tensors are float64 [trajectories, longest] with sampled tokens only: read tokens are not
+discounted. Values are estimates before each token, 0 after the last one. `estimate` returns
+advantages and value targets; `turns` are `Sequences.turns`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ class TokenGAE(Section):
     lam: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and value targets; `turns` are those of Sequences, -1 where no token is."""
         everywhere = torch.ones_like(rewards, dtype=torch.bool)
         advantages = _backwards(rewards, values, everywhere, self.gamma, self.lam)
         return advantages, advantages + values
@@ -47,7 +47,6 @@ class TurnGAE(Section):
     lam: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and value targets; `turns` are those of Sequences, -1 where no token is."""
         first, last = first_of_turns(turns), last_of_turns(turns)
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
@@ -72,7 +71,6 @@ class BilevelGAE(Section):
     lam_turn: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and value targets; `turns` are those of Sequences, -1 where no token is."""
         last = last_of_turns(turns)
         worth = _backwards(rewards, values, last, self.gamma_turn, self.lam_turn) + values
         earned = torch.where(last, worth, rewards)
@@ -93,16 +91,14 @@ def _backwards(
     lam: float,
     apart: Tensor | None = None,
 ) -> Tensor:
-    """GAE over the places `here`, 0 elsewhere; nothing is carried over a place that is `apart`."""
+    """GAE over the places `here`, 0 elsewhere; places `apart` reset it."""
     sums = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)
     advantage = torch.zeros_like(value)
     for t in reversed(range(rewards.shape[1])):
         if apart is not None:
-            value, advantage = (
-                value.masked_fill(apart[:, t], 0.0),
-                advantage.masked_fill(apart[:, t], 0.0),
-            )
+            value = value.masked_fill(apart[:, t], 0.0)
+            advantage = advantage.masked_fill(apart[:, t], 0.0)
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)

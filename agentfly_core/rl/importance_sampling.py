@@ -1,5 +1,6 @@
 """Weights where sampler's and learner's probabilities differ: w = exp(old - rollout), a constant.
 
+`weights` returns factors of the tokens' losses; `mismatch/masked_share` counts changed tokens.
 Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
 (August 2025); Liu, Li et al., "When Speed Kills Stability: Demystifying RL Collapse from the
 Training-Inference Mismatch" (September 2025).
@@ -29,21 +30,17 @@ class TokenTIS(Section):
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied by; `mismatch/masked_share` counts the truncated."""
         weight = log_ratio(batch.old_logprobs, batch.rollout_logprobs).exp()
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling by row: `min(product of w, cap)` for all its tokens (Liu, Li et
-    al.).
-    """
+    """Truncated importance sampling by row: `min(product of w, cap)` (Liu, Li et al.)."""
 
     use: Literal["sequence_tis"] = "sequence_tis"
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied by; `mismatch/masked_share` counts the truncated."""
         total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
         weight = log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
@@ -67,7 +64,6 @@ class IcePop(_Between):
     high: Bound = 5.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied by; `mismatch/masked_share` counts the masked."""
         weight = log_ratio(batch.old_logprobs, batch.rollout_logprobs).exp()
         beyond = (weight < self.low) | (weight > self.high)
         return _weights(weight.masked_fill(beyond, 0.0), beyond)
@@ -79,7 +75,6 @@ class SequenceMask(_Between):
     use: Literal["sequence_mask"] = "sequence_mask"
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied by; `mismatch/masked_share` counts the masked."""
         mean = row_means(log_ratio(batch.old_logprobs, batch.rollout_logprobs), batch).exp()
         beyond = ((mean < self.low) | (mean > self.high)).expand_as(batch.sampled)
         return _weights((~beyond).float(), beyond)

@@ -36,7 +36,7 @@ class Advantages:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Current policy and critic outputs at sampled tokens [rows, T]; the entropy has no gradient.
+    """Outputs of policy and critic at sampled tokens [rows, T]; entropies are detached.
 
     `values` are the critic's estimates before each token, 0 without a critic.
     """
@@ -59,23 +59,19 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What an algorithm asks of the rollouts, of the update, and of the experiment's settings.
+    """Requirements of an algorithm on rollouts, updates and settings.
 
-    `Needs(old_logprobs=True, compares_group=True, off_policy="ratio")`, as GRPO says.
+    GRPO has `Needs(old_logprobs=True, compares_group=True, off_policy="ratio")`.
     """
 
     reference: str | None = None
-    """The policy that `reference_logprobs` come from, `start` or `run:NAME@STEP`; None: it reads
-    none.
-    """
+    """The policy of `reference_logprobs`, `start` or `run:NAME@STEP`."""
 
     old_logprobs: bool = False
     """It reads `old_logprobs`: the log-probabilities under the policy before the update."""
 
     signals_before_advantages: bool = False
-    """Its advantages depend on log-probabilities or values, which are computed before the first
-    step.
-    """
+    """Advantages depend on log-probabilities or values, which are then computed first."""
 
     greedy_episode: bool = False
     """Each problem is played once more, greedily, for `Outcomes.baselines`."""
@@ -87,29 +83,23 @@ class Needs:
     """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""
 
     trains_all_rows: bool = False
-    """Rows whose advantages are all 0 have a gradient, too: of a critic, or of a KL penalty in the
-    loss.
-    """
+    """Rows with advantages 0 have a gradient too, of a critic or of a KL penalty in the loss."""
 
     critic: Critic = "none"
-    """Where `Outputs.values` come from: a head on the policy's last layer, or a model of its own.
-    """
+    """Source of `Outputs.values`: a head on the policy's last layer, or a model of its own."""
 
     critic_rate: float = 1.0
     """The learning rate of the critic's own weights, as a multiple of the policy's."""
 
     corrects_sampler: bool = False
-    """The loss has importance weights for a sampler whose probabilities differ from the learner's.
-    """
+    """The loss has importance weights for differences between sampler and learner."""
 
     off_policy: OffPolicy = "none"
-    """How the loss treats tokens of an older policy: by a `ratio` to it, by `imitation`, or not at
-    all.
-    """
+    """Use of an older policy's tokens: by a `ratio` to it, by `imitation`, or none."""
 
 
 class Algorithm(Protocol):
-    """A frozen dataclass whose fields are its hyper-parameters.
+    """A frozen dataclass with hyper-parameters as fields.
 
     The class attribute `refills` is the default of `rollout.refills`.
     """
@@ -118,10 +108,10 @@ class Algorithm(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What it needs, with these hyper-parameters."""
+        """Requirements with these hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Algorithm:
-        """The algorithm for the update after one with these metrics (none before the first)."""
+        """The algorithm of the next update, from the metrics of the last one (or none)."""
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Metrics before an update's first optimizer step; the next update's `after` reads them."""
@@ -137,7 +127,7 @@ class Algorithm(Protocol):
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:
-    """`now - before`, kept within -20 and 20 so that its exponential stays finite."""
+    """`now - before`, clamped to -20 and 20 to keep its exponential finite."""
     return (now - before).clamp(-20.0, 20.0)
 
 

@@ -34,9 +34,7 @@ def _a_policy(where: str) -> str:
 
 
 ReferencePolicy = Annotated[str, AfterValidator(_a_policy)]
-"""The reference policy: `start`, the one that training started from, or another run's
-`run:NAME@STEP`.
-"""
+"""The reference policy: `start`, where training started, or `run:NAME@STEP`."""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
@@ -55,20 +53,20 @@ def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
 
 
 class NoKL(Section):
-    """No penalty: what `kl: null` means; a penalty overrides the methods that it changes."""
+    """No penalty (`kl: null`), and the base of penalties."""
 
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """What an algorithm needs with it, from what it `needs` without."""
+        """The algorithm's needs with the penalty."""
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """The penalty of the update after one with these metrics."""
+        """The penalty of the next update, from the metrics of the last one."""
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics that are known before the first optimizer step."""
+        """Metrics before the first optimizer step."""
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
@@ -89,11 +87,9 @@ class LossKL(NoKL):
     reference: ReferencePolicy = START
 
     def add_needs(self, needs: Needs) -> Needs:
-        """A reference; and it has a gradient at tokens without an advantage."""
         return replace(needs, reference=self.reference, trains_all_rows=True)
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """`train/kl_reference` is a token's KL estimate."""
         estimate = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
         metrics = {**losses.metrics, "train/kl_reference": estimate.detach()}
         return TokenLosses(losses.tokens + self.weight * estimate, metrics)
@@ -110,20 +106,17 @@ class RewardKL(NoKL):
     reference: ReferencePolicy = START
 
     def add_needs(self, needs: Needs) -> Needs:
-        """A reference and the old policy, both before the advantages."""
         return replace(
             needs, reference=self.reference, old_logprobs=True, signals_before_advantages=True
         )
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """The weight, and the mean KL estimate of a token where any was sampled."""
         if not bool(batch.sampled.any()):
             return {"train/kl_weight": self.weight}
         estimates = self._estimates(batch)[batch.sampled]
         return {"train/kl_reference": float(estimates.mean()), "train/kl_weight": self.weight}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        """Each token's reward less its own penalty, and a trajectory's less the sum of them."""
         cost = self.weight * (self._estimates(batch).double() * batch.sampled)
         total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
         of_tokens = sequences(batch, len(outcomes.rewards)).gather(cost)
@@ -149,7 +142,7 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """The weight stays where no token was sampled in the update before."""
+        """The adapted weight; it stays if no token was sampled in the update before."""
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})

@@ -1,7 +1,4 @@
-"""torch and numpy, imported at their first use.
-
-A command that only checks settings imports the algorithms, but computes nothing with them.
-"""
+"""torch and numpy, imported at their first use: checks of settings import the algorithms only."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ from agentfly_core.config.experiment import Update
 
 
 def learning_rate(update: Update, step: int, steps: int) -> float:
-    """The rate of step 1, 2, ... of `steps`, for all optimizer steps of its update.
+    """The rate of step 1, 2, ... of `steps`; three warm-up steps have 1/4, 2/4 and 3/4 of it.
 
-    After the warm-up it equals transformers' schedule at `step - 1`. 3 `warmup_steps` have 1/4, 2/4
-    and 3/4 of `update.learning_rate`.
+    After the warm-up it equals transformers' schedule at `step - 1`.
     """
     warmup = update.warmup_steps
     if step <= warmup:

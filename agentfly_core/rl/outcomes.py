@@ -28,13 +28,11 @@ class Outcomes:
                       last token sampled in it; they add up to `rewards`
         parts         {"exact": tensor([1.0, 0.0])}  float64 [n] by reward, unweighted
         weights       {"exact": 1.0}                 by reward
-        groups        ((0, 1),)                      indices of trajectories: of one speaker on one
-                                                     problem
-        episodes      tensor([0, 1])                 int64 [n], the number of each one's episode
-        states        (("4f2a..", "9b01.."), ("4f2a..",))  what each turn was a reply to
-        baselines     tensor([0.0, 0.0])             float64 [n], what the greedy episode earned;
-                                                     nan without one
-        tasks         {"single": (0, 1)}             indices of trajectories by their task
+        groups        ((0, 1),)                      trajectories of one speaker on one problem
+        episodes      tensor([0, 1])                 int64 [n], episode numbers
+        states        (("4f2a..", "9b01.."), ("4f2a..",))  state keys before turns
+        baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
+        tasks         {"single": (0, 1)}             trajectories by task
 
     Parts are nan for rewards of other tasks. A trajectory without a sampled token has no
     token_rewards. A speaker's instances are several trajectories of an episode.
@@ -82,8 +80,7 @@ def outcomes(
 ) -> Outcomes:
     """Outcomes of scored trajectories in `batch`, with rewards of `greedy` episodes by group.
 
-    Raises ValueError for an unscored trajectory, and for a reward of a turn without a sampled
-    token.
+    Raises ValueError for unscored trajectories and for rewards of turns without a sampled token.
     """
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     members: defaultdict[str, list[int]] = defaultdict(list)
@@ -93,7 +90,7 @@ def outcomes(
         members[trajectory.group].append(index)
         of_tasks[trajectory.problem.task].append(index)
         turns = trajectory.turns
-        # what the environment calls its state, or else what the model newly read
+        # the environment's state key, or else the newly read messages
         states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
@@ -115,7 +112,7 @@ def outcomes(
         episodes=torch.tensor(episode_numbers(trajectories), dtype=torch.int64),
         states=tuple(states),
         baselines=torch.tensor(
-            [greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64
+            [greedy.get(t.group, math.nan) for t in trajectories], dtype=torch.float64
         ),
         tasks={name: tuple(indices) for name, indices in of_tasks.items()},
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(ABC):
-    """An Algorithm but for its advantages: a subclass computes them, and may have other defaults.
+    """Base of algorithms: subclasses compute advantages, and may have other defaults.
 
     algorithm:
       use: grpo
@@ -46,12 +46,12 @@ class PolicyGradient(ABC):
 
     @property
     def penalty(self) -> NoKL:
-        """The KL penalty; one that changes nothing where `kl` is None."""
+        """The KL penalty, a neutral one without `kl`."""
         return self.kl or NoKL()
 
     @property
     def needs(self) -> Needs:
-        """What the parts need: a ratio, importance weights, a KL penalty; most compare a group."""
+        """Needs of its parts: a ratio, importance weights, a KL penalty."""
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(
             old_logprobs=ratio or corrects,
@@ -63,15 +63,15 @@ class PolicyGradient(ABC):
         return self.penalty.add_needs(needs)
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """With the weight of an adaptive KL penalty, which follows what was measured."""
+        """Adapt the weight of an adaptive KL penalty."""
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """What is known of the KL penalty."""
+        """Metrics of the KL penalty."""
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The advantages of the rewards less a KL penalty; 0 for what was cut, with `skip_cut`."""
+        """Advantages of the rewards less a KL penalty; with `skip_cut` 0 in cut trajectories."""
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         if not self.skip_cut:
             return estimate
@@ -79,10 +79,7 @@ class PolicyGradient(ABC):
         return replace(estimate, advantages=estimate.advantages.masked_fill(cut, 0.0))
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Each sampled token's share in the optimizer step's loss.
-
-        With `skip_cut` it is 0 in cut trajectories, which no denominator counts.
-        """
+        """Shares of tokens in the step's loss; with `skip_cut` cut trajectories do not count."""
         if self.skip_cut:
             batch = replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
         return self.aggregation.weights(batch)

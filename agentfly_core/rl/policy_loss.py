@@ -1,4 +1,7 @@
-"""Policy losses: what each sampled token contributes to the loss, before its weight."""
+"""Policy losses: the loss of each sampled token before its weight.
+
+`train/clip_fraction` is the share of tokens at or beyond a bound.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class TokenLosses:
 
 
 def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
-    """The mean [rows, 1] over the sampled tokens of each row; a row without any has 0."""
+    """The mean [rows, 1] over the sampled tokens of each row, 0 without any."""
     count = batch.sampled.sum(dim=1, keepdim=True).clamp(min=1)
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
 
@@ -43,7 +46,7 @@ class _PolicyLoss(Section):
 class CISPO(_PolicyLoss):
     """`-clip(rho, 1 - low, 1 + high) A log p`, the clipped ratio a constant.
 
-    `high` 4 bounds the weight by 5, `low` 1 is no bound, as in the paper.
+    As in the paper, `high` 4 bounds the weight by 5 and `low` 1 bounds nothing.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -51,7 +54,6 @@ class CISPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0)] = 4.0
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses; `train/clip_fraction` is the share of tokens whose weight is clipped."""
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp().detach()
         weight = rho.clamp(1.0 - self.low, 1.0 + self.high)
         loss = -weight * batch.advantages * outputs.logprobs
@@ -71,7 +73,6 @@ class Clip(_PolicyLoss):
     dual: Annotated[float, Field(gt=1.0)] | None = None
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses; `train/clip_fraction` is the share of tokens beyond a bound."""
         rho, estimate = log_ratio(outputs.logprobs, batch.old_logprobs).exp(), batch.advantages
         free = -estimate * rho
         loss = torch.maximum(free, -estimate * rho.clamp(1.0 - self.low, 1.0 + self.high))
@@ -95,7 +96,6 @@ class DPPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses; `train/clip_fraction` is the share of tokens that are dropped."""
         moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
         good = batch.advantages > 0
         dropped = (good & (moved > self.high)) | (~good & (moved < -self.low))
@@ -114,7 +114,6 @@ class GSPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0)] = 4e-4
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses; `train/clip_fraction`: the share of tokens in replies beyond a bound."""
         mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
         s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
         free = -batch.advantages * s
@@ -129,14 +128,14 @@ class Reinforce(_PolicyLoss):
     use: Literal["reinforce"] = "reinforce"
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses."""
         return TokenLosses(-batch.advantages * outputs.logprobs, {})
 
 
 class SAPO(_PolicyLoss):
     """`-A sigmoid(tau (rho - 1)) 4 / tau`: the gradient of `-A rho` on-policy, less further away.
 
-    `tau` applies to A > 0, the higher `tau_bad` to others, whose gradient vanishes sooner.
+    `tau` applies to A > 0; the higher `tau_bad` makes other gradients vanish sooner. `train/gate`
+    is the slope of the gate, 1 on-policy.
     """
 
     use: Literal["sapo"] = "sapo"
@@ -144,7 +143,6 @@ class SAPO(_PolicyLoss):
     tau_bad: Annotated[float, Field(gt=0.0)] = 1.05
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses; `train/gate` is the gate's slope, 1 on-policy."""
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp()
         tau = torch.where(batch.advantages > 0, self.tau, self.tau_bad)
         gate = torch.sigmoid(tau * (rho - 1))

@@ -17,8 +17,7 @@ SampledTokens = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class RejectionSampling:
-    """At most `best` episodes of each problem, of a reward of at least `threshold`; equal
-    episodes count once.
+    """At most `best` different episodes of each problem with a reward of at least `threshold`.
 
     Higher rewards come first, then later steps. Trained speakers with such a reward are imitated.
     """

@@ -64,7 +64,7 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
         ),
         (
             ["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"],
-            "got buffer 9 and longest 8",
+            "got buffer 9, expected at most longest 8",
         ),
         (["algorithm=grpoo"], "Did you mean 'grpo'"),
         (
