@@ -12,9 +12,7 @@ from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """Uri and digest of a published directory: `Pointer("runs/demo/steps/000007/policy",
-    "9f2c...e1")`; the uri is within its store.
-    """
+    """Uri in the store and digest: `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`."""
 
     uri: str
     digest: str
@@ -40,33 +38,27 @@ class Pointer:
         )
 
     def to_json(self) -> dict[str, str]:
-        """As files keep it: `{"uri": "runs/demo/steps/000007/policy", "digest": "9f2c...e1"}`."""
+        """`{"uri": "runs/demo/steps/000007/policy", "digest": "9f2c...e1"}`."""
         return {"uri": self.uri, "digest": self.digest}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifact(Pointer):
-    """A published directory and the manifest that it was found with: `Artifact("runs/demo/steps/
-    000007/policy", "9f2c...e1", {"stage": "update", "key": "a41f...", ...})`.
-
-    It equals a pointer to it.
-    """
+    """A published directory with its manifest; equals a pointer to it."""
 
     manifest: Manifest = field(repr=False)
 
     @property
     def key(self) -> ArtifactKey:
-        """The key that it was published with."""
+        """The key of its publication."""
         manifest = self.manifest
         return ArtifactKey(self.uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
-    """Where one stage's output goes and the key that it must have.
-
-    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...",
-    "rollout-001": "77b0..."})`; `inputs` are digests by name.
+    """Place and key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored", "score",
+    "a41f...", {"rollout-000": "9f2c..."})`; `inputs` are digests by name.
     """
 
     uri: str

@@ -1,4 +1,4 @@
-"""One writer a run on object storage: a lock object that its owner renews and a dead one loses."""
+"""One writer a run on object storage: the owner of a lock object renews it, or loses it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ EXPIRY = 120.0
 LOOK = 5.0
 logger = logging.getLogger(__name__)
 _since: dict[tuple[str, str], float] = {}
-"""When this process first saw a version of a lock object: by address and tag, on its monotonic
-clock.
-"""
+"""Monotonic time at which this process first saw a lock object, by address and tag."""
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
@@ -47,8 +45,8 @@ def leaseholder(remote: Remote, uri: str) -> str:
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
     """Hold a run by a conditional write with a heartbeat; raises Locked.
 
-    The lock of a dead owner is taken over at once, any other after two minutes without a change,
-    under the next fencing number: writes of the old owner to `remote` then raise LockLost.
+    The lock of a dead local owner is taken over at once, other locks after two minutes without
+    renewal. The fencing number grows, and writes of the old owner raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     previous = lease.take()
@@ -65,7 +63,7 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
-    """Hold a run of any store; yields its previous owner, if known. Raises Locked."""
+    """Hold a run of any store; yields its previous owner or None. Raises Locked."""
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
         yield previous
@@ -83,7 +81,7 @@ class Clock:
 class Held:
     """A lock object: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
 
-    The tag is empty without an object; a damaged one has no owner.
+    The tag is empty if the object is missing, the owner None if it is damaged.
     """
 
     tag: str
@@ -93,19 +91,19 @@ class Held:
 
     @property
     def sure(self) -> bool:
-        """Whether its owner is a process of this machine, so that we know whether it lives."""
+        """Whether its owner is a process of this machine, whose death is detectable."""
         return self.owner is not None and self.owner.here
 
     @property
     def free(self) -> bool:
-        """Whether it is known that nobody holds it."""
+        """Whether it is released, or its owner certainly dead."""
         return self.released or (
             self.owner is not None and self.owner.here and not self.owner.alive
         )
 
 
 class Lease:
-    """The lock object of a run, as this process holds it or would like to."""
+    """The lock object of a run, and this process as its owner or candidate."""
 
     def __init__(self, remote: Remote, uri: str, clock: Clock = Clock()) -> None:
         self.remote, self.uri, self.clock = remote, uri, clock
@@ -115,16 +113,14 @@ class Lease:
         self.fence = self.beats = 0
 
     def look(self) -> Held:
-        """What the lock object says now; damage is logged."""
+        """Read the lock object; damage is logged."""
         text, tag = self.remote.tagged(self.uri) or ("", "")
         if not tag:
             return Held("", None, 0, released=True)
         try:
             return _read(text, tag)
         except ValueError as fault:
-            logger.warning(
-                "%s is damaged (%s): it does not say who works on the run.", self.address, fault
-            )
+            logger.warning("%s is damaged (%s): its owner is unknown.", self.address, fault)
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
@@ -166,7 +162,7 @@ class Lease:
         return lock.owner
 
     def keep(self) -> None:
-        """Renew until told to stop."""
+        """Renew the lock until `stop` is set."""
         while not self.stop.wait(HEARTBEAT):
             self._write(released=False)
 
@@ -204,7 +200,7 @@ class Lease:
         return (held.owner, held.fence) == (self.owner, self.fence)
 
     def _text(self, released: bool) -> str:
-        """`beat` makes each renewal a new version; `renewed`, seconds since 1970, is for people."""
+        # `beat` makes each renewal a new version; `renewed` is for people
         self.beats += 1
         state = {
             "fence": self.fence,
@@ -216,8 +212,8 @@ class Lease:
 
 
 def _read(text: str, tag: str) -> Held:
-    """What a lock object's text says; raises ValueError when it is damaged."""
+    """Parse a lock object; raises ValueError if it is damaged."""
     match strict_json.parse(text):
         case {"owner": owner, "fence": int(fence), "released": bool(released)}:
             return Held(tag, Owner.of(owner), fence, released)
-    raise ValueError("it lacks the owner, the fencing number, or whether it was released")
+    raise ValueError("expected owner, fence and released")

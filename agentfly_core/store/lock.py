@@ -1,4 +1,4 @@
-"""One writer a run: a lock on its folder that names its owner and that no dead owner keeps."""
+"""One writer a run: a file lock with the name of its owner, freed by the owner's death."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LockLost(RuntimeError):
 
 
 def holder_of(folder: Path) -> str:
-    """Who holds a local run folder, in words; empty when nobody does."""
+    """The holder of a local run folder for messages; empty if it is free."""
     try:
         files.file_size(folder / "lock.json")  # or a pipe would never open
         with (folder / "lock.json").open("rb") as file:
@@ -46,9 +46,9 @@ def refuse_if_held(folder: Path) -> None:
 
 @contextmanager
 def local_lock(folder: Path) -> Iterator[Owner | None]:
-    """Hold a run folder; yields its previous owner, if it is known. Raises Locked while it is held.
+    """Hold a run folder by a lock on lock.json; yields its previous owner or None. Raises Locked.
 
-    What counts is the system's lock on lock.json; what the file says is for people.
+    The content of the file is for people only.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
@@ -56,10 +56,10 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
         for _ in range(TRIES):
             if _taken(file, fcntl.LOCK_EX):
                 break
-            time.sleep(0.01)  # those who only ask who holds it share it for an instant
+            time.sleep(0.01)  # `holder_of` holds a shared lock for an instant
         else:
             raise locked(folder.name, in_words(_owner_of(folder)))
-        if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
+        if os.fstat(file.fileno()).st_nlink == 0:  # its holder has removed the run
             raise locked(folder.name, in_words(None))
         previous = _owner_of(folder)
         file.truncate(0)
@@ -70,7 +70,7 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
 
 
 def locked(run: str, who: str) -> Locked:
-    """The error that says who holds a run, and what to do."""
+    """The error for a held run."""
     return Locked(
         f"The run {run!r} is held by {who}. Wait for it to end, end it, or start another run "
         "with --run NAME or --new."
@@ -78,7 +78,7 @@ def locked(run: str, who: str) -> Locked:
 
 
 def in_words(owner: Owner | None) -> str:
-    """An owner as messages name it."""
+    """The name of an owner in messages."""
     return str(owner) if owner else "another process"
 
 
@@ -92,17 +92,15 @@ def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
 
 
 def _owner_of(folder: Path) -> Owner | None:
-    """Who holds or last held a run folder; None in a new one and where it can no longer be read."""
+    """The last holder of a run folder; None without one or if the file is damaged."""
     path = folder / "lock.json"
     try:
         written = path.read_bytes()
         return Owner.of(strict_json.parse(written.decode())) if written else None
-    except FileNotFoundError:  # removed by who holds it
+    except FileNotFoundError:  # its holder removed it
         return None
     except ValueError as fault:
         logger.warning(
-            "%s is damaged (%s): it does not say who works on the run. The run is not affected.",
-            path,
-            fault,
+            "%s is damaged (%s): its owner is unknown. The run is not affected.", path, fault
         )
         return None

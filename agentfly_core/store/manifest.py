@@ -1,10 +1,10 @@
-"""MANIFEST.json of a published folder: its files with sizes and hashes, and the folder's check."""
+"""MANIFEST.json of a published folder, with sizes and hashes of its files."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from agentfly_core.system import files
 from agentfly_core.system.formats import checksummed_json
@@ -14,9 +14,9 @@ from agentfly_core.system.formats.hashing import digest
 
 MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
-"""Files that a second run makes differently."""
+"""Files that differ in a repeated run."""
 SMALL = 2**22
-"""Bytes that are hashed sooner than threads are started for them."""
+"""Bytes below which threads cost more than they save."""
 
 
 def verify(folder: Path) -> Manifest:
@@ -50,12 +50,12 @@ def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
 
 
 def mismatch(path: str) -> str:
-    """The error of a file that is missing or has other bytes than its manifest lists."""
+    """The error for a missing or changed file."""
     return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
 
 
 def entry_of(path: Path) -> FileEntry:
-    """The entry of a file that is to be published."""
+    """The manifest entry of a file."""
     return FileEntry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
@@ -74,5 +74,4 @@ def manifest_in(folder: Path) -> Manifest | None:
     if (written := files.read_regular(folder / MANIFEST)) is None:
         return None
     # `value_of` checks its shape
-    manifest: Any = checksummed_json.value_of(written, str(folder / MANIFEST))
-    return cast(Manifest, manifest)
+    return cast(Manifest, checksummed_json.value_of(written, str(folder / MANIFEST)))

@@ -1,4 +1,4 @@
-"""Object storage behind a store, through fsspec (s3:// by s3fs)."""
+"""Object storage of a store, by fsspec (s3:// by s3fs)."""
 
 from __future__ import annotations
 
@@ -42,16 +42,14 @@ class Remote:
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
     def path(self, name: str) -> str:
-        """The object's path as the file system knows it."""
+        """The path of an object in the file system."""
         return f"{self.uri.partition('://')[2]}/{name}"
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Turn errors of a request into Refused with a remedy:
+        """Turn errors of a request into Refused with a remedy.
 
-        "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set
-        AWS_ACCESS_KEY_ID ...". That there is no such object passes as FileNotFoundError, and what
-        is wrong with this machine's disk as it is.
+        FileNotFoundError for a missing object and errors of a full local disk pass unchanged.
         """
         try:
             yield
@@ -64,7 +62,7 @@ class Remote:
             raise Refused(message, status) from error
 
     def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
-        """Upload files in this order, so that the last one marks a complete folder."""
+        """Upload files in this order; the last one marks a complete folder."""
         for name in names:
             self.guard()
             with self.asking("write", f"{uri}/{name}"):
@@ -85,13 +83,13 @@ class Remote:
                 self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
 
     def content(self, uri: str) -> bytes | None:
-        """An object's bytes, or None where there is none."""
+        """The bytes of an object, or None."""
         with suppress(FileNotFoundError), self.asking("read", uri):
             return bytes(self.fs.cat_file(self.path(uri)))
         return None
 
     def read(self, uri: str) -> str | None:
-        """An object's text, or None where there is none."""
+        """The text of an object, or None."""
         content = self.content(uri)
         return content.decode() if content is not None else None
 
@@ -109,7 +107,7 @@ class Remote:
         return None
 
     def age(self, uri: str) -> float:
-        """For how many seconds an object has been what it is, by the store's own clock."""
+        """Seconds since the last change of an object, by the store's clock."""
         bucket, _, key = self.path(uri).partition("/")
         with self.asking("read", uri):
             response = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
@@ -117,11 +115,11 @@ class Remote:
         return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object, whatever the guard says, if it still has this tag; else False."""
+        """Replace an object if it has this tag, without the guard; returns whether it had."""
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
-        """Write an object, whatever the guard says, if there is none; else False."""
+        """Create an object without the guard; returns False if it exists."""
         return self._put(uri, text, IfNoneMatch="*")
 
     def names(self, uri: str) -> list[str]:
@@ -155,7 +153,7 @@ class Remote:
 
 
 class Refused(OSError):
-    """Object storage did not do as asked; `status` is HTTP's, 0 where there was no answer."""
+    """A request to object storage failed; `status` is the HTTP status, 0 without an answer."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What a stage measured of itself: in its artifact so as not to be lost, outside the digest."""
+"""Metrics of stages, stored in their artifacts but outside of the digest."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """End time in ms, seconds and metrics of a stage: `Measured(1763740000000, 3.2,
-    {"rollout/reward": 0.62})`.
-    """
+    """End, duration and metrics: `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`."""
 
     time_ms: int
     seconds: float
@@ -30,9 +28,7 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Collect metrics, and write them with the block's time; numbers that are not finite are
-    skipped.
-    """
+    """Collect metrics, and write the finite ones with the block's time."""
     start = time.monotonic()
     metrics: dict[str, float] = {}
     yield metrics
@@ -54,7 +50,7 @@ def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
 
 
 def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """The highest that any of several stages measured, by name, of the metrics below `prefix`."""
+    """The highest value of each metric below `prefix` in several stages."""
     highest: dict[str, float] = {}
     for stage in stages:
         for name, value in stage.metrics.items():
@@ -64,7 +60,7 @@ def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
 
 
 def measured(store: Store, artifact: Pointer) -> Measured:
-    """What the stage measured when it made this artifact."""
+    """The measurements of the stage that made an artifact."""
     content = store.part(artifact, FILE)
     assert content is not None, f"{artifact.uri} was published without {FILE}"
     return Measured(content["time_ms"], content["seconds"], content["metrics"])

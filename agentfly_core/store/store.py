@@ -69,7 +69,7 @@ class Store:
 
     @property
     def uri(self) -> str:
-        """What people call this store: its path, or its address on object storage."""
+        """The path of the store, or its address on object storage."""
         return self.remote.uri if self.remote else str(self.root)
 
     def path(self, uri: str) -> Path:
@@ -84,7 +84,7 @@ class Store:
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
         """An empty folder, published when the block ends without an error.
 
-        A directory of the same key by another process stays.
+        If another process published the same key meanwhile, its directory stays.
         """
         path = self.path(target.uri)
         with _unfinished(path) as folder:
@@ -120,7 +120,7 @@ class Store:
         return None
 
     def whole(self, pointer: Pointer) -> bool:
-        """Whether the artifact, or what was kept of it on purpose, verifies; warns if not."""
+        """Whether an artifact verifies, stripped files excepted; warns if not."""
         with _damaged_is_unpublished():
             self._checked(pointer)
             return True
@@ -133,12 +133,12 @@ class Store:
         return False
 
     def get(self, uri: str) -> Artifact | None:
-        """The artifact under `uri`, or None where nothing is published; raises Damaged."""
+        """The artifact under `uri`, or None; raises Damaged."""
         manifest: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
         return Artifact(uri, digest_of(manifest), manifest) if manifest else None
 
     def artifact(self, uri: str) -> Artifact:
-        """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
+        """The artifact under `uri`; raises Damaged or FileNotFoundError."""
         if (artifact := self.get(uri)) is None:
             raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
         return artifact
@@ -210,22 +210,22 @@ class Store:
         return json.loads(written)
 
     def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
-        """Write one JSON file beside the artifacts, with its checksum, atomically."""
+        """Write a JSON file with its checksum, atomically."""
         self.write_text(uri, files.json_text(checksummed_json.sealed(value)))
 
     def write_text(self, uri: str, text: str) -> None:
-        """Write one text file beside the artifacts, atomically."""
+        """Write a text file, atomically."""
         files.write_text(self.path(uri), text)
         if self.remote:
             self.remote.write(uri, text)
 
     def create_json(self, uri: str, value: Mapping[str, JSON]) -> bool:
-        """Write one JSON file where there is none, atomically; returns False where there is."""
+        """Create a JSON file, atomically; returns False if it exists."""
         text, path = files.json_text(checksummed_json.sealed(value)), self.path(uri)
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
-        """What `write_json` wrote, or None where there is nothing; raises Damaged with its name."""
+        """The value of a file by `write_json`, or None; raises Damaged with its name."""
         if (written := self._content(uri)) is None:
             return None
         return checksummed_json.value_of(written, f"{self.uri}/{uri}")
@@ -235,14 +235,14 @@ class Store:
         return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """The sorted names below `uri`, without hidden ones, such as those of unfinished work."""
+        """Sorted names below `uri` without hidden ones, such as unfinished folders."""
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
         names = self.remote.names(uri) if self.remote else local
         return sorted(name for name in names if not name.startswith("."))
 
     def remove(self, uri: str) -> None:
-        """Remove a file, or an artifact, its manifest first: what is left never looks whole."""
+        """Remove a file or an artifact, its manifest first: the rest never looks complete."""
         path = self.path(uri)
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
@@ -257,15 +257,13 @@ class Store:
         Other temporary names stay and are logged.
         """
         left: list[Path] = []
-        for place, folders, names in os.walk(self.path(uri)):  # passes over what goes meanwhile
+        for place, folders, names in os.walk(self.path(uri)):  # skips vanishing folders
             left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
         for path in left:
             if not marked(path.name):
                 name = os.fsencode(path).decode(errors="backslashreplace")  # it may be no UTF-8
-                logger.warning(
-                    "%s is not ours and stays: its name says of no process that it made it.", name
-                )
+                logger.warning("%s is not ours and stays: its name has no process mark.", name)
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
             _remove(path)
@@ -274,7 +272,7 @@ class Store:
 
 @contextmanager
 def _damaged_is_unpublished() -> Iterator[None]:
-    """Damage ends the block and is logged: a damaged artifact counts as not published."""
+    """Log damage and end the block: a damaged artifact counts as unpublished."""
     try:
         yield
     except Damaged as damage:
@@ -283,7 +281,7 @@ def _damaged_is_unpublished() -> Iterator[None]:
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
-    """An empty folder beside `path`, gone when the block ends unless it was moved."""
+    """An empty folder next to `path`, removed at the end of the block unless it was moved."""
     folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -295,14 +293,12 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
-    """Rename a folder to `path`: an artifact of the same key stays, another one is replaced, and a
-    damaged folder is set aside.
-    """
+    """Rename a folder to `path`, replacing another key; a damaged folder is set aside."""
     if os.path.lexists(path):
         try:
             if verify(path)["key"] == key:
                 return
-        except Damaged as damage:  # it may be a user's, who alone may delete it
+        except Damaged as damage:  # only its user may delete it
             kept = files.set_aside(path)
             logger.warning("%s It is kept as %s; remove it when you do not need it.", damage, kept)
         else:

@@ -1,11 +1,10 @@
-"""Artifacts copied from one store to another, where they keep their place, key and digest."""
+"""Copies of artifacts in other stores, with the same uri, key and digest."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.manifest import unstripped
@@ -16,8 +15,7 @@ from agentfly_core.system import files
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
     """Copy missing artifacts completely, and return them.
 
-    First raises Damaged for a damaged artifact, and ValueError for one without weights or with a
-    taken place.
+    Before it raises Damaged, and ValueError for an artifact without weights or with a taken place.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -25,16 +23,12 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
         _require_free(target, artifact.uri)
         source.open(artifact)
     for artifact in lacking:
+        opened = source.open(artifact)
         with target.publish(artifact.key) as folder:
-            _copy_listed(source, artifact, folder)
+            for name in sorted(unstripped(artifact.manifest)):
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(files.contained(opened, name), folder / name)
     return lacking
-
-
-def _copy_listed(source: Store, artifact: Artifact, folder: Path) -> None:
-    opened = source.open(artifact)
-    for name in sorted(unstripped(artifact.manifest)):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(files.contained(opened, name), folder / name)
 
 
 def _require_free(target: Store, uri: str) -> None:
@@ -44,12 +38,12 @@ def _require_free(target: Store, uri: str) -> None:
     taken = target.remote is None and os.path.lexists(target.path(uri))
     if taken or any(map(target.holds, places)):
         raise ValueError(
-            f"{target.uri}/{uri} is taken by something other than the artifact to copy: move that "
+            f"{target.uri}/{uri} is taken by something other than the artifact to copy: move it "
             "away, and run the same command again."
         )
 
 
 def copy_json(uri: str, source: Store, target: Store) -> None:
-    """Copy a JSON file beside the artifacts, if there is one."""
+    """Copy a JSON file, if it exists."""
     if (value := source.read_json(uri)) is not None:
         target.write_json(uri, value)

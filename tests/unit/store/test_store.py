@@ -133,7 +133,7 @@ def test_what_a_stranger_left_under_a_temporary_name_stays_and_is_named(store, c
     assert store.sweep("runs/demo") == 0
     assert strange.is_dir()
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith(f"{strange.parent / shown} is not ours and stays: its name says of no ")
+    assert told.startswith(f"{strange.parent / shown} is not ours and stays: its name has no ")
 
 
 def test_a_truncated_manifest_publishes_nothing_and_the_stage_is_made_again(store):
