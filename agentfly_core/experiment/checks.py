@@ -235,7 +235,8 @@ def _require_problems(settings: Settings) -> None:
     rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
     if settings.rollout.curriculum:
         rounds += f" x {settings.rollout.curriculum.window} (rollout.curriculum.window)"
-    schedule = ProblemSchedule.of(settings)
+    quotas = settings.quotas(settings.rollout.problems)
+    schedule = ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)
     for name, one in settings.each.items():
         if (needed := schedule.block_of(name)) > one.data.train:
             raise ValueError(

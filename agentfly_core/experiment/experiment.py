@@ -23,6 +23,7 @@ from agentfly_core.experiment.task import Task, import_tasks, together
 from agentfly_core.experiment.user_code import Code, code_of, modules_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -103,6 +104,13 @@ class Experiment:
     def greedy(self) -> bool:
         """Whether each problem of a step is played once more, greedily, as a baseline."""
         return self.algorithm.needs.greedy_episode
+
+    @property
+    def schedule(self) -> ProblemSchedule:
+        """The order in which steps play the training problems."""
+        settings = self.settings
+        problems = settings.quotas(settings.rollout.problems)
+        return ProblemSchedule(settings.seed, settings.rollout, problems, settings.night)
 
     @property
     def code(self) -> Code:

@@ -69,7 +69,7 @@ def score_episodes(
     rows = ledger.ledger(step, played, scores)
     if experiment.settings.rollout.curriculum and played[0].role == "train":
         outcomes = outcomes_by_problem(played, scores, experiment.whole.goal)
-        rows = _counted(rows, ProblemSchedule.of(experiment.settings), played, outcomes)
+        rows = _counted(rows, experiment.schedule, played, outcomes)
     ledger.write(folder, rows)
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     metrics = _measured(experiment.whole, played, scores, timings)

@@ -18,7 +18,7 @@ from agentfly_core.config.tasks import SINGLE
 from agentfly_core.records.parquet import count_rows, read_column, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
-from agentfly_core.system.formats.json_fault import json_fault
+from agentfly_core.system.formats.json_value import json_fault
 from agentfly_core.system.formats.text import counted, sentence, shown
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,7 @@ class Repeated(BadRow):
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Problems that two splits share, with example ids: `Leak("test", "train", 12, ("c-003",
-    "a-007"))`.
-    """
+    """Problems in two splits, with ids: `Leak("test", "train", 12, ("c-003", "a-007"))`."""
 
     split: str
     other: str
@@ -164,44 +162,36 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[Leak]:
 
 
 def spaced_alike(prompt: str) -> str:
-    """A prompt as it is compared with those of other splits, however it is spaced."""
+    """A prompt with single spaces, to compare prompts."""
     return " ".join(prompt.split())
 
 
 def _contents(problems: Sequence[Problem], prompts: set[str]) -> list[tuple[str, str]]:
-    """The id, and all else, of the problems with one of these prompts."""
-    normalised = [(problem, spaced_alike(problem.prompt)) for problem in problems]
+    """Ids and contents of the problems with one of these prompts."""
     return [
         (p.id, prompt + json.dumps(p.facts, sort_keys=True))
-        for p, prompt in normalised
-        if prompt in prompts
+        for p in problems
+        if (prompt := spaced_alike(p.prompt)) in prompts
     ]
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:
-    """The problems of one split of a prepared dataset, all or those of these rows."""
+    """The problems of one split of a prepared dataset, all or these rows."""
     return read_problems(folder / f"{name}.parquet", rows)
 
 
-def size_of_split(folder: Path, name: str) -> int:
-    """How many problems a split has."""
-    return count_rows(folder / f"{name}.parquet")
-
-
 def sizes_by_task(folder: Path) -> dict[str, int]:
-    """Training problems of a prepared dataset counted by task, in the order of the file:
-    `{"single": 4096}`.
-    """
+    """Count training problems by task, in the order of the file: `{"single": 4096}`."""
     return dict(Counter(read_column(folder / "train.parquet", "task")))
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
     """Number of shards of an evaluation with `episodes` of each problem, `shard` in a shard."""
-    return -(-size_of_split(data, name) * episodes // shard)
+    return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 
 
 def _problem_fault(row: object, data: Data) -> str | None:
-    """What is wrong with something that should be a problem of these data, or None."""
+    """The fault of an invalid problem, or None."""
     if not isinstance(row, Problem):
         return f"it is {shown(row)} ({type(row).__name__}), expected Problem(id, prompt, facts)"
     for name, text in (("id", row.id), ("prompt", row.prompt)):

@@ -1,4 +1,4 @@
-"""What the author of a dataset's function says about it."""
+"""Marks on the functions of datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 
 
 def generated(function: B) -> B:
-    """Mark a dataset whose problems come from its seed, with equal ids for equal problems.
+    """Mark a dataset that generates problems from its seed, with equal ids for equal problems.
 
     A better policy of a night is then confirmed on fresh problems.
     """

@@ -25,7 +25,7 @@ class Rate:
 
     @classmethod
     def of(cls, by_problem: Mapping[str, float]) -> Rate:
-        """The rate of a share for each problem, see `success`; raises ValueError without any."""
+        """The rate of a solved share for each problem; raises ValueError if empty."""
         return cls(*success(by_problem), len(by_problem))
 
     def to_json(self) -> dict[str, JSON]:
@@ -57,7 +57,7 @@ def wilson(successes: float, trials: int) -> Interval:
     spread = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
     scale = 1 + z2 / trials
     low, high = (middle - spread) / scale, (middle + spread) / scale
-    # of none and of all, an end is the share itself but for the last digit
+    # at shares 0 and 1 rounding may move an end past the share
     return min(share, max(0.0, low)), max(share, min(1.0, high))
 
 
@@ -81,7 +81,7 @@ class Mean:
 
     @property
     def without_interval(self) -> str:
-        """Why there is no interval, for who reads that there is none."""
+        """The reason for a missing interval."""
         if self.problems < FEWEST:
             count = "1 problem" if self.problems == 1 else f"{self.problems} problems"
             return f"of {count}, too few for an interval"
@@ -111,17 +111,14 @@ def mean(values: Mapping[str, float]) -> Mean | None:
 
 
 def student(freedom: float, above: float = 0.025) -> float:
-    """Return the value that Student's t exceeds with a probability of `above`: `student(2)` is
-    4.303.
-    """
+    """The value that Student's t exceeds with probability `above`: `student(2)` is 4.303."""
     from scipy.special import stdtrit  # loads in a tenth of a second
 
     return float(stdtrit(freedom, 1 - above))
 
 
 def lower_bound(differences: Sequence[float], reach: float, level: float) -> float:
-    """Return the one-sided lower bound of a mean of paired differences, at a confidence of
-    1 - level.
+    """One-sided lower bound of a mean of paired differences, at a confidence of 1 - level.
 
     mean(d) - t s(d) / sqrt(n), where d has three more differences, +reach, -reach and -reach;
     `reach` is the widest gap between two values. Without them rare differences give a bound that is

@@ -1,4 +1,4 @@
-"""The ledger: each problem that a step consumed, and how it ended."""
+"""The ledger: the problems of each step and their outcomes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """How one problem ended in one step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
-    "used")`.
+    """Outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625, "used")`.
 
     `reward` is the mean of scored episodes. `zero_spread`: equal rewards of each speaker. With a
     curriculum `kind` groups pass rates, and `solved` counts scored episodes that reached the goal.
@@ -77,8 +76,8 @@ def pass_rates(folder: Path) -> PassRates:
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(
-            "rollout.curriculum: an earlier step ran without a curriculum and has no pass "
-            "rates. Leave the curriculum out, or fork from the start of the run."
+            "rollout.curriculum: an earlier step ran without a curriculum, so its pass rates are "
+            "unknown. Leave the curriculum out, or fork from the start of the run."
         )
     sums = rows.groupby("kind")[["solved", "scored"]].sum().astype(int)
     return {kind: (solved, scored) for kind, solved, scored in sums.itertuples()}

@@ -18,12 +18,12 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 def read_text(item: Message | Observation) -> str:
-    """What the model read: `calculator: 99` of a tool's answer."""
+    """A read message as text: `calculator: 99` for a tool's answer."""
     return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
 
 
 def said_text(turn: Turn) -> str:
-    """What the model said, its calls written out: `calculator({"expression": "41+58"})`."""
+    """A reply as text, with calls such as `calculator({"expression": "41+58"})`."""
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
         if isinstance(call, ToolCall)
@@ -34,7 +34,7 @@ def said_text(turn: Turn) -> str:
 
 
 def texts(trajectory: Trajectory) -> Iterator[str]:
-    """All that was read and said in an episode, in order, the problem first."""
+    """The prompt, and then all messages of an episode in order."""
     yield trajectory.problem.prompt
     for turn in trajectory.turns:
         yield from map(read_text, turn.read)
@@ -60,7 +60,7 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
     except ValueError as error:
-        raise ValueError(f"the arguments of {name} are no JSON: {error}") from error
+        raise ValueError(f"the arguments of {name} are not JSON: {error}") from error
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -1,8 +1,7 @@
-"""Trajectories, scores and problems as parquet files, whose schema is public.
+"""Parquet files of trajectories, scores and problems, with a public schema.
 
 One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities
 float32. A trajectory's turns are stored context by context, and read back in the order of time.
-A file of another schema is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from agentfly_core.records.trajectory import (
 
 NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
-"""What the files are called in the folders of stages."""
+"""File names in the folders of stages."""
 _text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _SPAN = pa.struct(
     [
@@ -100,37 +99,29 @@ PROBLEM = pa.schema(
     [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string()), ("task", pa.string())],
     metadata={NUMBER: b"1"},
 )
+_SPAN_FIELDS = tuple(field.name for field in _SPAN)
+_TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
+PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "answered", "policy")
+"""Fields of a trajectory that are stored as they are."""
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
     """Write trajectories, sorted by (problem, chain, agent)."""
-    ordered = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     rows = [
-        {
-            "id": t.id,
-            "episode": t.episode,
+        _fields(t, PLAIN)
+        | _problem_row(t.problem)
+        | {
             "problem": t.problem.id,
-            "prompt": t.problem.prompt,
-            "facts": _text(dict(t.problem.facts)),
-            "task": t.problem.task,
-            "group": t.group,
-            "chain": t.chain,
-            "agent": t.agent,
-            "role": t.role,
             "turns": [
                 _turn_row(turn) for turn in sorted(t.turns, key=attrgetter("context", "call"))
             ],
             "closing": _text([_item_row(item) for item in t.closing]),
             "ending": t.ending.value,
-            "error": t.error,
             "observed": _text({name: asdict(score) for name, score in t.observed.items()}),
-            "seed": t.seed,
             "branch_parent": t.branch.parent if t.branch else None,
             "branch_turns": t.branch.turns if t.branch else None,
-            "answered": t.answered,
-            "policy": t.policy,
         }
-        for t in ordered
+        for t in sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     ]
     _write(path, rows, TRAJECTORY)
 
@@ -139,29 +130,18 @@ def read_trajectories(path: Path) -> list[Trajectory]:
     """Read trajectories; raises ValueError for a file of another schema."""
     return [
         Trajectory(
-            id=row["id"],
-            episode=row["episode"],
+            **{name: row[name] for name in PLAIN},
             problem=_problem(row["problem"], row),
-            group=row["group"],
-            chain=row["chain"],
-            agent=row["agent"],
-            role=row["role"],
-            turns=_turns(row["turns"]),
+            turns=tuple(sorted(map(_turn, row["turns"]), key=attrgetter("call", "context"))),
             closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
             ending=Ending(row["ending"]),
-            error=row["error"],
             observed={
-                name: Unscored(**fields)
-                if "reason" in fields
-                else Score(**{**fields, "per_turn": tuple(fields["per_turn"])})
+                name: Unscored(**fields) if "reason" in fields else Score(**_tuples(fields))
                 for name, fields in json.loads(row["observed"]).items()
             },
-            seed=row["seed"],
-            branch=Branch(parent, row["branch_turns"])
-            if (parent := row["branch_parent"]) is not None
+            branch=Branch(row["branch_parent"], row["branch_turns"])
+            if row["branch_parent"] is not None
             else None,
-            answered=row["answered"],
-            policy=row["policy"],
         )
         for row in _read(path, TRAJECTORY)
     ]
@@ -197,18 +177,11 @@ def read_scores(path: Path) -> list[Scored]:
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     """Write problems in the order given."""
-    rows = [
-        {"id": p.id, "prompt": p.prompt, "facts": _text(dict(p.facts)), "task": p.task}
-        for p in problems
-    ]
-    _write(path, rows, PROBLEM)
+    _write(path, [{"id": p.id} | _problem_row(p) for p in problems], PROBLEM)
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem]:
-    """Read problems, all or those of these rows in this order.
-
-    Raises ValueError for a file of another schema.
-    """
+    """Read problems, all or these rows; raises ValueError for a file of another schema."""
     return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows)]
 
 
@@ -219,7 +192,7 @@ def read_column(path: Path, name: str) -> list[str]:
 
 
 def count_rows(path: Path) -> int:
-    """How many rows a file has."""
+    """Number of rows of a file."""
     return int(pq.read_metadata(path).num_rows)
 
 
@@ -243,7 +216,20 @@ def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> l
     return records
 
 
-# Written out, here and below: `asdict` copies each value and token by itself.
+def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Attributes by name; `asdict` would copy each token."""
+    return {name: getattr(record, name) for name in names}
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+
+
+def _problem_row(problem: Problem) -> dict[str, Any]:
+    facts = _text(dict(problem.facts))
+    return {"prompt": problem.prompt, "facts": facts, "task": problem.task}
+
+
 def _item_row(item: Message | Observation) -> dict[str, Any]:
     if isinstance(item, Observation):
         return {"tool": item.tool, "content": item.content, "error": item.error}
@@ -259,32 +245,12 @@ def _item_row(item: Message | Observation) -> dict[str, Any]:
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
-    return {
+    return _fields(turn, _TURN_FIELDS) | {
         "read": _text([_item_row(item) for item in turn.read]),
         "given": turn.given.tokens,
         "reply": _text(_item_row(turn.reply)),
-        "sampled": [
-            {
-                "tokens": span.tokens,
-                "logprobs": span.logprobs,
-                "policy_version": span.policy_version,
-                "finish": span.finish,
-                "entropies": span.entropies,
-            }
-            for span in turn.sampled
-        ],
-        "context": turn.context,
-        "call": turn.call,
-        "temperature": turn.temperature,
-        "state": turn.state,
-        "reward": turn.reward,
-        "pictures": turn.pictures,
+        "sampled": [_fields(span, _SPAN_FIELDS) for span in turn.sampled],
     }
-
-
-def _turns(rows: Sequence[Mapping[str, Any]]) -> tuple[Turn, ...]:
-    """Stored turns in the order of time."""
-    return tuple(sorted(map(_turn, rows), key=attrgetter("call", "context")))
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:
@@ -294,22 +260,8 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         read=tuple(_message(item) for item in json.loads(row["read"])),
         given=Given(tuple(row["given"])),
         reply=reply,
-        sampled=tuple(
-            Sampled(
-                tuple(span["tokens"]),
-                tuple(span["logprobs"]),
-                span["policy_version"],
-                span["finish"],
-                tuple(span["entropies"]),
-            )
-            for span in row["sampled"]
-        ),
-        context=row["context"],
-        call=row["call"],
-        temperature=row["temperature"],
-        state=row["state"],
-        reward=row["reward"],
-        pictures=tuple(row["pictures"]),
+        sampled=tuple(Sampled(**_tuples(span)) for span in row["sampled"]),
+        **_tuples({name: row[name] for name in _TURN_FIELDS}),
     )
 
 

@@ -1,4 +1,4 @@
-"""The problems that a step plays, and their shards, drawn by the seed; more on demand."""
+"""The problems and shards of each step, drawn by the seed; more on demand."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfly_core.config.experiment import Night, OrderPosition, Rollout, Settings
+from agentfly_core.config.experiment import Night, OrderPosition, Rollout
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
-"""The least weight of a kind that is always solved or never: none is forgotten."""
+"""Least weight of a kind that is always or never solved."""
 
 
 def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
@@ -30,10 +30,9 @@ class SamplingRound:
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 
-    `tasks` numbers the step's own problems of each task; refills continue after the first 64. With
-    `greedy` each problem has one more episode at temperature 0. `before` counts problems of earlier
-    steps by task, `{"single": 384}`, for nights. `by_kind` has solved and scored episodes, for a
-    curriculum.
+    `tasks` numbers the step's problems by task; refills continue after the first 64. With `greedy`
+    each problem has one more episode at temperature 0. Nights count problems of earlier steps in
+    `before`, curricula solved and scored episodes in `by_kind`.
     """
 
     step: int
@@ -57,22 +56,15 @@ class SamplingRound:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSchedule:
-    """The order in which the steps of a run play its training problems:
-    `ProblemSchedule(seed=0, rollout=Rollout(), problems={"sums": 11, "shop": 5}, night=None)`.
+    """The order in which the steps of a run play its training problems.
 
-    `problems` counts the problems of a step by task, `{"single": 16}` without a mixture.
+    `problems` counts the problems of a step by task: `{"sums": 11, "shop": 5}`.
     """
 
     seed: int
     rollout: Rollout
     problems: Mapping[str, int]
     night: Night | None = None
-
-    @classmethod
-    def of(cls, settings: Settings) -> ProblemSchedule:
-        """Return the schedule of an experiment."""
-        problems = settings.quotas(settings.rollout.problems)
-        return cls(settings.seed, settings.rollout, problems, settings.night)
 
     def first_round(
         self,
@@ -87,25 +79,23 @@ class ProblemSchedule:
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """Return the round after `last` in further shards; `missing` counts the problems of each
-        task, `{"single": 12}`.
-        """
+        """The round after `last` in further shards; `missing` counts problems by task."""
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
         tasks = {name: range(stops[name], stops[name] + missing[name]) for name in stops}
         return replace(last, shards=shards, tasks=tasks)
 
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
-        """How many problems of each task a step still lacks; `used` could be learned from."""
+        """Count the problems that a step still lacks by task, after those `used` for training."""
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Return the rows of the training split that a round plays, or with a curriculum all among
-        which its problems are chosen. `sizes` counts problems by task in the order of the file.
+        """Rows of the training split for a round, with a curriculum all candidates.
 
-        Each pass over a task is a new permutation, and a step plays problems of one pass. A night
-        plays epochs (`epoch_order`), and a step may play problems of two. Raises ValueError when a
-        task has fewer problems than one step may need, or a night fewer than twice as many.
+        `sizes` counts problems by task in the order of the file. Each pass over a task is a new
+        permutation, and a step plays problems of one pass. A night plays epochs (`epoch_order`),
+        and a step may play problems of two. Raises ValueError if a task has fewer problems than a
+        step may need, or a night fewer than twice as many.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -165,7 +155,7 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """The group of a problem's pass rate: its id, or task and fact; raises ValueError."""
+        """Key of a problem's pass rate: its id, or task and fact; raises ValueError."""
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:
             return problem.id
@@ -186,16 +176,13 @@ def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
 
 
 def _seed_of(task: str) -> list[str]:
-    """The part of a seed that gives each task of a mixture its own order."""
     return [] if task == SINGLE else [task]
 
 
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
-    """Return the permutation of `size` problems in which an epoch of nights plays them; each task
-    of a mixture has its own.
+    """The permutation of `size` problems of a task in an epoch of nights.
 
-    Two fixed halves are shuffled separately, so that a problem returns after size / 2 others at the
-    earliest.
+    Two fixed halves are shuffled separately: a problem returns after at least size / 2 others.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -207,9 +194,8 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the next night, after `night` has `played` so many problems of each task. `sizes`
-    counts the training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})`
-    is `{number: 2, tasks: {single: {epoch: 0, problem: 960}}}`.
+    """The next night after `night`, from counts of played and of all training problems by task:
+    `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
     """
     places = {}
     for name, size in sizes.items():

@@ -1,9 +1,9 @@
-"""Contents of run.json and summary.json of a run."""
+"""Contents of run.json and summary.json of a run, and of play.json of played episodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from agentfly_core.system.formats.json_value import JSON
 
@@ -22,9 +22,8 @@ class ParentPolicy(ArtifactRecord):
 
 
 class CodeRecord(TypedDict):
-    """A run's code: the sha256 of the files of each module, and the state of its repository:
-    `{"files": {"my_tools": {"my_tools.py": "9f2c..."}}, "repository": {"commit": "4f0c...",
-    "dirty": ""}}`.
+    """A run's code: file hashes by module, `{"my_tools": {"my_tools.py": "9f2c..."}}`, and the
+    state of its repository, `{"commit": "4f0c...", "dirty": ""}`.
     """
 
     files: Mapping[str, Mapping[str, str]]
@@ -53,11 +52,9 @@ class SiteRecord(TypedDict):
 class RunRecord(TypedDict):
     """run.json: identity and settings of a run.
 
-    `settings` is the experiment and `site` where it last continued, both as their
-    models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
-    role; `code` is its current code, `accepted_code` are the changes that were accepted;
-    `model_digest` is the digest of a model folder's files; `planned_steps` is the planned number of
-    steps in a run that ended early because its time was over.
+    `settings` is the experiment, `site` the newest site. `frozen` has the digests of frozen
+    speakers by role. `accepted_code` lists accepted changes of `code`. `model_digest` is that of a
+    model folder. `planned_steps` is set if the run ended early because its time was over.
     """
 
     uid: str
@@ -95,8 +92,8 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json: how a run ended. An interval is `[low, high]`. `seconds` are by stage, and 0
-    for a stage that another run executed.
+    """summary.json: the result of a run. An interval is `[low, high]`. `seconds` are by stage, 0
+    for stages of another run.
     """
 
     run: str
@@ -109,3 +106,29 @@ class Summary(Details):
     seconds: dict[str, float]
     policy_digest: str
     prefect_flow_run_ids: list[str]
+
+
+ModeName = Literal["experiment", "live", "chat"]
+"""By the experiment's rules, many or one at a time; or a conversation with a person as the user."""
+
+
+class PlayRecord(TypedDict):
+    """play.json: the policy and settings of played episodes, and their command.
+
+    `policy` is the given reference ("run:demo@7", "oracle", "my_file:policy"), `sampled_from` the
+    policy that sampled tokens, or None for replies of a function; `script` is the function's import
+    path. `settings` is the identity of the experiment. With the mode (`way`) "chat" its agent and
+    limits did not count, and no problem was attempted.
+    """
+
+    experiment: str
+    policy: str
+    sampled_from: ArtifactRecord | None
+    script: str | None
+    way: ModeName
+    split: str
+    seed: int
+    settings: Mapping[str, JSON]
+    settings_digest: str
+    time_ms: int
+    command: str

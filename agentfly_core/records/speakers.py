@@ -1,4 +1,4 @@
-"""The trajectories of several speakers as episodes: who answered, and what each speaker earned."""
+"""Trajectories of several speakers as episodes: their answers and rewards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from statistics import fmean
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-10
-"""Rewards that differ by less are equal: float32 near 1, or float64 of any size, rounds so far."""
+"""Smaller differences of rewards are rounding: of float32 near 1, or of float64."""
 Earned = Mapping[str, float]
-"""What each speaker of an episode earned: `{"planner": 0.5, "searcher": 1.0}`."""
+"""Rewards of an episode by speaker: `{"planner": 0.5, "searcher": 1.0}`."""
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
@@ -65,13 +65,13 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """What a reward that was given to one speaker alone goes by in `Scored.rewards`."""
+    """Key in `Scored.rewards` of a speaker's own value of a reward."""
     return f"{reward}/speaker/{speaker}"
 
 
 def own_reward(scored: Scored, reward: str, speaker: str) -> float:
-    """A speaker's unweighted reward: 0.5 of `{"exact": 1.0, "exact/speaker/planner": 0.5}` for the
-    planner, 1.0 for others.
+    """A speaker's unweighted reward, in `{"exact": 1.0, "exact/speaker/planner": 0.5}` 0.5 for the
+    planner.
     """
     return scored.rewards.get(apart_name(reward, speaker), scored.rewards[reward])
 
@@ -92,7 +92,7 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
 
 
 def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> float | None:
-    """The mean of what its speakers earned; None where a score is missing."""
+    """The mean reward of its speakers; None if a score is missing."""
     rewards = earned_by_speaker(episode, scores)
     return None if rewards is None else fmean(rewards.values())
 
@@ -107,7 +107,7 @@ def any_spread(episodes: Iterable[Earned]) -> bool:
 
 
 def reaches(reward: float, bound: float) -> bool:
-    """Whether a reward is at least `bound`, but for rounding: 10 x 0.1 reaches 1."""
+    """Whether a reward is at least `bound` up to rounding: 10 x 0.1 reaches 1."""
     return reward >= bound or not differ(reward, bound)
 
 

@@ -1,10 +1,10 @@
-"""Episode timings: on disk a row a span of an episode, beside its shard and outside the digest."""
+"""Episode timings, stored with a shard but outside of its digest."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -41,25 +41,23 @@ class Timing:
     spans: tuple[Span, ...]
 
     def seconds(self, doing: Doing) -> float:
-        """The seconds that the episode spent on one thing."""
+        """Total seconds of an activity."""
         return sum(span.end - span.start for span in self.spans if span.doing == doing)
 
 
 def moment() -> float:
-    """Seconds since 1970, monotonic: the system's clock is read once in a process."""
+    """Seconds since 1970, monotonic within a process."""
     return _BEGUN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
     """Write the timings of a shard."""
-    spans = [(timing.trajectory_id, span) for timing in timings for span in timing.spans]
-    columns = [
-        [name for name, _ in spans],
-        [span.doing for _, span in spans],
-        [span.start for _, span in spans],
-        [span.end for _, span in spans],
+    rows = [
+        {"trajectory_id": timing.trajectory_id, **asdict(span)}
+        for timing in timings
+        for span in timing.spans
     ]
-    pq.write_table(pa.table(columns, schema=_SPAN), folder / FILE)
+    pq.write_table(pa.Table.from_pylist(rows, schema=_SPAN), folder / FILE)
 
 
 def read_timings(folder: Path) -> list[Timing]:
@@ -73,7 +71,7 @@ def read_timings(folder: Path) -> list[Timing]:
 
 
 def union(intervals: Iterable[tuple[float, float]]) -> float:
-    """The length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
+    """Length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
     total, end = 0.0, float("-inf")
     for start, stop in sorted(intervals):
         total += max(0.0, stop - max(start, end))

@@ -15,19 +15,18 @@ from agentfly_core.config.tasks import SINGLE
 from agentfly_core.system.formats.text import without_thoughts
 
 Finish = Literal["stop", "length", "stop_string"]
-"""Whether a stop token, the limit of tokens or a stop string ended what was sampled."""
+"""A stop token, the limit of tokens or a stop string ended the reply."""
 Role = Literal["train", "baseline", "evaluation", "demonstration"]
 LARGEST = 1e15
-"""What a reward may be at most, either way: gradients grow with it, and their squares must be
-numbers in float32.
-"""
+"""Largest absolute reward: the squares of gradients, which grow with it, must fit in float32."""
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A parsed call, `lenient` if not in the template's format: `ToolCall("calculator",
-    {"expression": "41+58"})`.
+    """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`.
+
+    `lenient`: it was not in the template's format.
     """
 
     name: str
@@ -99,7 +98,7 @@ class Sampled:
         if self.entropies and len(self.entropies) != len(self.tokens):
             raise ValueError(
                 f"Sampled has {len(self.tokens)} tokens and {len(self.entropies)} entropies; a "
-                "sampler that returns entropies must return one for each token."
+                "sampler must return one entropy for each token, or none."
             )
 
 
@@ -153,9 +152,7 @@ class Problem:
 
 
 def of_task(problem: Problem, task: str) -> Problem:
-    """Return a problem as one of a task. In a mixture its id begins with the name of the task,
-    because two tasks may have the same ids.
-    """
+    """A problem as one of a task; in a mixture the name of the task begins the id."""
     if task == SINGLE:
         return problem
     return replace(problem, id=f"{task}/{problem.id}", task=task)
@@ -166,8 +163,7 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
     if fact not in problem.facts:
         raise ValueError(
             f"{setting}: the problem {problem.id!r} has no fact {fact!r}, it has "
-            f"{', '.join(problem.facts) or 'none'}. Give it to each problem, or leave {setting} "
-            "out."
+            f"{', '.join(problem.facts) or 'none'}. Give it to each problem, or remove {setting}."
         )
     value = problem.facts[fact]
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -211,7 +207,7 @@ class Examples:
 
 
 def is_usable(value: float) -> bool:
-    """Whether an author's number may be a reward: it is finite, and LARGEST at most."""
+    """Whether a number may be a reward: finite, and at most LARGEST."""
     try:
         return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
     except OverflowError:  # an int of 400 digits
@@ -238,9 +234,9 @@ class Trajectory:
     """The record of one speaker's tokens in an episode.
 
     `turns` are in the order of time. `agent` is role and instance, `searcher/2`; the first instance
-    has the role's name. `closing` are observations after the last reply, `observed` rewards that
-    needed the environment, `error` that of a FAILED episode or AGENT_ERROR, and `answered` the
-    agent's answer. `policy` is empty for the trained policy, or names an untrained one.
+    has the role's name. `closing` has observations after the last reply, `observed` rewards that
+    needed the environment, `error` the error of FAILED or AGENT_ERROR, `answered` the agent's
+    answer. `policy` is empty for the trained policy, or names an untrained one.
     """
 
     id: str
@@ -267,9 +263,7 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """The agent's answer, else the output of the tool that ended the episode, else the last
-        reply without thoughts if it has no calls and was not cut, else None.
-        """
+        """The agent's answer, or the output of the final tool, or the last reply if it is whole."""
         if self.answered is not None:
             return self.answered
         if self.ending is Ending.TERMINAL and self.closing:
@@ -280,7 +274,7 @@ class Trajectory:
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """Every answer of a tool, in order, whether or not the model went on to read it."""
+        """All answers of tools in order, read or not."""
         read = [item for turn in self.turns for item in turn.read if isinstance(item, Observation)]
         return (*read, *self.closing)
 

@@ -23,7 +23,7 @@ from agentfly_core.rl.importance_sampling import ImportanceSampling
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.policy_loss import PolicyLoss
 from agentfly_core.sandbox.backends import Unavailable
-from agentfly_core.system.formats.stop_strings import before_stop
+from agentfly_core.system.formats.text import before_stop
 from agentfly_core.testing import trajectory, turn
 from agentfly_core.testing.episodes import (
     ADD,

@@ -21,7 +21,6 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.user_code import digests_of, modules_of
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.runs import episodes
@@ -33,6 +32,7 @@ from agentfly_core.store.store import Store
 from flows.reporting import sent
 from tests.support.damage import check, damage, listen, printed, records, suffered
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
+from tests.support.problems import schedule_of
 
 SEED = 15
 STEPS = (1, 2, 3)
@@ -63,10 +63,10 @@ def needed(experiment: Experiment) -> Iterator[ArtifactKey]:
         yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
-        sampling_round = ProblemSchedule.of(settings).first_round(
+        sampling_round = schedule_of(settings).first_round(
             step, settings.algorithm.make().needs.greedy_episode
         )
-        drawn = sampling_round.drawn(ProblemSchedule.of(settings))
+        drawn = sampling_round.drawn(schedule_of(settings))
         shards = [
             StageKeys(settings).rollout("demo", made(policy), made(data), step, shard, drawn, {})
             for shard in sampling_round.shards

@@ -34,7 +34,7 @@ import sqlalchemy.dialects.sqlite  # noqa: F401
 import transformers.models.auto.modeling_auto  # noqa: F401
 
 import agentfly_core.inference.in_process
-import agentfly_core.models.untrained
+import agentfly_core.models.pretrained
 import agentfly_core.rl.policy_gradient
 import agentfly_core.store.object_storage  # noqa: F401
 import flows.cli.episodes

@@ -16,13 +16,14 @@ from agentfly_core.records import ledger
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
-from agentfly_core.records.problem_schedule import ProblemSchedule, by_task
+from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.system.formats.json_value import as_json
 from tests.support.experiments import SUMMARY
+from tests.support.problems import schedule_of
 
 
 def published(experiment: Experiment, uri: str, split: str, problems: int) -> Artifact:
@@ -85,8 +86,8 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     sizes = sizes_by_task(data)
     due = [
         known[row]
-        for row in ProblemSchedule.of(settings).rows(
-            ProblemSchedule.of(settings).first_round(step, False, before), sizes
+        for row in schedule_of(settings).rows(
+            schedule_of(settings).first_round(step, False, before), sizes
         )
     ]
     specs = of_step(settings.rollout, settings.seeds_of(step), due, step, False)

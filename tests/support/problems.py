@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Problem
 
 
@@ -34,3 +35,8 @@ def kinds(seed, train, validation, test, hard=("c-001",)):
 
     splits = clean(seed, train, validation, test)
     return {split: [told(problem) for problem in found] for split, found in splits.items()}
+
+
+def schedule_of(settings):
+    quotas = settings.quotas(settings.rollout.problems)
+    return ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)

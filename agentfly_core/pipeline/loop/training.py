@@ -20,7 +20,7 @@ from agentfly_core.pipeline.scoring import scored_shard
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.ledger import used
-from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRound
+from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
@@ -116,7 +116,7 @@ def episodes(
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}
     rates = run.pass_rates(step) if run.settings.rollout.curriculum else {}
-    schedule = ProblemSchedule.of(run.settings)
+    schedule = run.experiment.schedule
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
     with scoring_shards(run.store, partial(scored_shard, experiment)) as scoring:

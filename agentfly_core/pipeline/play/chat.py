@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agentfly_core.authoring.author_call import in_thread
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.records.play_record import ModeName
+from agentfly_core.records.run_record import ModeName
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver

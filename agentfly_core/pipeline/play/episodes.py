@@ -21,8 +21,7 @@ from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
-from agentfly_core.records.play_record import ModeName, PlayRecord
-from agentfly_core.records.run_record import ArtifactRecord
+from agentfly_core.records.run_record import ArtifactRecord, ModeName, PlayRecord
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec

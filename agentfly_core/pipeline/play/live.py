@@ -8,7 +8,7 @@ from functools import partial
 
 from agentfly_core.inference.sampler import Request, Sampler
 from agentfly_core.pipeline.play.mode import Mode, WrappedSampler, WrappedSession
-from agentfly_core.records.play_record import ModeName
+from agentfly_core.records.run_record import ModeName
 from agentfly_core.records.trajectory import Sampled, Trajectory
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
-from agentfly_core.records.play_record import ModeName
+from agentfly_core.records.run_record import ModeName
 from agentfly_core.records.trajectory import Sampled, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.episodes import Decode

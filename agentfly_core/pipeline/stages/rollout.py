@@ -13,7 +13,7 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
 from agentfly_core.records.dataset import sizes_by_task, split
-from agentfly_core.records.problem_schedule import ProblemSchedule, SamplingRound
+from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, Pointer
@@ -34,7 +34,7 @@ class RoundEpisodes:
         """Those of all shards, in their order."""
         settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
-        schedule = ProblemSchedule.of(settings)
+        schedule = self.run.experiment.schedule
         rows = schedule.rows(drawn, sizes_by_task(dataset))
         problems = schedule.chosen(drawn, split(dataset, "train", rows))
         return of_step(
@@ -48,7 +48,7 @@ def rollout(
     """One shard of a step's episodes, played with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
-    problems = drawn.drawn(ProblemSchedule.of(run.settings))
+    problems = drawn.drawn(run.experiment.schedule)
     target = StageKeys(run.settings).rollout(run.name, policy, data, step, shard, problems, frozen)
 
     def make(folder: Path) -> Mapping[str, float]:

@@ -10,7 +10,6 @@ from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.services import tokenizer_of
 from agentfly_core.records.dataset import split
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.store.artifact import Pointer
 
 
@@ -28,6 +27,6 @@ def require_room(
     everything = [problem for some in problems.values() for problem in some]
     playing.require_room(experiment.tasks, tokenizer_of(experiment.store, model), everything)
     for problem in problems.get("train", ()):
-        ProblemSchedule.of(experiment.settings).kind_of(problem)
+        experiment.schedule.kind_of(problem)
     for name in problems.keys() - {"train"}:
         playing.require_tags(experiment.settings.evaluate.by, problems[name])

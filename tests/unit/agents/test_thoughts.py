@@ -12,8 +12,7 @@ from agentfly_core.agents.planner_executor import PlannerExecutor
 from agentfly_core.agents.react import React
 from agentfly_core.records.trajectory import Message, Trajectory
 from agentfly_core.rollout.episode import Agent
-from agentfly_core.system.formats.stop_strings import before_stop
-from agentfly_core.system.formats.text import without_thoughts
+from agentfly_core.system.formats.text import before_stop, without_thoughts
 from agentfly_core.testing.episodes import play, rollout_spec
 from agentfly_core.testing.letters import Letters, decode
 

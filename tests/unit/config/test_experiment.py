@@ -145,7 +145,7 @@ def test_a_number_may_be_written_with_an_exponent(text, value):
 def test_a_value_that_contains_itself_is_refused_where_it_does(text):
     with pytest.raises(
         ValueError,
-        match=r"here, line 1, column \d+ is no valid YAML: \*x stands within what it names",
+        match=r"here, line 1, column \d+ is no valid YAML: \*x contains itself",
     ):
         strict_yaml.parse(text, "here")
     assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}

@@ -12,10 +12,10 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.store.artifact import Pointer
 from tests.support.experiments import TINY
 from tests.support.parts import HERE
+from tests.support.problems import schedule_of
 
 EXACT = "agentfly_core.rewards.exact:exact"
 Read = Any
@@ -77,9 +77,7 @@ def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> No
             tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values()
         )
         policy, data = Pointer("artifacts/p", "p" * 8), Pointer("artifacts/d", "d" * 8)
-        drawn = (
-            ProblemSchedule.of(settings).first_round(1, False).drawn(ProblemSchedule.of(settings))
-        )
+        drawn = schedule_of(settings).first_round(1, False).drawn(schedule_of(settings))
         return [
             StageKeys(settings).rollout("demo", policy, data, 1, 0, drawn, {}).key,
             StageKeys(settings).evaluation(policy, data, "test", 0, {}).key,

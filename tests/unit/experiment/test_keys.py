@@ -1,9 +1,9 @@
 """Which settings a stage's output depends on."""
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.store.artifact import Pointer
 from tests.support.experiments import experiment
+from tests.support.problems import schedule_of
 
 MODEL, DATA, SHOWN = (Pointer(f"artifacts/{name}", name) for name in ("model", "data", "shown"))
 EXACT = "agentfly_core.rewards.exact:exact"
@@ -13,7 +13,7 @@ WARM_START = {"demonstrations": "agentfly_core.datasets.two_steps:policy"}
 def stages(tmp_path, **changes):
     """The key of each stage."""
     settings = experiment(tmp_path, **{"warm_start": WARM_START, **changes}).settings
-    drawn = ProblemSchedule.of(settings).first_round(1, False).drawn(ProblemSchedule.of(settings))
+    drawn = schedule_of(settings).first_round(1, False).drawn(schedule_of(settings))
     targets = [
         StageKeys(settings).demonstrations(MODEL, DATA, {}),
         StageKeys(settings).warm_start(MODEL, SHOWN, 1),

@@ -16,7 +16,7 @@ from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
 from agentfly_core.records.trajectory import Problem, Sampled
-from agentfly_core.system.formats.stop_strings import before_stop, first_stop
+from agentfly_core.system.formats.text import before_stop, first_stop
 from agentfly_core.testing.episodes import saying
 from agentfly_core.testing.letters import STOP, encode
 

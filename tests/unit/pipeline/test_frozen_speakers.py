@@ -23,13 +23,13 @@ from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
+from tests.support.problems import schedule_of
 
 GPT = {"url": "http://127.0.0.1:9/v1", "model": "wise"}
 DATA, POLICY = Pointer("artifacts/data", "da7a"), Pointer("artifacts/start", "9f2c")
@@ -59,7 +59,7 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
 def episodes(here: Experiment) -> list[str]:
     """The keys of what is played with the frozen speakers."""
     settings, frozen = here.settings, here.frozen
-    drawn = ProblemSchedule.of(settings).first_round(1, False).drawn(ProblemSchedule.of(settings))
+    drawn = schedule_of(settings).first_round(1, False).drawn(schedule_of(settings))
     return [
         StageKeys(settings).rollout("mine", POLICY, DATA, 1, 0, drawn, frozen).key,
         StageKeys(settings).evaluation(POLICY, DATA, "test", 0, frozen).key,

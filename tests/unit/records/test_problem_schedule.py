@@ -8,12 +8,12 @@ import pytest
 
 from agentfly_core.config.experiment import Night, OrderPosition, Settings
 from agentfly_core.records.problem_schedule import (
-    ProblemSchedule,
     SamplingRound,
     epoch_order,
     night_after,
 )
 from agentfly_core.records.trajectory import Problem
+from tests.support.problems import schedule_of
 
 PROBLEMS = [Problem(f"p{i}", "?") for i in range(9)]
 
@@ -28,7 +28,7 @@ def settings_with(**rollout: int) -> Settings:
 def problems_of(
     rules: Settings, sampling_round: SamplingRound, problems: list[Problem]
 ) -> list[Problem]:
-    rows = ProblemSchedule.of(rules).rows(sampling_round, {"single": len(problems)})
+    rows = schedule_of(rules).rows(sampling_round, {"single": len(problems)})
     return [problems[row] for row in rows]
 
 
@@ -41,7 +41,7 @@ def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() ->
         ids(
             problems_of(
                 settings_with(),
-                ProblemSchedule.of(settings_with()).first_round(step, False),
+                schedule_of(settings_with()).first_round(step, False),
                 PROBLEMS,
             )
         )
@@ -55,7 +55,7 @@ def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() ->
 def test_what_is_dealt_depends_on_the_seed_alone() -> None:
     other = settings_with().model_copy(update={"seed": 1})
     deals = [
-        problems_of(rules, ProblemSchedule.of(rules).first_round(3, False), PROBLEMS)
+        problems_of(rules, schedule_of(rules).first_round(3, False), PROBLEMS)
         for rules in (settings_with(), settings_with(), other)
     ]
     assert deals[0] == deals[1] != deals[2]
@@ -63,8 +63,8 @@ def test_what_is_dealt_depends_on_the_seed_alone() -> None:
 
 def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None:
     rules = settings_with(refills=1)
-    first = ProblemSchedule.of(rules).first_round(1, False)
-    more = ProblemSchedule.of(rules).next_round(first, {"single": 1})
+    first = schedule_of(rules).first_round(1, False)
+    more = schedule_of(rules).next_round(first, {"single": 1})
     assert (first.shards, more) == (
         range(0, 3),
         SamplingRound(1, {"single": range(2, 3)}, False, range(3, 5)),
@@ -75,17 +75,17 @@ def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None
 
 def test_no_problem_of_a_refill_is_played_by_another_step_of_the_pass() -> None:
     rules = settings_with(refills=1)
-    deals = [ProblemSchedule.of(rules).first_round(step, False) for step in (1, 2)]
+    deals = [schedule_of(rules).first_round(step, False) for step in (1, 2)]
     everything = [
         ids(problems_of(rules, d, PROBLEMS))
-        + ids(problems_of(rules, ProblemSchedule.of(rules).next_round(d, {"single": 2}), PROBLEMS))
+        + ids(problems_of(rules, schedule_of(rules).next_round(d, {"single": 2}), PROBLEMS))
         for d in deals
     ]
     assert len(set(chain(*everything))) == 8
 
 
 def test_a_greedy_baseline_is_one_more_episode_of_each_problem() -> None:
-    assert ProblemSchedule.of(settings_with()).first_round(1, True).shards == range(
+    assert schedule_of(settings_with()).first_round(1, True).shards == range(
         0, 4
     )  # 10 episodes, three a shard
 
@@ -107,7 +107,7 @@ def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order
             played += ids(
                 problems_of(
                     rules,
-                    ProblemSchedule.of(rules).first_round(step, False, {"single": (step - 1) * 2}),
+                    schedule_of(rules).first_round(step, False, {"single": (step - 1) * 2}),
                     PROBLEMS,
                 )
             )
@@ -128,8 +128,8 @@ def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
 def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
     night = Night(number=3, tasks={"single": OrderPosition(epoch=1, problem=2)})
     rules = settings_with(refills=1).model_copy(update={"night": night})
-    first = ProblemSchedule.of(rules).first_round(2, False, before={"single": 3})
-    refilled = ProblemSchedule.of(rules).next_round(first, {"single": 1})
+    first = schedule_of(rules).first_round(2, False, before={"single": 3})
+    refilled = schedule_of(rules).next_round(first, {"single": 1})
     order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9, "single")]
     assert ids(problems_of(rules, first, PROBLEMS)) == order[5:7]
     assert ids(problems_of(rules, refilled, PROBLEMS)) == order[7:8]
@@ -138,4 +138,4 @@ def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refille
 def test_a_night_whose_step_needs_more_than_half_of_the_problems_is_refused() -> None:
     rules = settings_with(problems=5).model_copy(update={"night": Night(number=1)})
     with pytest.raises(ValueError, match=r"step of a night needs 10 problems, .* has 9: raise"):
-        problems_of(rules, ProblemSchedule.of(rules).first_round(1, False), PROBLEMS)
+        problems_of(rules, schedule_of(rules).first_round(1, False), PROBLEMS)

@@ -6,22 +6,23 @@ from itertools import chain
 import pytest
 
 from agentfly_core.config.experiment import Night, OrderPosition
-from agentfly_core.records.problem_schedule import ProblemSchedule, night_after
+from agentfly_core.records.problem_schedule import night_after
 from agentfly_core.records.trajectory import Problem, of_task
 from tests.support.mixtures import BUYING, settings_with
+from tests.support.problems import schedule_of
 
 SIZES = {"sums": 12, "shop": 6}
 
 
 def rows(rules, sampling_round):
     """The rows of the sums, 0 to 11, and those of the shop, 12 to 17."""
-    found = ProblemSchedule.of(rules).rows(sampling_round, SIZES)
+    found = schedule_of(rules).rows(sampling_round, SIZES)
     return [row for row in found if row < 12], [row for row in found if row >= 12]
 
 
 def test_each_step_plays_the_quota_of_each_task_and_a_pass_permutes_within_it():
     played = [
-        rows(settings_with(), ProblemSchedule.of(settings_with()).first_round(step, False))
+        rows(settings_with(), schedule_of(settings_with()).first_round(step, False))
         for step in range(1, 13)
     ]
     assert {(len(sums), len(shop)) for sums, shop in played} == {(2, 1)}
@@ -34,8 +35,8 @@ def test_each_step_plays_the_quota_of_each_task_and_a_pass_permutes_within_it():
 
 def test_each_task_is_passed_in_an_order_of_its_own():
     rules = settings_with(shop={**BUYING, "weight": 2})
-    found = ProblemSchedule.of(rules).rows(
-        ProblemSchedule.of(rules).first_round(1, False), {"sums": 100, "shop": 100}
+    found = schedule_of(rules).rows(
+        schedule_of(rules).first_round(1, False), {"sums": 100, "shop": 100}
     )
     (sums, shop) = found[:2], [row - 100 for row in found[2:]]
     assert sums[:1] != shop[:1]
@@ -43,10 +44,10 @@ def test_each_task_is_passed_in_an_order_of_its_own():
 
 def test_a_refill_draws_what_a_task_lacks_from_that_task():
     rules = settings_with(rollout={"problems": 3, "group_size": 2, "shard": 4, "refills": 1})
-    first = ProblemSchedule.of(rules).first_round(1, False)
-    lacking = ProblemSchedule.of(rules).missing({"sums": 2})  # the one of the shop taught nothing
+    first = schedule_of(rules).first_round(1, False)
+    lacking = schedule_of(rules).missing({"sums": 2})  # the one of the shop taught nothing
     assert lacking == {"sums": 0, "shop": 1}
-    more = ProblemSchedule.of(rules).next_round(first, lacking)
+    more = schedule_of(rules).next_round(first, lacking)
     (sums, shop), (no_sums, another) = rows(rules, first), rows(rules, more)
     assert (len(sums), len(shop), no_sums, len(another)) == (2, 1, [], 1)
     assert shop != another
@@ -58,13 +59,13 @@ WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2
 
 def played(rules, step, known):
     """The problems that a step plays of twelve sums and six of the shop."""
-    sampling_round = ProblemSchedule.of(rules).first_round(step, False, {}, known)
-    found = ProblemSchedule.of(rules).rows(sampling_round, SIZES)
+    sampling_round = schedule_of(rules).first_round(step, False, {}, known)
+    found = schedule_of(rules).rows(sampling_round, SIZES)
     problems = [
         of_task(Problem(str(r), "?", {"kind": r % 2}), "sums" if r < 12 else "shop") for r in found
     ]
     assert len(problems) == 2 * 3, "the window is twice the quota of each task"
-    return [problem.id for problem in ProblemSchedule.of(rules).chosen(sampling_round, problems)]
+    return [problem.id for problem in schedule_of(rules).chosen(sampling_round, problems)]
 
 
 def test_a_curriculum_draws_a_task_from_a_window_of_its_pass_and_depends_on_what_is_known_alone():
@@ -91,7 +92,7 @@ def test_a_curriculum_draws_mostly_what_is_solved_half_of_the_time():
 def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
     rules = settings_with(rollout={**WINDOW, "curriculum": {"by": "level"}})
     with pytest.raises(ValueError, match=r"'sums/1' has no fact 'level', it has kind"):
-        ProblemSchedule.of(rules).kind_of(of_task(Problem("1", "?", {"kind": 1}), "sums"))
+        schedule_of(rules).kind_of(of_task(Problem("1", "?", {"kind": 1}), "sums"))
 
 
 def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() -> None:
@@ -99,7 +100,7 @@ def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() ->
     for _ in range(6):  # nights of 2 steps of 2 sums and 1 wish: 24 sums of 12, 12 wishes of 6
         rules = settings_with(night=night.model_dump())
         for before in ({}, {"sums": 2, "shop": 1}):
-            some, more = rows(rules, ProblemSchedule.of(rules).first_round(1, False, before))
+            some, more = rows(rules, schedule_of(rules).first_round(1, False, before))
             sums, shop = sums + some, shop + more
         night = night_after(night, {"sums": 4, "shop": 2}, SIZES)
     assert sorted(sums[:12]) == [*range(12)] == sorted(sums[12:])
@@ -123,6 +124,6 @@ def test_nights_that_begin_elsewhere_in_a_task_are_other_rollouts() -> None:
     begun = [settings_with(night={"number": 2, "tasks": {"shop": {"problem": n}}}) for n in (0, 1)]
     assert begun[0].digest != begun[1].digest
     before = {"sums": 2, "shop": 1}
-    schedule = ProblemSchedule.of(begun[0])
+    schedule = schedule_of(begun[0])
     drawn = schedule.first_round(2, False, before).drawn(schedule)
     assert drawn == [False, "sums", 0, 2, 2, "shop", 0, 1, 1]

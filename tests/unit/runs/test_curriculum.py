@@ -9,13 +9,13 @@ from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
+from tests.support.problems import schedule_of
 
 ROLLOUT = {"problems": 1, "group_size": 2, "curriculum": {"window": 2, "by": "kind"}}
 STALE = {"algorithm": {"use": "grpo", "correction": {"use": "token_tis"}}}
@@ -49,11 +49,7 @@ def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
     policy = Pointer("artifacts/p", "p" * 8)
 
     def key(known):
-        drawn = (
-            ProblemSchedule.of(settings)
-            .first_round(3, False, {}, known)
-            .drawn(ProblemSchedule.of(settings))
-        )
+        drawn = schedule_of(settings).first_round(3, False, {}, known).drawn(schedule_of(settings))
         return StageKeys(settings).rollout("demo", policy, policy, 3, 0, drawn, {}).key
 
     assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})

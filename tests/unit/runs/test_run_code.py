@@ -12,7 +12,7 @@ from agentfly_core.experiment.user_code import digests_of, modules_of
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.versioning import _is_of_other_code
 from agentfly_core.store.artifact import Pointer
-from agentfly_core.system.revision import revision_of
+from agentfly_core.system.revision import revision
 from flows.dvc_outputs import write_config
 from flows.experiments import load_experiment
 from tests.support.experiments import experiment
@@ -167,12 +167,12 @@ def test_run_json_names_the_commit_of_the_authors_repository_and_whether_it_was_
     git("init")
     git("add", "own_tools.py")
     git("commit", "-m", "first")
-    revision_of.cache_clear()
+    revision.cache_clear()
     with opened(here(project), "clean") as run:
         found = run.record["code"]["repository"]
     assert (len(found["commit"]), found["dirty"]) == (40, "")
     edit("own_tools", f"{PROJECT['own_tools']}MORE = 1\n")
-    revision_of.cache_clear()
+    revision.cache_clear()
     with opened(here(project), "dirty") as run:
         other = run.record["code"]["repository"]
     assert (other["commit"], len(other["dirty"])) == (found["commit"], 16)

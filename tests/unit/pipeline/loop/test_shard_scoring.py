@@ -15,13 +15,13 @@ from agentfly_core.pipeline.loop.training import episodes
 from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.timing import write_timings
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
+from tests.support.problems import schedule_of
 
 POLICY, DATA = Pointer("p", "9f2c"), Pointer("d", "77b0")
 SETTINGS = {
@@ -78,7 +78,7 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
 
     stages = Stages(rollout=rollout, score=score)
     with opened(experiment(tmp_path, **SETTINGS), "demo") as run:
-        rollout(RoundEpisodes(run, DATA, ProblemSchedule.of(run.settings).first_round(1, False)), 0)
+        rollout(RoundEpisodes(run, DATA, schedule_of(run.settings).first_round(1, False)), 0)
         services: Any = None
         shards, _ = episodes(stages, run, services, DATA, POLICY, 0, 1)
     assert [shard.uri[-3:] for shard in shards] == ["000", "001"]

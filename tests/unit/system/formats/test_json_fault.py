@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentfly_core.system.formats.json_fault import json_fault
+from agentfly_core.system.formats.json_value import json_fault
 from tests.support.values import Values
 
 DAY = datetime.date(2026, 11, 23)
