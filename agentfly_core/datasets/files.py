@@ -12,7 +12,7 @@ from agentfly_core.datasets.file_rows import FIRST, INDEX, first_fields, rows
 from agentfly_core.records.dataset import BadRow, Repeated, Rows, spaced_alike
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats.hashing import digest, short
-from agentfly_core.system.formats.json_fault import json_fault
+from agentfly_core.system.formats.json_value import json_fault
 from agentfly_core.system.formats.text import did_you_mean
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "messages")

@@ -20,7 +20,7 @@ from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON, as_json
-from agentfly_core.system.revision import revision_of
+from agentfly_core.system.revision import revision
 
 BEFORE_STEPS = ("prepare", "demonstrate")
 """The stages whose outputs a run that has come to its first step continues with."""
@@ -31,7 +31,7 @@ DIGESTS = TypeAdapter(dict[str, dict[str, str]])
 
 def recorded(code: Code) -> CodeRecord:
     """Code as run.json has it, with the revision of the working directory."""
-    return {"files": code, "repository": revision_of(Path.cwd())}
+    return {"files": code, "repository": revision(Path.cwd())}
 
 
 def digests(record: RunRecord) -> dict[str, dict[str, str]]:

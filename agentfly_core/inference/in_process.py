@@ -27,8 +27,7 @@ class TransformersSampler:
     """Decodes a batch when every open branch of the shard's episodes has a request.
 
     Replies depend on batch and seed, not on arrival, and ignore the policy's generation settings.
-    At temperature 0 log-probabilities are those of temperature 1. Decoding has its own thread, with
-    `threads` of torch on a CPU.
+    Greedy replies have the log-probabilities of temperature 1. Decoding has a thread of its own.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
@@ -49,7 +48,6 @@ class TransformersSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """The session of a shard."""
         yield _Shard(self, episodes)
 
     def rest(self) -> None:
@@ -86,15 +84,12 @@ class TransformersSampler:
 
 
 def _have_threads(count: int) -> None:
-    """Set torch's number of threads."""
     # a set number also holds for small products, where MKL would use fewer
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 
 
 class _Shard(SamplerSession):
-    """The sampler session of one shard."""
-
     def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
         self._sampler, self._branches = sampler, episodes
         self._waiting: list[tuple[Request, asyncio.Future[Sampled]]] = []

@@ -16,8 +16,7 @@ from agentfly_core.system.service import ServiceLost
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Sampling settings: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,),
-    stop=("Observation:",))`.
+    """Sampling settings: `SamplingParams(1.0, max_tokens=32, stop_tokens=(2,), stop=("\\n\\n",))`.
 
     `temperature=0` is greedy. Top-k, top-p and penalties are missing, because they change the
     probabilities that training uses. A reply ends with the token that completes a string of `stop`.
@@ -43,10 +42,7 @@ class SamplerLost(ServiceLost):
 
 
 class SamplerSession(ABC):
-    """A sampler for the episodes of one shard, by default without batches.
-
-    A sampler that decodes in batches waits for a request of each open branch of the episodes.
-    """
+    """A sampler for one shard; with batches it waits for a request of each open branch."""
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:

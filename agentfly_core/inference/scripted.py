@@ -16,15 +16,14 @@ from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
 from agentfly_core.system.formats import tracebacks
-from agentfly_core.system.formats.stop_strings import first_stop
-from agentfly_core.system.formats.text import fault
+from agentfly_core.system.formats.text import fault, first_stop
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
 """A function that returns a reply: its exact text, or a message with calls."""
 
 
 class NoReply(ValueError):
-    """A scripted policy has no reply: `NoReply("The policy my_file:policy returned 3 ...")`."""
+    """A scripted policy failed: `NoReply("The policy my_file:policy returned 3 ...")`."""
 
 
 class Scripted(SamplerSession):
@@ -39,7 +38,7 @@ class Scripted(SamplerSession):
     the policy version is -1 until a policy is loaded. Stop strings and length limits apply.
 
     The function runs on the agents' loop. Its errors become NoReply with its import path and line,
-    except ServiceFailure and SamplerLost. A function that blocks the loop is a ServiceFailure.
+    except ServiceFailure and SamplerLost; blocking the loop is a ServiceFailure.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Scripted(SamplerSession):
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[Scripted]:
-        """The session of any number of episodes."""
         yield self
 
     def rest(self) -> None:

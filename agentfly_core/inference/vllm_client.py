@@ -69,14 +69,11 @@ class VLLM:
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """Put the server to sleep until the next `load`, if it takes turns.
-
-        Level 1 keeps the weights, which an adapter needs of its base.
-        """
+        """Put the server to sleep until the next `load`, if it takes turns."""
         if self.takes_turns:
             with self._server() as server:
                 self.service.wait(partial(_healthy, server), PATIENCE)
-                server.post("/sleep", params={"level": 1})
+                server.post("/sleep", params={"level": 1})  # keeps the base model of an adapter
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
@@ -105,7 +102,7 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """A client of the server whose errors become SamplerLost; verify=False saves 20 ms."""
+        """A client of the server; its errors become SamplerLost. verify=False saves 20 ms."""
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",
@@ -157,7 +154,7 @@ class _Shard(SamplerSession):
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
         if NO_LOGPROB in logprobs:
-            raise ValueError("vLLM has no log-probability for a token: the weights are not finite.")
+            raise ValueError("A token lacks its log-probability: the weights are not finite.")
         version = int(self.label.partition("-")[0])
         # a stop token is identified by its number
         at_string = isinstance(choice["stop_reason"], str)
@@ -169,7 +166,7 @@ class _Shard(SamplerSession):
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
-    """All sampling fields, so that no default of model or server applies."""
+    """All sampling fields: no default of model or server applies."""
     return {
         "n": 1,
         "temperature": params.temperature,

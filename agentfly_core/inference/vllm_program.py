@@ -41,9 +41,7 @@ def install() -> None:
 
     for place in (lora_ops, punica_cpu):
         for ours in (bgmv_shrink, bgmv_expand, bgmv_expand_slice):
-            assert hasattr(place, ours.__name__), (
-                f"this vLLM has no {ours.__name__} in {place.__name__}"
-            )
+            assert hasattr(place, ours.__name__), f"{place.__name__} lacks {ours.__name__}"
             setattr(place, ours.__name__, ours)
 
 

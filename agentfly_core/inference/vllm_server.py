@@ -16,15 +16,14 @@ BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
-"""Tokens of a cache block, a multiple of 32 on CPU. Only whole blocks are shared, so that vLLM's
-128 would recompute up to 127 tokens of each reply.
+"""Tokens of a cache block, a multiple of 32 on CPU. Only whole blocks are shared: with vLLM's 128
+up to 127 tokens of each reply would be recomputed.
 """
 OWN_KERNELS = '{"custom_ops": ["all"]}'
 """vLLM's own kernels, because nothing is compiled on CPU."""
 NEEDED_AT_START = 0.01
-"""The free share of a GPU that vLLM requires at its start, 0.92 by default: the learner may use
-most
-of it when a dead server restarts."""
+"""Free share of a GPU at vLLM's start, 0.92 by default: the learner may use most of the memory when
+a dead server restarts."""
 
 
 def launch(

@@ -9,7 +9,7 @@ from vllm.platforms import current_platform
 
 
 class Swap:
-    """A worker extension, which vLLM mixes into its worker class: it adds the method `swap`."""
+    """Adds the method `swap` to vLLM's worker class."""
 
     model_runner: Any
     reload_weights: Any
@@ -17,8 +17,7 @@ class Swap:
     def swap(self, path: str) -> None:
         """Load the weights of a policy directory in place.
 
-        On CPU the output projection is a packed copy, which vLLM 0.32 does not update if it is
-        tied.
+        On CPU the output projection is a packed copy; vLLM 0.32 does not update a tied one.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

@@ -1,8 +1,4 @@
-"""Policies that are an adapter: their base model and shape.
-
-`adapter.json` is `{"base": {"uri": "artifacts/model/1f2e", "digest": "9f2c...e1"}, "shape":
-{"rank": 16, ...}}`.
-"""
+"""Adapters as policies: adapter.json is `{"base": {"uri": ..., "digest": ...}, "shape": {...}}`."""
 
 from __future__ import annotations
 

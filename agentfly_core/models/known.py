@@ -36,7 +36,7 @@ END_TOKENS = "end_tokens"
 
 
 def require(model: ModelReference) -> None:
-    """Raise ValueError for a wrong reference, as far as known without a download."""
+    """Raise ValueError for a wrong reference, unless only a download would tell."""
     match model:
         case PackagedModel(name):
             require_package(name)
@@ -74,7 +74,7 @@ def _require_files(folder: Path) -> None:
 
 
 def _beside(reference: str) -> list[str]:
-    """Folders beside a possibly mistyped one; for a bare name only similar ones with a model."""
+    """Neighbours of a possibly mistyped folder; for a bare name only similar models."""
     parent = Path(reference).parent
     if not parent.is_dir():
         return []

@@ -26,7 +26,7 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
         )
     whole = base if adapted and base else folder
     if not (whole / "config.json").is_file():
-        raise FileNotFoundError(f"{whole} holds no model: it has no config.json.")
+        raise FileNotFoundError(f"{whole} holds no model: config.json is missing.")
     model = pretrained.load({"pretrained_model_name_or_path": str(whole)}, dtype)
     if adapted:
         pretrained.require_complete(model.load_adapter(str(folder), is_trainable=True), folder)
@@ -43,7 +43,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
         {n.rpartition(".")[2] for n, module in modules if isinstance(module, nn.Linear)}
     )
     targets = linear if adapter.targets == "all-linear" else sorted(adapter.targets)
-    # peft would pass over a layer that is not there.
+    # peft would ignore a missing layer
     if strange := [name for name in targets if name not in linear]:
         raise ValueError(
             f"adapter.targets: the model has no linear layers called {strange[0]!r}."

@@ -49,8 +49,7 @@ def source(model: HubModel | LocalModel) -> dict[str, str]:
     """The arguments of transformers' `from_pretrained` that name a model."""
     if isinstance(model, LocalModel):
         return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
-    name, revision = model.name, model.revision
-    return {"pretrained_model_name_or_path": name, "revision": revision or "main"}
+    return {"pretrained_model_name_or_path": model.name, "revision": model.revision or "main"}
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
@@ -102,10 +101,7 @@ def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) 
 def require_vocabulary(
     tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, where: str
 ) -> None:
-    """Raise ValueError for token ids beyond the embedding.
-
-    Special tokens that the chat template does not write are allowed, such as Gemma's images.
-    """
+    """Raise ValueError for token ids beyond the embedding, except unused special tokens."""
     size = config.get_text_config(decoder=True).vocab_size
     template = str(getattr(tokenizer, "chat_template", None) or "")
     ends = (tokenizer.bos_token, tokenizer.eos_token)

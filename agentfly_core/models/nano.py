@@ -1,6 +1,4 @@
-"""Language models of under 1M parameters made from a recipe, for the quickstart and for tests;
-ChatML, no download. Those of any experiment: own_nano.py.
-"""
+"""Tokenizers of the models `nano:<recipe>` of under 1M parameters, for quickstart and tests."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import BPE
@@ -32,11 +29,7 @@ _CHATML = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """Source of a nano model's tokenizer.
-
-    Tokens are learned from pieces of `conversation`; matches of the regular expression `atoms` are
-    single tokens, so that they can be copied.
-    """
+    """Pieces of a conversation to learn tokens from, and single tokens as a regular expression."""
 
     conversation: Callable[[random.Random], Iterator[str]]
     atoms: str
@@ -79,16 +72,6 @@ RECIPES = {
 }
 
 
-def make(recipe: str, folder: Path, dtype: str) -> None:
-    """Write an untrained model and its tokenizer into `folder`, the same bytes each time.
-
-    Raises ValueError for an unknown recipe.
-    """
-    from agentfly_core.models.untrained import write_untrained  # loads torch, which takes seconds
-
-    write_untrained(tokenizer(recipe), folder, dtype, POSITIONS)
-
-
 def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a recipe, the same each time; raises ValueError for an unknown one."""
     if recipe not in RECIPES:
@@ -99,7 +82,7 @@ def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
 
 
 def learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most `vocabulary` tokens from texts, with matches of `atoms` apart."""
+    """A byte-level BPE of at most `vocabulary` tokens from texts; matches of `atoms` are single."""
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")
     bpe.pre_tokenizer = Sequence([isolated, ByteLevel(False, use_regex=False)])

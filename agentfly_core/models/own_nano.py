@@ -1,4 +1,4 @@
-"""A nano model whose tokens are learned from conversations on training problems."""
+"""The model `nano`, with tokens learned from conversations on training problems."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from agentfly_core.models.nano import POSITIONS, SPECIAL, learned
 
 Pieces = Sequence[str]
-"""Its pieces as they are encoded: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
+"""Encoded pieces of a conversation: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
 VOCABULARY = 1024
 EVERYWHERE = 0.95
-"""A word in this share of the conversations belongs to their form, not to what they are about."""
+"""Words in this share of the conversations belong to their form, not to their content."""
 _ALPHABET = 256
 _WORD = r"[^\W\d]+"
 
@@ -28,26 +28,21 @@ def make(
     folder: Path,
     dtype: str,
 ) -> None:
-    """Write an untrained model for contexts of `longest` tokens with a learned tokenizer.
+    """Write an untrained model for contexts of `longest` tokens; raises as `tokenizer`."""
+    from agentfly_core.models.pretrained import write_untrained  # loads torch, which takes seconds
 
-    The bytes are always the same. Raises ValueError as `tokenizer`.
-    """
-    from agentfly_core.models.untrained import write_untrained  # loads torch, which takes seconds
-
-    nano_tokenizer = tokenizer(conversations, atoms)
-    write_untrained(nano_tokenizer, folder, dtype, max(POSITIONS, longest))
+    write_untrained(tokenizer(conversations, atoms), folder, dtype, max(POSITIONS, longest))
 
 
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most VOCABULARY tokens.
+    """A byte-level BPE of at most VOCABULARY tokens; raises ValueError for a wrong expression.
 
-    Digits, matches of `atoms` and, while there is room, words are single tokens, so that they can
-    be copied. Only shared forms, such as a call's markup, are longer tokens. Raises ValueError for
-    invalid regular expressions.
+    Digits, matches of `atoms` and most words are single tokens, which models copy easily. Only
+    shared forms, such as the markup of calls, are longer tokens.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
-    # the form: words of nearly every conversation, the longest tried first
+    # words of the form, the longest first
     counts = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
     needed = math.ceil(EVERYWHERE * len(conversations))
     words = sorted(word for word, count in counts.items() if count >= needed)
@@ -56,7 +51,7 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
     alone = [*(f"(?:{atom})" for atom in atoms), r"\d", f"{starts}{others}{_WORD}"]
     try:
         return learned(texts, "|".join(alone), VOCABULARY)
-    except Exception as error:  # a bare one is what the tokenizers library raises
+    except Exception as error:  # the tokenizers library raises no other type
         if not atoms:
             raise
         raise ValueError(
@@ -65,7 +60,7 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """One whose tokens are bytes, and ChatML's: what is written with it can be read back whole."""
+    """A tokenizer of single bytes and the special tokens, which encodes any text reversibly."""
     return learned([], r"\d", _ALPHABET + len(SPECIAL))
 
 

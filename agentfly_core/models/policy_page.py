@@ -79,9 +79,7 @@ _OTHER = (
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFormat:
-    """Format of training episodes: `EpisodeFormat(AgentPart(), Part(use="my:Template"),
-    ["my:calculator"], "bfloat16")`.
-    """
+    """Format of training episodes; `tools` are import paths."""
 
     agent: AgentPart
     template: Part
@@ -97,9 +95,9 @@ def page(
     templated: bool,
     stop: Sequence[int],
 ) -> str:
-    """The page of a whole model, or of an adapter of this `rank`.
+    """The page of a whole model, or of an adapter of this `rank`, with end tokens `stop`.
 
-    `templated` says that its chat template is that of training; `stop` are its end tokens.
+    `templated`: its chat template is that of training.
     """
     agent = episodes.agent
     most = next(limit for limit in VLLM_RANKS if limit >= (rank or 0))

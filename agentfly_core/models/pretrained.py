@@ -1,4 +1,4 @@
-"""Models from a local directory, the Hugging Face hub, or a Python package with a GGUF file."""
+"""Models from a local directory, the Hugging Face hub, or a Python package; untrained models."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
 )
 from transformers.utils import logging
 from transformers.utils.loading_report import LoadStateDictInfo
@@ -85,7 +88,7 @@ def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
 
 
 def _damaged(folder: Path) -> str:
-    """What is damaged: `model-00002-of-00003.safetensors is damaged`."""
+    """`model-00002-of-00003.safetensors is damaged`."""
     names = []
     for path in sorted(folder.glob("*.safetensors")):
         try:
@@ -184,8 +187,33 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     probe.write(folder, model.config.vocab_size, logprobs)
 
 
+def write_untrained(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, dtype: str, positions: int
+) -> None:
+    """Write a tokenizer and an untrained Llama for contexts of `positions` tokens.
+
+    3 layers, 128 wide, 2 heads of 64 (a size of vLLM on CPU); the bytes are always the same.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            hidden_size=128,
+            intermediate_size=352,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            tie_word_embeddings=False,
+            bos_token_id=None,
+            vocab_size=len(tokenizer),
+            max_position_embeddings=positions,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        model = LlamaForCausalLM(config)
+    write(model.to(getattr(torch, dtype)), tokenizer, folder)
+
+
 def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Store the end tokens of generation_config.json in the tokenizer, beside its own."""
+    """Add the end tokens of generation_config.json to those of the tokenizer."""
     eos = getattr(model.generation_config, "eos_token_id", None)
     further = {eos} if isinstance(eos, int) else {*(eos or ())}
     own = {*end_tokens(tokenizer)}
@@ -216,7 +244,7 @@ def _require_generation_config(folder: Path) -> None:
 
 
 def _repair_generation_config(model: PreTrainedModel) -> None:
-    """Set `do_sample` if sampling settings need it, so that transformers saves them."""
+    """Set `do_sample` if sampling settings need it, or transformers refuses to save them."""
     settings = model.generation_config
     assert settings is not None, "every causal language model has one"
     try:
@@ -226,7 +254,7 @@ def _repair_generation_config(model: PreTrainedModel) -> None:
 
 
 def _repair_tied_weights(model: PreTrainedModel) -> None:
-    """Set `tie_word_embeddings` by the weights, so that vLLM keeps a differing output layer."""
+    """Clear `tie_word_embeddings` if the output layer has its own weights, which vLLM would tie."""
     layers = model.get_input_embeddings(), model.get_output_embeddings()
     if layers[1] is not None and layers[0].weight is not layers[1].weight:
         model.config.tie_word_embeddings = False

@@ -1,4 +1,4 @@
-"""Turns a model reference into a local directory of safetensors and tokenizer files."""
+"""Local directories and tokenizers of model references."""
 
 from __future__ import annotations
 
@@ -21,21 +21,17 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
     """Write config.json, model.safetensors and tokenizer files of `reference` into `folder`.
 
     A reference is `nano:<recipe>` (the same bytes each time), `package:<name>` (a model inside a
-    Python package), a local directory, or a Hugging Face id, with `@revision` if wanted. `dtype` is
-    "float32" or "bfloat16". Raises ValueError for a reference that names no model.
+    Python package), a local directory, or a Hugging Face id with an optional `@revision`. `dtype`
+    is "float32" or "bfloat16". Raises ValueError for other references.
     """
+    from agentfly_core.models import nano, pretrained
+
     match model_reference(reference):
         case NanoModel(recipe):
-            from agentfly_core.models import nano
-
-            nano.make(recipe, folder, dtype)
+            pretrained.write_untrained(nano.tokenizer(recipe), folder, dtype, nano.POSITIONS)
         case PackagedModel(name):
-            from agentfly_core.models import pretrained
-
             pretrained.make_packaged(name, folder, dtype)
         case HubModel() | LocalModel() as model:
-            from agentfly_core.models import pretrained
-
             pretrained.make(model, folder, dtype)
         case _:
             raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
@@ -43,17 +39,16 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
     """The tokenizer of `reference`, without its weights; raises ValueError as `materialise`."""
-    match model_reference(reference):
-        case NanoModel(recipe):
-            from agentfly_core.models import nano
+    model = model_reference(reference)
+    if isinstance(model, NanoModel):
+        from agentfly_core.models import nano
 
-            return nano.tokenizer(recipe)
+        return nano.tokenizer(model.recipe)
+    from agentfly_core.models import pretrained  # loads torch
+
+    match model:
         case PackagedModel(name):
-            from agentfly_core.models import pretrained
-
             return pretrained.packaged_tokenizer(name)
-        case HubModel() | LocalModel() as model:
-            from agentfly_core.models import pretrained
-
+        case HubModel() | LocalModel():
             return pretrained.tokenizer(model)
     raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")

@@ -1,1 +1,1 @@
-"""Processes, services, files, devices and clocks of the machine; nothing of agents or training."""
+"""Processes, services, files, devices and clocks of the machine."""

@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 class Device:
     """A GPU, or one of several CPU slots, that a run locks.
 
-    `Device("GPU 1", (Path("/run/lock/agentfly-GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21.lock"),))`
+    `Device("GPU 1", (Path("/run/lock/agentfly-GPU-5d0f2b7e-....lock"),))`
     """
 
     name: str
@@ -95,8 +95,7 @@ def slot(count: int, locks: str) -> Device:
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
     """Hold devices for `holder`, "the run nightly-2026-11-21"; inner blocks share them.
 
-    Waits for other holders and reports each of them, at first and every ten minutes. The order of
-    devices is fixed, which avoids deadlocks.
+    Waits for other holders and reports them every ten minutes. A fixed order avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]

@@ -1,5 +1,4 @@
-"""UUIDs of visible GPUs in CUDA's order, read by a separate process: `python -m
-agentfly_core.system.gpus`.
+"""UUIDs of visible GPUs in CUDA's order, read by `python -m agentfly_core.system.gpus`.
 
 A process that has loaded the driver can no longer change its visible GPUs.
 """

@@ -11,13 +11,13 @@ from pathlib import Path
 LINE = re.compile(r"(\S+)\s+slots=([1-9]\d{0,5})")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
-"""OpenMP threads wait 250 microseconds awake, then asleep: waking them is slow on virtual machines,
-and longer waits would take the cores from other services."""
+"""OpenMP threads spin for 250 microseconds: waking them is slow on virtual machines, and longer
+spinning would take the cores from other services."""
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""glibc keeps freed memory for the next update instead of returning tensors above 32 MiB at once: a
-virtual machine may need 2 s for a new GiB. Older versions refuse these thresholds."""
+"""glibc keeps freed memory for the next update: a virtual machine may need 2 s for a new GiB. Older
+versions refuse these thresholds."""
 
 
 def slots(hostfile: str) -> dict[str, int]:

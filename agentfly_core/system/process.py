@@ -58,7 +58,7 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether it belongs to this boot of this machine, so that `alive` is certain."""
+        """Whether it belongs to this boot of this machine, which makes `alive` certain."""
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
@@ -99,7 +99,7 @@ def mark_alive(name: str) -> bool:
 
 
 def _runs(pid: int, ticks: int) -> bool:
-    """Whether a process with this pid and start runs and is no zombie."""
+    """Whether a process with this pid and start runs, zombies excepted."""
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -7,16 +7,14 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-
-def revision() -> dict[str, str]:
-    """The revision of this package, see `revision_of`."""
-    return revision_of(Path(__file__).resolve().parent)
+HERE = Path(__file__).resolve().parent
 
 
 @functools.cache
-def revision_of(folder: Path) -> dict[str, str]:
-    """Commit and digest of uncommitted changes of a folder, cached: `{"commit": "4f0c...", "dirty":
-    ""}`; empty outside a checkout.
+def revision(folder: Path = HERE) -> dict[str, str]:
+    """Commit and digest of uncommitted changes, `{"commit": "4f0c...", "dirty": ""}`, cached.
+
+    Both are empty outside a checkout. The default folder is that of this package.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     change = _git(folder, "diff", "--no-ext-diff", "HEAD") if commit else ""
@@ -33,7 +31,7 @@ def _git(folder: Path, *words: str) -> str:
             cwd=folder,
             stderr=subprocess.DEVNULL,
             text=True,
-            errors="replace",  # a file may be no UTF-8
+            errors="replace",  # files may have another encoding
             timeout=20,
         )
     except (OSError, subprocess.SubprocessError):

@@ -147,13 +147,12 @@ def supervised(
 ) -> Iterator[Service]:
     """Start a service for the block's duration; yields it without waiting until it is ready.
 
-    `env` extends this process's environment without secrets of the servers. `log` gets stdout and
-    stderr. `run` marks its processes; leftovers of a dead owner of this run are ended first. A dead
-    child restarts up to `restarts` times; at the end it has `grace` seconds. Raises ValueError for
-    an unusable socket path.
+    `env` extends this process's environment without secrets of the servers. `run` marks its
+    processes; those of a dead owner of this run are ended first. A dead child restarts up to
+    `restarts` times; at the end it has `grace` seconds. Raises ValueError for a bad socket path.
     """
     if ended := end_orphans(run):
-        logger.warning("Ended processes %s that a dead owner left behind.", ended)
+        logger.warning("Ended the processes %s of a dead owner.", ended)
     service = Service(kind, str(socket))
     marks = service.claim(log, run)
     # the pipe closes however this process ends
@@ -182,7 +181,7 @@ def supervised(
 
 
 def end_orphans(run: str) -> list[int]:
-    """End service processes of this run whose owner is dead; returns their process ids."""
+    """End service processes of this run with a dead owner; returns their process ids."""
     ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))
@@ -190,12 +189,12 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill processes of a run, or of no run, whose owner is dead; see `killed`."""
+    """Kill processes with a dead owner, of a run or of none; see `killed`."""
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
 def end_users(scratch: Path) -> None:
-    """SIGKILL the processes whose TMPDIR is this folder."""
+    """SIGKILL the processes with this TMPDIR."""
     killed(lambda marks: marks.get("TMPDIR") == str(scratch))
 
 

@@ -63,8 +63,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--owner", type=int, required=True, help="process whose death ends the service")
-    add("--lifeline", type=int, required=True, help="file descriptor whose end of file does, too")
+    add("--owner", type=int, required=True, help="process that the service must not outlive")
+    add(
+        "--lifeline",
+        type=int,
+        required=True,
+        help="pipe whose end ends the service",
+    )
     add("--address", required=True, help="path of the socket on which the child listens")
     add("--log", required=True, help="file to which stdout and stderr already go")
     add("--restarts", type=int, required=True, help="how often a child that died is started again")
@@ -122,7 +127,7 @@ def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
 
 
 def kill_descendants() -> None:
-    """SIGKILL all descendants, until none is left."""
+    """SIGKILL all descendants, repeatedly."""
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with suppress(psutil.NoSuchProcess):

@@ -24,8 +24,7 @@ from agentfly_core.records.trajectory import (
     Turn,
 )
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.stop_strings import before_stop
-from agentfly_core.system.formats.text import clip
+from agentfly_core.system.formats.text import before_stop, clip
 
 STOP = ord("$")
 _CALL = re.compile(r"<([^<>]*)(>?)")

@@ -14,9 +14,7 @@ from agentfly_core.inference.templates.text_encoder import TextEncoder
 from agentfly_core.records.messages import call_of, reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats import strict_json
-from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.stop_strings import before_stop
-from agentfly_core.system.formats.text import THINK, THOUGHT_END, clip
+from agentfly_core.system.formats.text import THINK, THOUGHT_END, before_stop, clip
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -82,8 +80,8 @@ class Hermes:
     def jinja(self) -> str:
         """A chat template for transformers and vLLM with the same text.
 
-        Tokens are the same unless text contains special tokens, or the tokenizer joins a line break
-        to the next reply, as those of nano models do.
+        Tokens differ if text contains special tokens, or if the tokenizer joins a line break to the
+        next reply, as nano models do.
         """
         return jinja_text(_TOOLS if self._show_tools else None)
 
@@ -94,7 +92,7 @@ class Hermes:
         system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
-            signatures = "\n".join(_json(tool.listed) for tool in tools)
+            signatures = "\n".join(json.dumps(tool.listed, ensure_ascii=False) for tool in tools)
             system.append(self._listed.format(signatures=signatures))
         text = "\n\n".join(filter(None, system))
         opening = self._block("system", text) if text else ()
@@ -150,7 +148,7 @@ class Hermes:
                     yield from self._block(message.role, message.content)
 
     def _block(self, role: str, text: str) -> tuple[int, ...]:
-        """Return the tokens of a message whose markup is marked."""
+        """Tokens of a message with marked text."""
         encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
         return (*encoded, *self._after)
 
@@ -220,7 +218,3 @@ def _call(text: str, closed: bool) -> ToolCall | BadCall:
         return call_of(strict_json.parse(text))
     except ValueError as error:
         return BadCall(text, str(error))
-
-
-def _json(value: JSON) -> str:
-    return json.dumps(value, ensure_ascii=False)

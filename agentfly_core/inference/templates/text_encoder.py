@@ -36,21 +36,14 @@ class TextEncoder:
         self._require_control(own, added)
         self._secret = secrets.token_hex(8)  # a name in a text would be a token again
         self._names = {t.content: f"<{self._secret}{index}>" for index, t in added.items()}
+        named = zip(self._names.values(), added.values(), strict=True)
         self._twin.add_tokens(
             [
-                AddedToken(
-                    self._names[token.content],
-                    lstrip=token.lstrip,
-                    rstrip=token.rstrip,
-                    normalized=False,
-                )
-                for token in added.values()
+                AddedToken(name, lstrip=token.lstrip, rstrip=token.rstrip, normalized=False)
+                for name, token in named
             ]
         )
-        self._ids = {
-            self._twin.token_to_id(self._names[token.content]): index
-            for index, token in added.items()
-        }
+        self._ids = dict(zip(map(self._twin.token_to_id, self._names.values()), added, strict=True))
         self._any = _one_of(self._names)
         self._plain = _one_of(token.content for token in added.values() if not token.special)
 

@@ -1,9 +1,6 @@
-"""JSON files with a checksum of their content, so that damaged ones are detected.
+"""JSON files with a schema number and a checksum, the digest of all other fields.
 
-    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 1,
-     "uri": "artifacts/warm_start/1f2e/001/policy"}
-
-`checksum` is the digest of all the rest. Files of another schema are refused.
+{"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 1, "uri": "runs/demo/..."}
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ SEAL = ("checksum", "schema")
 
 
 class Damaged(ValueError):
-    """A file's content is not what was written; the message names the file."""
+    """A file has changed since it was written; the message names it."""
 
 
 def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -48,7 +45,7 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
 
 
 def json_of(content: bytes, where: str) -> dict[str, JSON]:
-    """The JSON object in a file of ours, of any schema; raises Damaged, which names the file."""
+    """The JSON object in a file of any schema; raises Damaged."""
     try:
         value = json.loads(
             content.decode(),

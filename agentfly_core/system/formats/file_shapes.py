@@ -20,9 +20,7 @@ LONGEST = 1024
 
 
 def require_relative(name: str) -> str:
-    """Return a normalised relative path, such as `weights/model.safetensors`; raise ValueError for
-    any other text.
-    """
+    """Return a normalised relative path such as `a/model.safetensors`, or raise ValueError."""
     parts = name.split("/")
     if (
         not name.isprintable()
@@ -37,16 +35,14 @@ def require_relative(name: str) -> str:
 
 
 def require_uri(uri: str) -> str:
-    """Return a relative path in one of FOLDERS, such as `runs/demo/run.json`; raise ValueError for
-    any other text.
-    """
+    """Return a path in one of FOLDERS such as `runs/demo/run.json`, or raise ValueError."""
     if require_relative(uri).partition("/")[0] not in FOLDERS:
         raise ValueError(f"got the uri {uri[:80]!r}, expected a path in {', '.join(FOLDERS)}")
     return uri
 
 
 def require_part(name: str) -> str:
-    """Return one part of a path, such as a run's name; raise ValueError for any other text."""
+    """Return one part of a path, such as a run's name, or raise ValueError."""
     if "/" in require_relative(name):
         raise ValueError(f"got the name {name[:80]!r}, expected one without '/'")
     return name

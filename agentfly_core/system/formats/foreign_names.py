@@ -20,9 +20,9 @@ UNSTORABLE = re.compile("[\ud800-\udfff\0]" + r"|\\(?=u(?:0000|005c|d[89a-f][0-9
 def mlflow_key(name: str) -> str:
     """The key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
 
-    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts stay. Other characters are
-    their bytes in UTF-8, each `_x` and two hex digits. An empty part is `_x`. Of a key above 250
-    characters, long parts and then the whole are cut and end in `_xlong-` and a digest.
+    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts stay. Other bytes are `_x`
+    and two hex digits, an empty part is `_x`. Above 250 characters, long parts and then the whole
+    key are cut and end in `_xlong-` and a digest.
     """
     parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
     key = "/".join(parts)

@@ -7,16 +7,14 @@ import json
 
 from agentfly_core.system.formats.json_value import JSON
 
-# made once: `json.dumps` makes one for each call, which takes as long as the call itself
+# `json.dumps` would create an encoder in each call, which doubles its time
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
 )
 
 
 def digest(value: JSON) -> str:
-    """The sha256 (64 hex digits) of a JSON value's canonical text; raises TypeError for what is not
-    JSON.
-    """
+    """The sha256 (64 hex digits) of a JSON value; raises TypeError for other values."""
     return hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Detects pictures and open files in a value, which no model that reads text can read."""
+"""Pictures and open files in values, which models of text cannot read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def is_picture(kind: type) -> bool:
 
 
 def picture_in(value: object) -> str | None:
-    """Describe the first picture, array of one or open file within a value: `a picture or file
-    (Image)`, `a picture (ndarray, 480 x 640 x 3)`, `a picture (bytes)`; None without one.
+    """Describe the first picture or open file in a value, or None: `a picture or file (Image)`,
+    `a picture (ndarray, 480 x 640 x 3)`, `a picture (bytes)`.
     """
     if is_picture(type(value)) or isinstance(value, io.IOBase | memoryview):
         return f"a picture or file ({type(value).__name__})"

@@ -1,29 +1,26 @@
-"""A strict parser of JSON written by a model: what it accepts can be stored and tokenized."""
+"""A strict parser of JSON from models; its values can be stored and tokenized."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator
 from typing import NoReturn
 
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON, map_strings
 
 MAX_BYTES = 65_536
 MAX_DEPTH = 32
 MAX_DIGITS = 100
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|([\[{])|([\]}])', re.DOTALL)
-"""A string, which may lack its end: looked for again from each quote in it, that would take a
-minute.
-"""
+"""A string, possibly without its end: searching again from each quote in it would take minutes."""
 
 
 def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
-    """The value of a JSON text; raises ValueError that says what is wrong with it.
+    """The value of a JSON text; raises ValueError.
 
-    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or MAX_DEPTH levels, NaN and
-    infinities, a key given twice, integers of more than 100 digits, NUL and lone surrogates.
+    Also refuses more than `max_bytes` of UTF-8 or MAX_DEPTH levels, NaN and infinities, repeated
+    keys, integers of more than 100 digits, NUL and lone surrogates.
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
@@ -40,16 +37,11 @@ def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
         parse_int=_integer,
         parse_float=_number,
     )
-    for string in _strings(value):
-        if "\0" in string:
-            raise ValueError("a string contains NUL")
-        if any("\ud800" <= character <= "\udfff" for character in string):
-            raise ValueError("a string contains half of a surrogate pair")
-    return value
+    return map_strings(value, _storable)
 
 
 def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    """An object's pairs as a dict; raises ValueError for a key that is given twice."""
+    """An object's pairs as a dict; raises ValueError for a repeated key."""
     mapping: dict[str, JSON] = {}
     for key, value in pairs:
         if key in mapping:
@@ -59,7 +51,7 @@ def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Raise ValueError for NaN and infinities, which Python reads and JSON has not."""
+    """Raise ValueError for NaN and infinities."""
     raise ValueError(f"{name} is no JSON number")
 
 
@@ -75,12 +67,9 @@ def _number(text: str) -> float:
     return number
 
 
-def _strings(value: JSON) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif isinstance(value, dict):
-        yield from value
-        yield from _strings(list(value.values()))
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a string contains NUL")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("a string contains half of a surrogate pair")
+    return text

@@ -1,4 +1,4 @@
-"""YAML 1.2: `010` is 10, `1e-4` a number, `no` and `1:30` are text; no key may come twice."""
+"""YAML 1.2: `010` is 10, `1e-4` a number, `no` and `1:30` are text. Keys are unique."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Composer(Composer):
         event: Any = self.parser.peek_event()
         anchor, mark = event.anchor, event.start_mark
         if isinstance(event, AliasEvent) and anchor in self._around:
-            raise MarkedYAMLError(None, None, f"*{anchor} stands within what it names", mark)
+            raise MarkedYAMLError(None, None, f"*{anchor} contains itself", mark)
         if isinstance(event, CollectionStartEvent) and len(self._around) == MAX_DEPTH:
             raise MarkedYAMLError(None, None, f"it is more than {MAX_DEPTH} levels deep", mark)
         self._around.append(anchor)
@@ -58,7 +58,7 @@ class _Composer(Composer):
 
 
 def parse(text: str | bytes, source: str) -> JSON:
-    """The value of a YAML text; raises ValueError with its source, the fault and where it is."""
+    """The value of a YAML text; raises ValueError with source, line and fault."""
     try:
         value: JSON = _yaml().load(text)
         return value
@@ -69,9 +69,7 @@ def parse(text: str | bytes, source: str) -> JSON:
 
 
 def settings(path: Path) -> dict[str, JSON]:
-    """The settings in a YAML file, one `key: value` a line; raises ValueError for a file that holds
-    anything else.
-    """
+    """The settings in a YAML file; raises ValueError for another content."""
     value = parse(path.read_bytes(), str(path))
     if value is not None and not isinstance(value, dict):
         raise ValueError(
@@ -91,9 +89,9 @@ def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
 
 
 def items(text: str) -> list[str]:
-    """The items of a list as they are written: `items("[0.9, [1, 2]]")` is `["0.9", "[1, 2]"]`.
+    """The texts of a list's items: `items("[0.9, [1, 2]]")` is `["0.9", "[1, 2]"]`.
 
-    Raises ValueError for a text that is no list.
+    Raises ValueError for invalid YAML.
     """
     try:
         node = _yaml().compose(text)
@@ -109,7 +107,6 @@ def _yaml() -> YAML:
 
 
 def _explained(error: MarkedYAMLError, text: str | bytes, source: str) -> str:
-    """The fault with its place, and in a text of several lines the line itself."""
     fault, mark = str(error.problem), error.problem_mark
     if "<block" in fault:
         fault += "; indent the line like its neighbours"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 MOST_INNER = 3
@@ -31,10 +32,9 @@ def visible(text: str) -> str:
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
-    """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, and
-    secrets are replaced.
+    """The text in about `max_bytes` of UTF-8, its middle cut as `[... N bytes omitted ...]`.
 
-    What is longer keeps its head and its tail around `[... N bytes omitted ...]`.
+    Secrets, invalid UTF-8 and lone surrogates are replaced.
     """
     decoded = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
     data = redact(decoded).encode("utf-8", errors="replace")
@@ -46,9 +46,7 @@ def clip(text: str | bytes, max_bytes: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text as the end of a sentence: `sentence("no answer")` is "no answer.", and "Why?" stays
-    as it is.
-    """
+    """The text with a period, unless it ends in another mark: "no answer" becomes "no answer."."""
     bare = text.rstrip(" \n:;,")
     return bare if bare.endswith((".", "!", "?")) else f"{bare}."
 
@@ -75,14 +73,12 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never
-    raises.
-    """
+    """The message of an error without its type; never raises."""
     return _text_of(str, error)
 
 
 def shown(value: object) -> str:
-    """A value as it would be written in a program, clipped: `shown("a")` is "'a'". Never raises."""
+    """The clipped `repr` of a value; never raises."""
     return clip(_text_of(repr, value), 80)
 
 
@@ -93,10 +89,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def _text_of(say: Callable[[object], str], value: object) -> str:
-    """The text of a value; `say` may run code of an author, which may fail."""
     try:
         return say(value)
-    except Exception as error:  # whatever it is, the value is described without its text
+    except Exception as error:  # an author's __str__ or __repr__ may raise anything
         return f"{say.__name__}() failed with {type(error).__name__}"
 
 
@@ -106,19 +101,15 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """A copy of the environment while other threads set and remove variables, as MLflow's do.
-
-    `dict(os.environ)` raises KeyError for a variable that another thread removes during the copy.
-    """
+    """A copy of the environment, also while threads change it: `dict(os.environ)` may then raise."""
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
 
 def redact(text: str) -> str:
-    """The text without secrets: `redact("Bearer hf_Xq81kd93")` is "Bearer [HF_TOKEN]" where
-    HF_TOKEN is that.
+    """The text without secrets: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
 
-    A secret is the value, of 8 characters or more, of an environment variable whose name ends with
-    KEY, SECRET, TOKEN, PASSWORD, PASSWD, CREDENTIALS or AUTH_STRING; also the password in a URL.
+    Secrets are the values, of 8 characters or more, of environment variables named as in SECRET,
+    and passwords in URLs.
     """
     for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
         text = text.replace(secret, f"[{name}]")
@@ -126,7 +117,7 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> dict[str, str]:
-    """The environment variables whose values, as secrets, occur in a text, with these values."""
+    """Environment variables with secrets in the text, and their values."""
     return {
         name: value
         for name, value in environment().items()
@@ -140,15 +131,13 @@ def warn_once(logger: logging.Logger, warning: str) -> None:
     logger.warning(warning)
 
 
-_told: Counter[str] = Counter()
+_warnings: Counter[str] = Counter()
 
 
 def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
-    """Log `what` with its details the first time in a process, and how often it was at the 10th,
-    100th, 1,000th, ...: `warn_seldom(logger, "Shop.reset() failed at shop.py:12", "KeyError: 3")`.
-    """
-    _told[what] += 1
-    count = _told[what]
+    """Log `what` with its details the first time, and its count at the 10th, 100th, ... time."""
+    _warnings[what] += 1
+    count = _warnings[what]
     if count == 1:
         logger.warning("%s: %s", what, details)
     elif count == 10 ** (len(str(count)) - 1):
@@ -157,13 +146,13 @@ def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """Makes log records without secrets and control characters of those that `made` makes."""
+    """Removes secrets and control characters from the log records of another factory."""
 
     made: Callable[..., logging.LogRecord]
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self.made(*args, **kwargs)
-        # a message that does not fit its arguments is logging's to tell
+        # logging itself reports a message that does not fit its arguments
         with suppress(TypeError, ValueError):
             record.msg, record.args = visible(redact(record.getMessage())), None
         if record.exc_info and record.exc_info[0]:
@@ -180,13 +169,11 @@ def guard_logs() -> None:
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """Keeps secrets used in the block out of the arguments of errors, and out of all logs from then
-    on: blocks of several threads overlap, so that none of them could say when it is over.
-    """
+    """Remove secrets from errors of the block, and from all logs from now on."""
     guard_logs()
     try:
         yield
-    except Exception as error:  # whatever it is, it passes on
+    except Exception as error:  # raised again
         error.args = tuple(redact(arg) if isinstance(arg, str) else arg for arg in error.args)
         if hasattr(error, "__notes__"):
             error.__notes__ = [redact(note) for note in error.__notes__]
@@ -194,9 +181,7 @@ def keeping_secrets() -> Iterator[None]:
 
 
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
-    """A hint for a mistyped name: the nearest one, the first MOST_KNOWN when none is near, or that
-    there are none.
-    """
+    """A hint for a mistyped name: the nearest one, or else the first MOST_KNOWN."""
     if hint := nearest(word, choices):
         return hint
     more = f", ... ({len(choices):,} in all)" if len(choices) > MOST_KNOWN else ""
@@ -204,15 +189,30 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 def nearest(word: str, choices: Sequence[str]) -> str:
-    """A hint for a name mistyped among too many to list, empty when none is near:
-    `nearest("mien", ["mine"])` is " Did you mean 'mine'?".
-    """
+    """The nearest name: `nearest("mien", ["mine"])` is " Did you mean 'mine'?", or empty."""
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
+    """Begin and end of the stop string that ends first, or None:
+    `first_stop("3.\\nObservation: 4", ["Observation:"])` is (3, 15).
+
+    Ties are resolved by the order of `stop`, as in vLLM.
+    """
+    begins = [(text.find(one), len(one)) for one in stop]
+    ends = [(begin, begin + length) for begin, length in begins if begin >= 0]
+    return min(ends, key=itemgetter(1), default=None)
+
+
+def before_stop(text: str, stop: Sequence[str]) -> str:
+    """The text before the first stop string."""
+    hit = first_stop(text, stop)
+    return text[: hit[0]] if hit else text
+
+
 def without_thoughts(text: str) -> str:
-    """Return the text outside of thoughts, where a model acts and answers.
+    """The text outside of thoughts.
 
     An opening tag that is never closed begins a thought only at the beginning of the text.
     """

@@ -1,4 +1,4 @@
-"""The place in a user's code that an error comes from: tracebacks without our own frames."""
+"""Places of errors in a user's code."""
 
 from __future__ import annotations
 
@@ -18,18 +18,13 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 
 def own_line(error: BaseException) -> str | None:
-    """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react". None for a
-    traceback without the user's code.
-    """
+    """The innermost line in the user's own code, "/home/ada/shop.py:12 in react", or None."""
     own = [frame for frame in _frames(error) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
 
 def trace(error: BaseException) -> str:
-    """The lines of a traceback that are the user's own or ours, and the innermost one.
-
-    They begin with the user's first where there is one: how it came to be called is ours.
-    """
+    """Lines of a traceback from the user's first one, without installed packages but the last."""
     everything = _frames(error)
     begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
     frames = everything[begin:]
@@ -38,18 +33,13 @@ def trace(error: BaseException) -> str:
 
 
 def defined(function: Callable[..., object]) -> str:
-    """Where a function, or the class of a callable object, is written:
-    "/home/ada/shop/agents.py:9".
-    """
+    """The place of a function or callable object: "/home/ada/shop/agents.py:9"."""
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
 
 
 def returned(function: Callable[..., object], value: str) -> str:
-    """Lines of a function's `return` statements that contain `value`: "/home/ada/agents.py:21, 34".
-
-    Return all of them if none contains it, and the line of the `def` without any.
-    """
+    """Lines of `return` statements with `value`, or of all: "/home/ada/agents.py:21, 34"."""
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     try:
         lines, first = inspect.getsourcelines(written)
@@ -72,7 +62,7 @@ def _returns(tree: ast.AST) -> Iterator[ast.Return]:
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    # whatever the author's class answers
+    # an author's class may override the attribute
     return [*traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))]
 
 
