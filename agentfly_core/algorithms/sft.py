@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
+from agentfly_core.rl.late import Tensor
 from agentfly_core.rl.outcomes import Outcomes
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)

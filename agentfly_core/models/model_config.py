@@ -167,7 +167,8 @@ def _load_faults(config: PreTrainedConfig) -> Iterator[str]:
     if config.model_type not in CAUSAL:
         yield f"model_type is {config.model_type}, expected a causal language model."
     classes = getattr(config, "architectures", None) or []
-    if others := [name for name in classes if not _is_causal(name, CAUSAL)]:
+    causal = {name for name in classes if name.endswith("ForCausalLM") or name in CAUSAL.values()}
+    if others := [name for name in classes if "For" in name and name not in causal]:
         yield (
             f"its config.json names {others[0]}, expected a causal language model such as "
             "LlamaForCausalLM: its weights have no output layer for tokens."
@@ -185,10 +186,6 @@ def _load_faults(config: PreTrainedConfig) -> Iterator[str]:
             f"its weights are quantised ({settings.get('quant_method', 'quantization_config')}): "
             "name the model in float32 or bfloat16."
         )
-
-
-def _is_causal(name: str, causal: Mapping[str, Any]) -> bool:
-    return "For" not in name or name.endswith("ForCausalLM") or name in causal.values()
 
 
 def _experts(text: PreTrainedConfig) -> str:

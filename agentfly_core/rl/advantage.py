@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from agentfly_core.records.speakers import differ
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.late import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agentfly_core.rl.late import Tensor, torch
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,13 @@ A sequence is a trajectory, however many rows it has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.late import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenMean(Section):

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 from agentfly_core.records.trajectory import Ending, Given, Sampled, Trajectory
-from agentfly_core.rl.late import np, torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agentfly_core.rl.late import Tensor, np, torch
 
 TurnSpans = list[tuple[int, Given | Sampled]]
 LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)

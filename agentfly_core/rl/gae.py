@@ -7,16 +7,13 @@ advantages and value targets; `turns` are `Sequences.turns`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from agentfly_core.config.section import BY_NAME, Section, Share
 from agentfly_core.rl.advantage import first_of_turns, last_of_turns
-from agentfly_core.rl.late import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenGAE(Section):

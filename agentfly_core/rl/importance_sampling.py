@@ -8,17 +8,15 @@ Training-Inference Mismatch" (September 2025).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import log_ratio
+from agentfly_core.rl.late import Tensor
 from agentfly_core.rl.policy_loss import TokenLosses, row_means
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Bound = Annotated[float, Field(gt=0.0)]
 

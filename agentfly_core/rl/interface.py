@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.late import torch
+from agentfly_core.rl.late import Tensor, torch
 from agentfly_core.rl.outcomes import Outcomes
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Critic = Literal["none", "head", "model"]
 OffPolicy = Literal["ratio", "imitation", "none"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
@@ -13,12 +13,9 @@ from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Needs, Outputs, log_ratio
-from agentfly_core.rl.late import torch
+from agentfly_core.rl.late import Tensor, torch
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import TokenLosses
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 KLEstimator = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]

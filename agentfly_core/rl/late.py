@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
     import torch
+    from torch import Tensor
 else:
 
     class _Package:
@@ -16,6 +17,6 @@ else:
         def __getattr__(self, attribute: str) -> Any:
             return getattr(__import__(self._name), attribute)
 
-    np, torch = _Package("numpy"), _Package("torch")
+    np, torch, Tensor = _Package("numpy"), _Package("torch"), object
 
-__all__ = ["np", "torch"]
+__all__ = ["Tensor", "np", "torch"]

@@ -6,17 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agentfly_core.records.speakers import episode_numbers, own_reward
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.late import torch
+from agentfly_core.rl.late import Tensor, torch
 from agentfly_core.system.formats import hashing
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from agentfly_core.rl.aggregation import Aggregation, TokenMean
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.importance_sampling import ImportanceSampling
 from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
 from agentfly_core.rl.kl import KL, NoKL
+from agentfly_core.rl.late import Tensor
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss, TokenLosses
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

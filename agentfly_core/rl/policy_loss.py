@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Outputs, log_ratio
-from agentfly_core.rl.late import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agentfly_core.rl.late import Tensor, torch
 
 
 @dataclass(frozen=True)

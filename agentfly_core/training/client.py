@@ -98,7 +98,7 @@ class DeepSpeedLearner:
 
     def label(self) -> str | None:
         """The label of the state in memory, or None."""
-        label = self._ask(AskLabel()).value
+        label = next(self._results(AskLabel())).value
         assert not isinstance(label, dict)
         return label
 
@@ -115,7 +115,7 @@ class DeepSpeedLearner:
 
     def save_policy(self, folder: Path) -> None:
         """Write the newest policy as a Hugging Face or peft directory with its probe."""
-        self._ask(SavePolicy(label=self._label, folder=folder.absolute()))
+        next(self._results(SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
         """Copy the state for a bit-identical resume, and write it in the background.
@@ -125,9 +125,6 @@ class DeepSpeedLearner:
         results = self._results(SaveState(label=self._label, folder=folder.absolute()))
         next(results)
         return partial(next, results)
-
-    def _ask(self, request: WorkerRequest) -> Result:
-        return next(self._results(request))
 
     def _results(self, request: WorkerRequest, progress: OnStep | None = None) -> Iterator[Result]:
         with (
