@@ -21,8 +21,7 @@ class PPO(PolicyGradient):
     """Generalised advantages of a learned value, whitened over the batch.
 
     The critic is a `head` on the policy's last layer, or a `model` that starts as a copy; it learns
-    `critic_rate` times as fast. `value_weight` is the weight of `0.5 max((V - R)^2, (clip(V, V_old
-    - value_clip, V_old + value_clip) - R)^2)`.
+    `critic_rate` times as fast, by `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`.
     """
 
     gae: GAE = TokenGAE()

@@ -19,8 +19,7 @@ class ReMax(PolicyGradient):
     """A = R - R of the problem's greedy episode, which is not trained.
 
     Problems with an unscored greedy episode are skipped; raises ValueError if all are. The clipped
-    ratio has the gradient of the paper's -A log p in the first optimizer step; in further steps -A
-    log p would drive down all tokens.
+    ratio has the gradient of the paper's -A log p in the first optimizer step.
     """
 
     policy_loss: PolicyLoss = Clip()

@@ -1,8 +1,8 @@
 """vLLM's server with three changes for CPU and failures.
 
-It ends when its engine is dead, instead of waiting for open requests. On CPU the engine is forked,
-which saves 7 of 17 seconds and 0.3 GiB of imports. The one adapter is applied as two matrix
-products: vLLM 0.32 copies its weights for every token (16 requests of SmolLM2-135M: 54 s, here 4).
+It ends when its engine is dead, instead of waiting for open requests. On CPU forking the engine
+saves 7 of 17 seconds, and the one adapter is applied as two matrix products: vLLM 0.32 copies its
+weights for every token (16 requests of SmolLM2-135M: 54 s, here 4).
 """
 
 from __future__ import annotations

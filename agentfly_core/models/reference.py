@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:
-    """Write config.json, model.safetensors and tokenizer files of `reference` into `folder`.
+    """Write config.json, weights and tokenizer of a reference into `folder`; raises ValueError.
 
-    A reference is `nano:<recipe>` (the same bytes each time), `package:<name>` (a model inside a
-    Python package), a local directory, or a Hugging Face id with an optional `@revision`. `dtype`
-    is "float32" or "bfloat16". Raises ValueError for other references.
+    `reference` is `nano:<recipe>` (the same bytes each time), `package:<name>`, a local directory,
+    or a Hugging Face id with an optional `@revision`; `dtype` is "float32" or "bfloat16".
     """
     from agentfly_core.models import nano, pretrained
 

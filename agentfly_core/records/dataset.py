@@ -66,9 +66,8 @@ class Leak:
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build, check and write the splits as parquet files; returns QUARANTINED and REPEATED counts.
 
-    Skipped rows are listed in the `quarantine` file, and leaks are logged. Raises ValueError for
-    more bad rows than `data.tolerate_bad_rows`, a repeated id, and a wrong number of problems
-    unless bad rows replace them.
+    Lists skipped rows in the `quarantine` file, and logs leaks. Raises ValueError for too many bad
+    rows, a repeated id, and a wrong number of problems unless bad rows replace them.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]

@@ -116,9 +116,8 @@ class PlayRecord(TypedDict):
     """play.json: the policy and settings of played episodes, and their command.
 
     `policy` is the given reference ("run:demo@7", "oracle", "my_file:policy"), `sampled_from` the
-    policy that sampled tokens, or None for replies of a function; `script` is the function's import
-    path. `settings` is the identity of the experiment. With the mode (`way`) "chat" its agent and
-    limits did not count, and no problem was attempted.
+    policy that sampled tokens, `script` the import path of a function with replies. `way` is the
+    mode: in a "chat" the experiment's agent and limits do not count.
     """
 
     experiment: str

@@ -111,8 +111,6 @@ class Turn:
             given=Given((1, 87, 203)),
             reply=Message("assistant", "The sum is 99."),
             sampled=(Sampled((57, 12, 2), (-0.11, -1.9, -0.002), 6, "stop"),),
-            context=0,
-            call=1,
         )
 
     The turns of a `context` are one sequence of tokens, to which `given` adds new ones. `call` is

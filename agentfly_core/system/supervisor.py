@@ -3,9 +3,9 @@
     python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 \\
         --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
-It is a subreaper, so that all descendants of the service stay below it. It ends with them when the
-lifeline pipe closes, the owner dies, or on SIGTERM. A dead child restarts on the same address up to
-`--restarts` times; then the state file has its exit code.
+As a subreaper it keeps all descendants of the service below it. It ends with them when the lifeline
+pipe closes, the owner dies, or on SIGTERM. A dead child restarts up to `--restarts` times; then the
+state file has its exit code.
 """
 
 from __future__ import annotations

@@ -20,24 +20,13 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """One update from the learner state `start` to `end`, with paths of its inputs.
+    """One update from the learner state `start`, "step/6", to `end`, with paths of its inputs.
 
-        UpdateJob(
-            start="step/6",  # one that begins with "fresh:" has no history
-            end="step/7",
-            policy="/store/runs/shop-1f2e/steps/000006/policy",  # HF directory at `start`
-            learner="/store/runs/shop-1f2e/steps/000006/learner",
-            rollouts=("/store/.../rollout-000/trajectories.parquet",),
-            scores="/store/.../scored/scores.parquet",  # None: demonstrations
-            algorithm=AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO", skip_cut=True),
-            rewards={"exact": 1.0, "tool_format": 0.2},  # the weight of each reward by its name
-            update=Update(learning_rate=1e-6, epochs=1, mini_batches=2),
-            batch=None,  # trajectories a mini-batch; None: update.mini_batches
-            temperature=1.0, dtype="float32", seed=8123, reference=None,
-        )
-
-    `before` are the metrics of the run's last update, for adaptive settings and skipped steps.
-    `learner` is None for a fresh optimizer, or if the state is in memory only.
+    A `start` with the prefix "fresh:" has no history. `policy` is the directory at `start`;
+    `learner` is None for a fresh optimizer, or if the state is in memory only. Without `scores`
+    rollouts are demonstrations. `rewards` are weights by name. `batch` is the number of
+    trajectories in a mini-batch, or None for `update.mini_batches`. `before` are the metrics of the
+    run's last update, for adaptive settings and skipped steps.
 
     With an `adapter` only the adapter is trained: that of `policy` on the model `base`, or a new
     one from the `seed`. `reference_base` is the model of a reference adapter.

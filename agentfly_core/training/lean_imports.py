@@ -1,7 +1,7 @@
 """`python -m agentfly_core.training.lean_imports MODULE ...` runs a program with fewer imports.
 
-DeepSpeed imports MLflow and transformers imports scikit-learn, which takes two seconds. Garbage
-collections take another one; the module calls `gc.enable()` when it is loaded.
+MLflow for DeepSpeed and scikit-learn for transformers take two seconds, garbage collections
+another one; the module calls `gc.enable()` when it is loaded.
 """
 
 import gc

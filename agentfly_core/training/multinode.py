@@ -2,8 +2,8 @@
 
     python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
-The first node is this machine. The others use ssh, the same Python, the same folder and a watchdog
-(remote_watchdog.py). In the command `{node}` is the node's number, `{port}` a port of the first.
+The first node is this machine; the others use ssh and the same Python and folder. In the command
+`{node}` is the node's number, `{port}` a port of the first.
 """
 
 from __future__ import annotations

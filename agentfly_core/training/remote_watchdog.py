@@ -1,9 +1,6 @@
 """The program that runs a command on another node while the starting node sends signs of life.
 
-    python -m agentfly_core.training.remote_watchdog COMMAND...
-
-sshd would let it run on without a connection. If stdin ends or is silent for a minute, the command
-and its descendants end.
+If stdin ends or is silent for a minute, the command and its descendants end.
 """
 
 from __future__ import annotations

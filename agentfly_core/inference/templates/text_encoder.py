@@ -78,10 +78,9 @@ class TextEncoder:
 
 
 def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
-    """Return a function that encodes replies, which follow a line break.
+    """Return a function that encodes replies as after a line break, where no space is added.
 
-    Some tokenizers add a space at the beginning of a text, but not after a line break. A reply
-    that shares a token with the line break is encoded without it.
+    A reply that shares a token with the line break is encoded without it.
     """
 
     def encode(text: str) -> list[int]:
