@@ -144,7 +144,8 @@ def load_policy(
 def recompute_activations(policy: Policy) -> None:
     """Recompute activations of layers in the backward pass (arXiv 1604.06174).
 
-    Sets training mode of layers, as transformers requires. Raises ValueError for dropout or no support.
+    Sets training mode of layers, as transformers requires. Raises ValueError for a model with
+    dropout or without support.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):

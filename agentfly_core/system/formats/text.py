@@ -101,7 +101,7 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """A copy of the environment, also while threads change it: `dict(os.environ)` may then raise."""
+    """A copy of the environment while threads change it, when `dict(os.environ)` may raise."""
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
 
