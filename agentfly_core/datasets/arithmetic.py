@@ -1,12 +1,13 @@
-"""Sums of two numbers of two digits: generated problems whose splits share no pair of operands."""
+"""Sums of two two-digit numbers; splits share no pair of operands."""
 
 from __future__ import annotations
 
 import operator
 import random
+from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 
-from agentfly_core.datasets.splitting import sample, shares
+from agentfly_core.datasets.splitting import sampled
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
@@ -27,17 +28,13 @@ def arithmetic(
         raise ValueError(
             f"Got the operators {sorted(unknown)}, expected some of {' '.join(OPERATIONS)}."
         )
-    draw = random.Random(seed)
-    pairs = list(combinations_with_replacement(NUMBERS, 2))
-    draw.shuffle(pairs)
     sizes = {"train": train, "validation": validation, "test": test}
-    splits = {}
-    for split, share in shares(pairs, sizes).items():
-        problems = []
-        for (a, b), sign in product(share, operators):
+
+    def problems(pair: tuple[int, int]) -> Iterator[Problem]:
+        for sign, (x, y) in product(operators, sorted({pair, pair[::-1]})):
             name, work_out = OPERATIONS[sign]
-            for x, y in sorted({(a, b), (b, a)}):
-                facts = {"answer": str(work_out(x, y))}
-                problems.append(Problem(f"{name}-{x}-{y}", f"What is {x}{sign}{y}?", facts))
-        splits[split] = sample(draw, problems, sizes[split], split)
-    return splits
+            facts = {"answer": str(work_out(x, y))}
+            yield Problem(f"{name}-{x}-{y}", f"What is {x}{sign}{y}?", facts)
+
+    pairs = combinations_with_replacement(NUMBERS, 2)
+    return sampled(random.Random(seed), pairs, problems, sizes)

@@ -1,11 +1,11 @@
-"""Missions in the levels of BabyAI. Each thing in a mission belongs to one split only."""
+"""Missions in the levels of BabyAI; splits share no thing."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from agentfly_core.datasets.babyai_player import COLORS, PORTABLE, named, solvable
+from agentfly_core.datasets.babyai_demonstrations import COLORS, PORTABLE, named, solvable
 from agentfly_core.datasets.splitting import shares
 from agentfly_core.environments.babyai import level, mission, view_text
 from agentfly_core.records.generated_dataset import generated
@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Problem
 
 LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
 _MOST_SEEDS = 1000
-"""So many seeds are tried for a problem, at most."""
+"""Seeds that are tried for one problem."""
 
 
 @generated
@@ -25,19 +25,17 @@ def babyai(
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
-    The things that missions name, such as a green key, or any ball, are of one split only, under
-    any seed. Missions that the player of `babyai_player` cannot carry out are left out. Raises
-    ValueError for a level that is none, or whose missions name no thing of a split's.
+    Splits share no named thing, such as a green key or any ball, under any seed. Missions that
+    `babyai_demonstrations` cannot carry out are skipped. Raises ValueError for an unknown level,
+    and for one whose missions name no thing of a split.
     """
     if not levels:
         raise ValueError("levels: got none, expected levels such as BabyAI-PickupDist-v0.")
-    sizes = {"train": train, "validation": validation, "test": test}
-    mine = things()
-    draw = random.Random(seed)
+    named_in, draw = things(), random.Random(seed)
     splits: dict[str, list[Problem]] = {}
-    for split, size in sizes.items():
-        made = [_problems(name, mine[split], draw) for name in levels]
-        splits[split] = [next(made[number % len(made)]) for number in range(size)]
+    for split, size in {"train": train, "validation": validation, "test": test}.items():
+        problems = [_problems(name, named_in[split], draw) for name in levels]
+        splits[split] = [next(problems[number % len(problems)]) for number in range(size)]
     return splits
 
 
@@ -56,7 +54,7 @@ def things() -> Mapping[str, Sequence[str]]:
 
 
 def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[Problem]:
-    """Problems of a level, without end, each about things of these."""
+    """Endless problems of a level about these things."""
     grid = level(name)
     taken = set[int]()
     while True:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.players import Demonstrator
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.datasets.two_steps import SIGNS
@@ -17,13 +18,12 @@ from agentfly_core.system.formats import hashing
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
-Demonstrator = Callable[[Conversation], Awaitable[str]]
-EpisodeWriter = Callable[[random.Random, Problem, str], list[str]]
-"""All replies of an episode, with a mistake of this name, or without one for ""."""
 ToolStep = Callable[[random.Random, Problem, str], tuple[str, str]]
-"""What a tool is asked, which is nothing for a guess, and what is answered."""
+"""The tool's argument, "" for a guess, and the answer, with a mistake of this name or ""."""
 ReplyWriter = Callable[[random.Random, Conversation, str], str]
-"""The next reply, in the same way; it draws the same in each turn of an episode."""
+"""The next reply, with a mistake of this name or ""; it draws the same in each turn."""
+SUM_MISTAKES = ("guess", "mistype", "take another operation", "misread")
+PROGRAM_MISTAKES = ("guess", "mistype a bound", "take another exponent", "misread")
 _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
@@ -33,26 +33,19 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
     For `datasets.arithmetic` and problems with the fact `expression`. A share `spoilt` guesses,
     mistypes the sum, uses another operation or misreads the result.
     """
-    play = partial(_called, _calculation, "calculator", "expression")
-    return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
+    reply = partial(_use_tool, _calculation, partial(_call, "calculator", "expression"), _answer)
+    return _replying(seed, spoilt, reply, SUM_MISTAKES)
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """`calculator` in the form of `agents.react`."""
-    asks = (
+    ask = (
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"
     )
-    play = partial(_as_text, _calculation, asks, "Thought: I know the answer.\nFinal Answer: {}")
-    return _script(seed, spoilt, play, "guess", "mistype", "take another operation", "misread")
-
-
-def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """For `datasets.shop`: search each product, add it to the cart, then check out.
-
-    A share `spoilt` forgets a line, takes a wrong number or key, or never pays.
-    """
-    return _script(seed, spoilt, _buy, "forget", "miscount", "mistake the key", "walk out")
+    say = "Thought: I know the answer.\nFinal Answer: {}"
+    reply = partial(_use_tool, _calculation, ask.format, say.format)
+    return _replying(seed, spoilt, reply, SUM_MISTAKES)
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -60,16 +53,22 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
     A share `spoilt` guesses, mistypes a bound, uses another exponent or misreads the output.
     """
-    play = partial(_called, _programming, "python", "code")
-    mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
-    return _script(seed, spoilt, play, *mistakes)
+    reply = partial(_use_tool, _programming, partial(_call, "python", "code"), _answer)
+    return _replying(seed, spoilt, reply, PROGRAM_MISTAKES)
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """`python` in the form of `agents.code_block`."""
-    mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
-    play = partial(_as_text, _programming, "```python\n{}\n```\n", "{}")
-    return _script(seed, spoilt, play, *mistakes)
+    reply = partial(_use_tool, _programming, "```python\n{}\n```\n".format, str)
+    return _replying(seed, spoilt, reply, PROGRAM_MISTAKES)
+
+
+def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """For `datasets.shop`: search each product, add it to the cart, then check out.
+
+    A share `spoilt` forgets a line, takes a wrong number or key, or never pays.
+    """
+    return _replying(seed, spoilt, _buy, ("forget", "miscount", "mistake the key", "walk out"))
 
 
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -78,7 +77,7 @@ def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
     A share `spoilt` mistypes a balance, summarises it wrongly, stops early or misreads the last
     one.
     """
-    return _replying(seed, spoilt, _carry, "mistype", "misremember", "stop early", "misread")
+    return _replying(seed, spoilt, _carry, ("mistype", "misremember", "stop early", "misread"))
 
 
 def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -88,26 +87,12 @@ def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3
     executor uses another operation or misreports a result.
     """
     mistakes = ("mistype", "stop early", "misread", "take another operation", "misreport")
-    return _replying(seed, spoilt, _cooperate, *mistakes)
+    return _replying(seed, spoilt, _cooperate, mistakes)
 
 
-def idler(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Whatever is asked, it says that it does not know."""
-
-    async def policy(conversation: Conversation) -> str:
-        return "I do not know."
-
-    return policy
-
-
-def _script(seed: int, spoilt: float, play: EpisodeWriter, *mistakes: str) -> Demonstrator:
-    def reply(draw: random.Random, conversation: Conversation, mistake: str) -> str:
-        return play(draw, conversation.problem, mistake)[conversation.turn]
-
-    return _replying(seed, spoilt, reply, *mistakes)
-
-
-def _replying(seed: int, spoilt: float, reply: ReplyWriter, *mistakes: str) -> Demonstrator:
+def _replying(
+    seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]
+) -> Demonstrator:
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
         draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
@@ -117,24 +102,27 @@ def _replying(seed: int, spoilt: float, reply: ReplyWriter, *mistakes: str) -> D
     return policy
 
 
-def _called(
-    work: ToolStep, tool: str, key: str, draw: random.Random, problem: Problem, mistake: str
-) -> list[str]:
-    argument, answer = work(draw, problem, mistake)
-    calls = [call_text(tool, **{key: argument})] if argument else []
-    return [*calls, call_text("answer", answer=answer)]
+def _use_tool(
+    work: ToolStep,
+    ask: Callable[[str], str],
+    say: Callable[[str], str],
+    draw: random.Random,
+    conversation: Conversation,
+    mistake: str,
+) -> str:
+    argument, answer = work(draw, conversation.problem, mistake)
+    return ask(argument) if argument and conversation.turn == 0 else say(answer)
 
 
-def _as_text(
-    work: ToolStep, asks: str, answers: str, draw: random.Random, problem: Problem, mistake: str
-) -> list[str]:
-    argument, answer = work(draw, problem, mistake)
-    calls = [asks.format(argument)] if argument else []
-    return [*calls, answers.format(answer)]
+def _call(tool: str, argument: str, value: str) -> str:
+    return call_text(tool, **{argument: value})
+
+
+_answer = partial(_call, "answer", "answer")
 
 
 def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """What the calculator is asked, which is nothing for a guess, and what is answered."""
+    """The expression and the answer."""
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
     if mistake == "guess":
@@ -150,7 +138,7 @@ def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[s
 
 
 def _programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """The program that is run, which is nothing for a guess, and what is answered."""
+    """The program and the answer."""
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
         return "", _slip(draw, problem.facts["answer"])
@@ -163,7 +151,8 @@ def _programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[s
     return code, _slip(draw, printed) if mistake == "misread" else printed
 
 
-def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
+def _buy(draw: random.Random, conversation: Conversation, mistake: str) -> str:
+    problem = conversation.problem
     names = {key: product["name"] for key, product in problem.facts["products"].items()}
     ordered: dict[str, int] = problem.facts["order"]
     wish = sorted(ordered.items(), key=lambda line: problem.prompt.index(names[line[0]]))
@@ -183,7 +172,8 @@ def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
         place = draw.randrange(1, len(replies), 2)
         key, count = wish[place // 2]
         replies[place] = call_text("add_to_cart", key=_slip(draw, key), count=count)
-    return [*replies, "Done." if mistake == "walk out" else call_text("checkout")]
+    replies.append("Done." if mistake == "walk out" else call_text("checkout"))
+    return replies[conversation.turn]
 
 
 def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str:
@@ -193,10 +183,9 @@ def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str
     balances = [*_BALANCE.finditer("\n".join(read))]
     balance, page = balances[-1].groups() if balances else ("0", str(pages[0][0]))
     if isinstance(conversation.messages[-1], Message) and not read[-1].startswith(question):
-        wrong = mistake == "misremember" and question in read
-        return (
-            balances[-1][0].replace(balance, _slip(draw, balance), 1) if wrong else balances[-1][0]
-        )
+        if mistake == "misremember" and question in read:
+            return balances[-1][0].replace(balance, _slip(draw, balance), 1)
+        return balances[-1][0]
     if not page:
         return _slip(draw, balance) if mistake == "misread" else balance
     if mistake == "stop early" and page == str(later):
@@ -207,18 +196,16 @@ def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str
 
 
 def _cooperate(draw: random.Random, conversation: Conversation, mistake: str) -> str:
-    speak = _plan if conversation.speaker == "planner" else _carry_out
     messages = (one for one in conversation.messages if isinstance(one, Message))
-    return speak(
-        draw, conversation, mistake, [one.content for one in messages if one.role == "user"]
-    )
+    heard = [one.content for one in messages if one.role == "user"]
+    if conversation.speaker == "planner":
+        return _plan(draw, conversation.problem, mistake, heard)
+    return _carry_out(draw, conversation, mistake, heard[0])
 
 
-def _plan(
-    draw: random.Random, conversation: Conversation, mistake: str, heard: Sequence[str]
-) -> str:
+def _plan(draw: random.Random, problem: Problem, mistake: str, heard: Sequence[str]) -> str:
     """Reply of the planner to the problem and the results so far."""
-    first, then = conversation.problem.facts["steps"]
+    first, then = problem.facts["steps"]
     place, done, result = draw.randrange(2), len(heard) - 1, heard[-1]
     if done == 2 or (done and mistake == "stop early"):
         return f"Answer: {_slip(draw, result) if mistake == 'misread' else result}"
@@ -226,14 +213,10 @@ def _plan(
     return _slip(draw, step) if mistake == "mistype" and done == place else step
 
 
-def _carry_out(
-    draw: random.Random, conversation: Conversation, mistake: str, heard: Sequence[str]
-) -> str:
+def _carry_out(draw: random.Random, conversation: Conversation, mistake: str, step: str) -> str:
     """Reply of the executor to a step."""
-    (step,), last = heard, conversation.messages[-1]
-    first, _ = conversation.problem.facts["steps"]
-    place, done = draw.randrange(2), int(step != first)
-    wrong = mistake if done == place else ""
+    last, first = conversation.messages[-1], conversation.problem.facts["steps"][0]
+    wrong = mistake if draw.randrange(2) == int(step != first) else ""
     if isinstance(last, Observation):
         return _slip(draw, last.content) if wrong == "misreport" else last.content
     left, word, right = step.split()
@@ -243,7 +226,7 @@ def _carry_out(
 
 
 def _slip(draw: random.Random, text: str) -> str:
-    """The text with one digit replaced by another; no number begins with 0 that did not before."""
+    """The text with one digit replaced by another one above 0."""
     place = draw.choice([i for i, letter in enumerate(text) if letter.isdigit()])
     digit = draw.choice([other for other in "123456789" if other != text[place]])
     return text[:place] + digit + text[place + 1 :]

@@ -1,52 +1,23 @@
-"""Questions whose answer is two pages away in a generated encyclopaedia."""
+"""Questions on a generated encyclopaedia whose answers need two pages."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
 
 from agentfly_core.datasets.names import people
 from agentfly_core.datasets.splitting import sample
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.tools.search import Row, rows
+from agentfly_core.tools.search import rows
 
 COUNTRIES = (
-    "Albania",
-    "Bolivia",
-    "Chile",
-    "Denmark",
-    "Egypt",
-    "Finland",
-    "Greece",
-    "Hungary",
-    "India",
-    "Japan",
-    "Kenya",
-    "Latvia",
-    "Mexico",
-    "Norway",
-    "Oman",
-    "Peru",
+    *("Albania", "Bolivia", "Chile", "Denmark", "Egypt", "Finland", "Greece", "Hungary"),
+    *("India", "Japan", "Kenya", "Latvia", "Mexico", "Norway", "Oman", "Peru"),
 )
 PROFESSIONS = (
-    "baker",
-    "banker",
-    "botanist",
-    "carpenter",
-    "chemist",
-    "dancer",
-    "doctor",
-    "farmer",
-    "gardener",
-    "lawyer",
-    "nurse",
-    "painter",
-    "pilot",
-    "sailor",
-    "singer",
-    "teacher",
+    *("baker", "banker", "botanist", "carpenter", "chemist", "dancer", "doctor", "farmer"),
+    *("gardener", "lawyer", "nurse", "painter", "pilot", "sailor", "singer", "teacher"),
 )
 ROLES = ("founder", "author")
 QUESTIONS: Mapping[str, str] = {
@@ -64,27 +35,18 @@ def encyclopaedia(
         Problem("country-0417", "In which country was the founder of Amber Mills born?",
             {"answer": "Peru", "kind": "country", "pages": ["0417", "0082"]})
 
-    `pages` are the two that have to be read. No split asks about a person, a company or a book of
-    another's, under any seed. Raises ValueError for more problems than there are, and for a
-    corpus that cannot be read.
+    `pages` are the two pages of the answer. Splits share no person, company or book, under any
+    seed. Raises ValueError for more problems than there are, and for an unreadable corpus.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, by_split = random.Random(seed), people()
     pages = rows(corpus)
     persons = {page["title"]: page for page in pages if "country" in page}
-    made: dict[str, list[Problem]] = {split: [] for split in sizes}
-    for (split, names), page, role in product(by_split.items(), pages, ROLES):
+    problems: dict[str, list[Problem]] = {split: [] for split in sizes}
+    for (split, names), page, role, kind in product(by_split.items(), pages, ROLES, QUESTIONS):
         if page.get(role) in names:
-            made[split] += [problem(kind, role, page, persons[page[role]]) for kind in QUESTIONS]
-    return {split: sample(draw, made[split], sizes[split], split) for split in sizes}
-
-
-def problem(kind: str, role: str, about: Row, person: Row) -> Problem:
-    """A question on the person who has a role in what a page is about."""
-    facts: dict[str, Any] = {
-        "answer": person[kind],
-        "kind": kind,
-        "pages": [about["id"], person["id"]],
-    }
-    prompt = QUESTIONS[kind].format(role=role, title=about["title"])
-    return Problem(f"{kind}-{about['id']}", prompt, facts)
+            person = persons[page[role]]
+            prompt = QUESTIONS[kind].format(role=role, title=page["title"])
+            facts = {"answer": person[kind], "kind": kind, "pages": [page["id"], person["id"]]}
+            problems[split].append(Problem(f"{kind}-{page['id']}", prompt, facts))
+    return {split: sample(draw, problems[split], sizes[split], split) for split in sizes}

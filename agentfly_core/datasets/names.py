@@ -1,4 +1,4 @@
-"""Names of made-up people, companies and books, of which no split has one of another's."""
+"""Made-up names of people, companies and books; no name is in two splits."""
 
 from __future__ import annotations
 
@@ -9,114 +9,24 @@ from itertools import product
 from agentfly_core.datasets.splitting import shares
 
 FIRST = (
-    "Anna",
-    "Boris",
-    "Clara",
-    "Dario",
-    "Edda",
-    "Felix",
-    "Greta",
-    "Hugo",
-    "Irma",
-    "Jonas",
-    "Karin",
-    "Lukas",
-    "Marta",
-    "Nils",
-    "Olga",
-    "Pavel",
-    "Rosa",
-    "Stefan",
-    "Tilda",
-    "Viktor",
+    "Anna Boris Clara Dario Edda Felix Greta Hugo Irma Jonas "
+    "Karin Lukas Marta Nils Olga Pavel Rosa Stefan Tilda Viktor"
 )
 LAST = (
-    "Adler",
-    "Berg",
-    "Castro",
-    "Dahl",
-    "Eriksen",
-    "Fischer",
-    "Gomez",
-    "Holm",
-    "Ivanov",
-    "Jansen",
-    "Keller",
-    "Lind",
-    "Moretti",
-    "Novak",
-    "Olsen",
-    "Petrov",
-    "Rossi",
-    "Santos",
-    "Weber",
-    "Zeman",
+    "Adler Berg Castro Dahl Eriksen Fischer Gomez Holm Ivanov Jansen "
+    "Keller Lind Moretti Novak Olsen Petrov Rossi Santos Weber Zeman"
 )
 ADJECTIVES = (
-    "Amber",
-    "Bright",
-    "Copper",
-    "Distant",
-    "Early",
-    "Frozen",
-    "Golden",
-    "Hidden",
-    "Ivory",
-    "Jagged",
-    "Little",
-    "Misty",
-    "Narrow",
-    "Open",
-    "Quiet",
-    "Silver",
-    "Tall",
-    "Upper",
-    "Velvet",
-    "Winter",
+    "Amber Bright Copper Distant Early Frozen Golden Hidden Ivory Jagged "
+    "Little Misty Narrow Open Quiet Silver Tall Upper Velvet Winter"
 )
 TRADES = (
-    "Bakery",
-    "Brewery",
-    "Foods",
-    "Foundry",
-    "Glass",
-    "Looms",
-    "Mills",
-    "Motors",
-    "Optics",
-    "Paints",
-    "Paper",
-    "Pottery",
-    "Press",
-    "Railways",
-    "Shipyard",
-    "Steel",
-    "Textiles",
-    "Timber",
-    "Tools",
-    "Watches",
+    "Bakery Brewery Foods Foundry Glass Looms Mills Motors Optics Paints "
+    "Paper Pottery Press Railways Shipyard Steel Textiles Timber Tools Watches"
 )
 SUBJECTS = (
-    "Bridge",
-    "Candle",
-    "Door",
-    "Feather",
-    "Forest",
-    "Garden",
-    "Harbour",
-    "Island",
-    "Lantern",
-    "Letter",
-    "Mirror",
-    "Mountain",
-    "Orchard",
-    "River",
-    "Road",
-    "Shadow",
-    "Stone",
-    "Storm",
-    "Tower",
-    "Window",
+    "Bridge Candle Door Feather Forest Garden Harbour Island Lantern Letter "
+    "Mirror Mountain Orchard River Road Shadow Stone Storm Tower Window"
 )
 SHARES = {"train": 8, "validation": 1, "test": 1}
 Names = dict[str, Sequence[str]]
@@ -140,7 +50,7 @@ def books() -> Names:
     return _split(ADJECTIVES, SUBJECTS)
 
 
-def _split(first: Sequence[str], second: Sequence[str]) -> Names:
-    names = [f"{one} {other}" for one, other in product(first, second)]
+def _split(first: str, second: str) -> Names:
+    names = [f"{one} {other}" for one, other in product(first.split(), second.split())]
     random.Random(0).shuffle(names)
     return shares(names, SHARES)

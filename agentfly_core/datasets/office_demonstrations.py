@@ -1,25 +1,23 @@
-"""Demonstrations for `datasets.office`, by the question and the tools' answers only."""
+"""Demonstrations for `datasets.office`, from the question and the tools' answers only."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Demonstrator
-from agentfly_core.datasets.mistakes import another, mistake, observed
 from agentfly_core.datasets.names import companies, people
 from agentfly_core.datasets.office import CITIES, KINDS
+from agentfly_core.datasets.players import Demonstrator, another, filled, mistake, observed
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats.json_value import JSON
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
-"""What a guess may be, where it is no number."""
+"""Guesses that are no numbers."""
 UNKNOWN = "unknown"
 
 
@@ -41,7 +39,7 @@ class Lookup:
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
-        """What it looks for in the tool's answer, "" where it is not there."""
+        """The value in the tool's answer, or ""."""
         if not self.takes:
             return observation
         try:
@@ -120,17 +118,14 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 
 
 def understood(prompt: str) -> tuple[str, str]:
-    """The kind of a question, and its order or person; raises ValueError for another question."""
-    for kind, entry in KINDS.items():
-        pattern = re.escape(entry.text.format(order="ORDER", person="PERSON"))
-        pattern = pattern.replace("ORDER", r"(\d+)").replace("PERSON", r"(\w+ \w+)")
-        if match := re.fullmatch(pattern, prompt):
-            return kind, match[1]
-    raise ValueError(f"Got {prompt!r}, expected a question of datasets.office.")
+    """The kind of a question, and its order or person; raises ValueError for another prompt."""
+    kind, fields = filled(prompt, {kind: text for kind, (text, _) in KINDS.items()}, "office")
+    [value] = fields.values()
+    return kind, value
 
 
 def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
-    """What is answered for a value that was found: it, or by mistake another one."""
+    """The answer to a question whose lookups gave a value."""
     right = str(conversation.problem.facts["answer"])
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
         return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import combinations
 
-from agentfly_core.datasets.splitting import sample, shares
+from agentfly_core.datasets.splitting import sampled
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
@@ -23,17 +23,14 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
             {"answer": "509", "bounds": [2, 12, 15]},
         )
 
-    No two splits share the bounds of a sum. Raises ValueError for more problems than there are.
+    Splits share no bounds of a sum. Raises ValueError for more problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
-    draw = random.Random(seed)
-    bounds = list(combinations(NUMBERS, 2))
-    draw.shuffle(bounds)
-    splits = {}
-    for split, share in shares(bounds, sizes).items():
-        problems = [problem(exponent, *pair) for pair in share for exponent in EXPONENTS]
-        splits[split] = sample(draw, problems, sizes[split], split)
-    return splits
+
+    def problems(bounds: tuple[int, int]) -> list[Problem]:
+        return [problem(exponent, *bounds) for exponent in EXPONENTS]
+
+    return sampled(random.Random(seed), combinations(NUMBERS, 2), problems, sizes)
 
 
 def problem(exponent: int, first: int, bound: int) -> Problem:

@@ -1,10 +1,12 @@
-"""Cutting what problems are made from into splits that share nothing."""
+"""Splits that share nothing: parts of the material of problems, and samples of problems."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
+
+from agentfly_core.records.trajectory import Problem
 
 T = TypeVar("T")
 
@@ -29,3 +31,18 @@ def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) ->
             "ask for fewer."
         )
     return draw.sample(problems, size)
+
+
+def sampled(
+    draw: random.Random,
+    items: Iterable[T],
+    problems: Callable[[T], Iterable[Problem]],
+    sizes: Mapping[str, int],
+) -> dict[str, list[Problem]]:
+    """Problems of items, of which each belongs to one split; raises ValueError for too few."""
+    shuffled = list(items)
+    draw.shuffle(shuffled)
+    return {
+        split: sample(draw, [one for item in share for one in problems(item)], sizes[split], split)
+        for split, share in shares(shuffled, sizes).items()
+    }

@@ -1,26 +1,24 @@
-"""Folders of files in which something is to be done with a shell, made up for each problem."""
+"""Generated folders of files, and tasks for a shell in them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agentfly_core.datasets.names import Names, companies, people
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import hashing
-from agentfly_core.system.formats.text import did_you_mean
 
 ENDINGS = ("csv", "dat", "ini", "json", "log", "md", "tex", "txt")
 LEVELS = ("debug", "error", "info", "warn")
 KEYS = ("depth", "limit", "port", "retries", "speed", "width")
 COLUMNS = ("age", "height", "price", "stock", "weight")
 LONGEST = 60
-"""The most lines of a file."""
+"""Lines of a file, at most."""
 MOST_STEMS = 8
-"""The most names that a folder needs."""
+"""Names in a folder, at most."""
 PROMPTS = {
     "rename": "Rename the files of {old} to {new}, with their endings.",
     "lines": "Write how many lines the .{ending} file has into count.txt.",
@@ -35,13 +33,13 @@ PROMPTS = {
     "tree": "Make the empty files that plan.txt lists.",
 }
 HELD_OUT = ("sort", "join")
-"""The families that are not trained on, unless they are asked for."""
+"""Families that are trained on only if named."""
 LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What lies in a folder, what its prompt names, and what becomes of it, None for what is gone:
+    """Files, the fields of the prompt, and the changed files, None for removed ones:
 
     Folder({"amber-mills.log": "..."}, {"old": "amber-mills", "new": "tall-press"},
         {"amber-mills.log": None, "tall-press.log": "..."})
@@ -50,12 +48,6 @@ class Folder:
     files: Mapping[str, str]
     fields: Mapping[str, str]
     changes: Mapping[str, str | None]
-
-    @property
-    def expected(self) -> dict[str, str]:
-        """The files afterwards."""
-        after = {**self.files, **self.changes}
-        return {name: text for name, text in after.items() if text is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +59,11 @@ class Words:
     people: Sequence[str]
 
     def lines(self, count: int) -> list[str]:
-        """Names, some of them again."""
+        """Names, some of them repeated."""
         return self.draw.choices(self.people, k=count)
 
     def table(self, columns: int) -> dict[str, list[int]]:
-        """Three to six rows of numbers of two digits, by the name in their first column."""
+        """Three to six rows of two-digit numbers, by their first column, a name."""
         names = self.draw.sample(self.people, self.draw.randint(3, 6))
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
@@ -190,7 +182,7 @@ FAMILIES: Mapping[str, Callable[[Words], Folder]] = {
 def terminal(
     seed: int, train: int, validation: int, test: int, families: tuple[str, ...] = LEARNED
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, each with a folder of its own, these families of FAMILIES in turn:
+    """Problems for each split, each with its own folder, these families of FAMILIES in turn:
 
         Problem("rename-3f2a90c1d4e5b678",
             "Rename the files of amber-mills to tall-press, with their endings.", {
@@ -199,22 +191,17 @@ def terminal(
                 "expected": {"tall-press.log": "anna-berg\\n", "quiet-steel.md": "hugo-lind\\n"},
             })
 
-    No split has a file's or a person's name of another's, under any seed. Raises ValueError for a
-    family that there is not.
+    Splits share no name of a file or a person, under any seed. Raises ValueError for an unknown
+    family.
     """
-    for family in families:
-        if family not in FAMILIES:
-            raise ValueError(
-                f"families: got {family!r}, expected some of {', '.join(FAMILIES)}."
-                f"{did_you_mean(family, list(FAMILIES))}"
-            )
-    if not families:
-        raise ValueError(f"families: got none, expected some of {', '.join(FAMILIES)}.")
+    if not families or not {*families} <= FAMILIES.keys():
+        got = ", ".join(map(repr, families)) or "none"
+        raise ValueError(f"families: got {got}, expected some of {', '.join(FAMILIES)}.")
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     stems, names = _hyphenated(companies()), _hyphenated(people())
     return {
         split: [
-            problem(
+            _problem(
                 families[n % len(families)],
                 Words(draw, iter(draw.sample(stems[split], MOST_STEMS)), names[split]),
             )
@@ -224,15 +211,13 @@ def terminal(
     }
 
 
-def problem(family: str, words: Words) -> Problem:
-    """The problem of a family; its id is made of all that it gives and asks for."""
+def _problem(family: str, words: Words) -> Problem:
+    """A problem of a family; its id is the digest of its prompt and facts."""
     folder = FAMILIES[family](words)
     prompt = PROMPTS[family].format(**folder.fields)
-    facts: dict[str, Any] = {
-        "family": family,
-        "files": dict(folder.files),
-        "expected": folder.expected,
-    }
+    after = {**folder.files, **folder.changes}
+    expected = {name: text for name, text in after.items() if text is not None}
+    facts = {"family": family, "files": dict(folder.files), "expected": expected}
     return Problem(f"{family}-{hashing.digest([prompt, facts])[:16]}", prompt, facts)
 
 

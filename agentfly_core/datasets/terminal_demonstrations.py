@@ -1,4 +1,4 @@
-"""Demonstrations for `datasets.terminal`, by the prompt and printed text only."""
+"""Demonstrations for `datasets.terminal`, from the prompt and printed text only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Demonstrator
-from agentfly_core.datasets.mistakes import mistake, observed
 from agentfly_core.datasets.names import ADJECTIVES, TRADES
+from agentfly_core.datasets.players import Demonstrator, filled, mistake, observed
 from agentfly_core.datasets.terminal import ENDINGS, KEYS, LEVELS, PROMPTS
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
@@ -18,16 +17,16 @@ from agentfly_core.records.trajectory import Problem
 MISTAKES = ("stop early", "miscopy")
 DONE = "Done."
 Plan = Generator[str, str, str]
-"""Yields commands that look, and is sent what they print; returns the one that does it."""
+"""Yields commands that look, receives their output, and returns the command that does it."""
 _COPIED: Sequence[Sequence[str]] = (
-    [word.lower() for word in ADJECTIVES],
-    [word.lower() for word in TRADES],
+    ADJECTIVES.lower().split(),
+    TRADES.lower().split(),
     ENDINGS,
     LEVELS,
     KEYS,
     ("$2", "$3", "$4"),
 )
-"""What a command takes from the prompt or a listing, by kind."""
+"""Words that a command takes from the prompt or a listing, by kind."""
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
@@ -93,7 +92,7 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
     async def policy(conversation: Conversation) -> str:
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
-        family, fields = understood(conversation.problem.prompt)
+        family, fields = filled(conversation.problem.prompt, PROMPTS, "terminal")
         plan, printed = PLANS[family](fields), iter(observed(conversation))
         try:
             command = next(plan)
@@ -105,26 +104,15 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
             command = ended.value
             if wrong == "miscopy":
                 command = _miscopied(random.Random(conversation.seed), command)
-        except (LookupError, ValueError):  # what was printed is not what the plan expects
+        except (LookupError, ValueError):  # unexpected output
             return DONE
         return call_text("shell", command=command)
 
     return policy
 
 
-def understood(prompt: str) -> tuple[str, dict[str, str]]:
-    """The family and names of a prompt: `("rename", {"old": "amber-mills", "new": ...})`. Raises
-    ValueError for another prompt.
-    """
-    for family, text in PROMPTS.items():
-        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w-]+)", re.escape(text))
-        if match := re.fullmatch(pattern, prompt):
-            return family, match.groupdict()
-    raise ValueError(f"Got {prompt!r}, expected a prompt of datasets.terminal.")
-
-
 def _miscopied(draw: random.Random, command: str) -> str:
-    """The command with another word in the place of one that it takes from elsewhere."""
+    """The command with one copied word replaced by another of its kind."""
     parts = re.split(r"(\$?\w+)", command)
     place, words = draw.choice(
         [(n, kind) for n, part in enumerate(parts) for kind in _COPIED if part in kind]
@@ -138,5 +126,5 @@ def _ending(name: str) -> str:
 
 
 def _ending_in(ending: str, listed: str) -> list[str]:
-    """The names with an ending in what `ls` printed."""
+    """The listed names with an ending."""
     return [name for name in listed.split() if _ending(name) == ending]

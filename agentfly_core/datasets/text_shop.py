@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agentfly_core.datasets.names import SHARES
 from agentfly_core.datasets.splitting import sample, shares
-from agentfly_core.environments.text_shop_catalogue import (
+from agentfly_core.environments.text_shop import (
     CATEGORIES,
     DEPARTMENTS,
     OPTIONS,
@@ -74,7 +74,7 @@ def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
     kinds = [
         (category, *chosen)
         for category, department in CATEGORIES.items()
-        for chosen in product(*DEPARTMENTS[department].attributes[:attributes])
+        for chosen in product(*DEPARTMENTS[department][1 : 1 + attributes])
     ]
     random.Random(0).shuffle(kinds)
     return {split: frozenset(share) for split, share in shares(kinds, SHARES).items()}

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Demonstrator
-from agentfly_core.datasets.mistakes import mistake, observed
+from agentfly_core.datasets.players import Demonstrator, mistake, observed
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.demonstrations import Demonstrator
-from agentfly_core.datasets.mistakes import called, mistake, observed
+from agentfly_core.datasets.players import Demonstrator, called, mistake, observed
 from agentfly_core.datasets.textworld import hunted
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem

@@ -1,12 +1,13 @@
-"""Sums of three numbers of two digits, said in words: generated problems that take two steps."""
+"""Sums of three two-digit numbers in words, which take two steps."""
 
 from __future__ import annotations
 
 import random
-from itertools import chain, combinations, permutations
+from collections.abc import Iterator
+from itertools import combinations, permutations
 
 from agentfly_core.datasets.arithmetic import NUMBERS
-from agentfly_core.datasets.splitting import sample, shares
+from agentfly_core.datasets.splitting import sampled
 from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.tools.calculator import evaluate, written
@@ -24,23 +25,19 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
             {"answer": "862", "steps": ["17 times 50", "plus 12"]},
         )
 
-    The first two numbers of a problem, in whatever order, are those of no problem of another split.
-    Raises ValueError for more problems than there are.
+    Splits share no pair of first two numbers, in any order. Raises ValueError for more problems
+    than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
-    pairs = list(combinations(NUMBERS, 2))
-    draw.shuffle(pairs)
-    splits = {}
-    for split, share in shares(pairs, sizes).items():
-        problems = []
-        for a, b in chain.from_iterable(permutations(pair) for pair in share):
+
+    def problems(pair: tuple[int, int]) -> Iterator[Problem]:
+        for a, b in permutations(pair):
             word, then = draw.choice(list(SIGNS)), draw.choice(list(SIGNS))
             c = draw.choice(NUMBERS)
             total = evaluate(f"({a}{SIGNS[word]}{b}){SIGNS[then]}{c}")
-            name = f"two-steps-{a}-{word}-{b}-{then}-{c}"
-            prompt = f"What is {a} {word} {b}, then {then} {c}?"
             facts = {"answer": written(total), "steps": [f"{a} {word} {b}", f"{then} {c}"]}
-            problems.append(Problem(name, prompt, facts))
-        splits[split] = sample(draw, problems, sizes[split], split)
-    return splits
+            prompt = f"What is {a} {word} {b}, then {then} {c}?"
+            yield Problem(f"two-steps-{a}-{word}-{b}-{then}-{c}", prompt, facts)
+
+    return sampled(draw, combinations(NUMBERS, 2), problems, sizes)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.environments.text_shop import Purchase, TextShop
-from agentfly_core.environments.text_shop_catalogue import CATEGORIES
+from agentfly_core.environments.text_shop import CATEGORIES, Purchase, TextShop
 from agentfly_core.records.trajectory import Problem, Score
 
 

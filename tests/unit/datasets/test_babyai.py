@@ -13,9 +13,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.babyai import LEVELS, babyai, things
+from agentfly_core.datasets.babyai_demonstrations import Goal, named, solvable
 from agentfly_core.datasets.babyai_demonstrations import babyai as oracle
-from agentfly_core.datasets.babyai_player import Goal, named, solvable
-from agentfly_core.datasets.mistakes import observed
+from agentfly_core.datasets.players import observed
 from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, view_text
 from agentfly_core.environments.babyai import mission as mission_of
 from agentfly_core.inference.random_policy import random_policy

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.datasets import search_demonstrations
-from agentfly_core.datasets.encyclopaedia import encyclopaedia
-from agentfly_core.datasets.search_demonstrations import understood
+from agentfly_core.datasets.encyclopaedia import QUESTIONS, encyclopaedia
+from agentfly_core.datasets.players import filled
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Trajectory
@@ -53,9 +53,9 @@ def test_a_clone_can_make_the_file_again() -> None:
 
 def test_a_question_is_answered_by_the_page_that_its_first_page_names() -> None:
     for problem in SPLITS["train"]:
-        kind, role, title = understood(problem.prompt)
+        kind, fields = filled(problem.prompt, QUESTIONS, "encyclopaedia")
         about, person = (PAGES[page] for page in problem.facts["pages"])
-        assert (about["title"], about[role]) == (title, person["title"])
+        assert (about["title"], about[fields["role"]]) == (fields["title"], person["title"])
         assert person["title"] in about["text"]
         assert person[kind] == problem.facts["answer"]
         assert person[kind] in person["text"]
@@ -134,5 +134,5 @@ async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase)
 
 
 async def test_a_question_of_no_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a question of datasets.encyc"):
-        understood("Who?")
+    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of datasets.encyc"):
+        filled("Who?", QUESTIONS, "encyclopaedia")

@@ -133,5 +133,5 @@ async def test_an_oracle_that_finds_no_row_says_so() -> None:
 
 
 async def test_a_question_of_no_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a question of datasets.office"):
+    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of datasets.office"):
         understood("Who?")

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets import terminal_demonstrations
+from agentfly_core.datasets.players import filled
 from agentfly_core.datasets.terminal import FAMILIES, HELD_OUT, LEARNED, PROMPTS, terminal
-from agentfly_core.datasets.terminal_demonstrations import understood
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
@@ -67,7 +67,7 @@ def test_the_ten_families_are_eight_to_learn_and_two_that_are_held_out() -> None
 
 def test_a_prompt_says_what_its_family_is_about() -> None:
     for problem in HUNDRED[:10]:
-        family, asked = understood(problem.prompt)
+        family, asked = filled(problem.prompt, PROMPTS, "terminal")
         assert PROMPTS[family].format(**asked) == problem.prompt
         assert family == problem.facts["family"]
 
@@ -165,7 +165,7 @@ async def test_an_oracle_that_reads_what_it_does_not_expect_breaks_off(printed: 
 
 async def test_a_prompt_of_no_family_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Do it\.', expected a prompt of datasets.terminal"):
-        understood("Do it.")
+        filled("Do it.", PROMPTS, "terminal")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets import text_shop_demonstrations
 from agentfly_core.datasets.text_shop import text_shop
 from agentfly_core.datasets.text_shop_demonstrations import random_shopper, understood
-from agentfly_core.environments.text_shop import Purchase, TextShop
-from agentfly_core.environments.text_shop_catalogue import catalogue
+from agentfly_core.environments.text_shop import Purchase, TextShop, catalogue
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Observation, Problem, Score, Trajectory

@@ -13,8 +13,7 @@ from agentfly_core.environments.babyai import BabyAI
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.office import Office
 from agentfly_core.environments.shop import Shop
-from agentfly_core.environments.text_shop import TextShop
-from agentfly_core.environments.text_shop_catalogue import catalogue
+from agentfly_core.environments.text_shop import TextShop, catalogue
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
 from agentfly_core.tools import babyai, files, office, shop, text_shop

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.environments.text_shop import Purchase, TextShop
-from agentfly_core.environments.text_shop_catalogue import Catalogue, CatalogueProduct, catalogue
+from agentfly_core.environments.text_shop import (
+    Catalogue,
+    CatalogueProduct,
+    Purchase,
+    TextShop,
+    catalogue,
+)
 from agentfly_core.records.trajectory import (
     Ending,
     Observation,

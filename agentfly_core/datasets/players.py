@@ -1,13 +1,16 @@
-"""What goes wrong on purpose in demonstrations whose policies act on what they read."""
+"""Shared parts of scripted players, which act on what they read and make deliberate mistakes."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
 from agentfly_core.system.formats import hashing
+
+Demonstrator = Callable[[Conversation], Awaitable[str]]
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
@@ -25,11 +28,23 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
 
 
 def called(conversation: Conversation) -> list[ToolCall]:
-    """What was called so far."""
+    """The calls of the conversation."""
     messages = [message for message in conversation.messages if isinstance(message, Message)]
     return [call for message in messages for call in message.calls if isinstance(call, ToolCall)]
 
 
 def observed(conversation: Conversation) -> list[str]:
-    """What the tools answered so far."""
+    """The tools' answers in the conversation."""
     return [item.content for item in conversation.messages if isinstance(item, Observation)]
+
+
+def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, dict[str, str]]:
+    """The text that a prompt fills, and its fields: `("rename", {"old": "amber-mills", ...})`.
+
+    Raises ValueError for another prompt.
+    """
+    for kind, text in texts.items():
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w -]+)", re.escape(text))
+        if match := re.fullmatch(pattern, prompt):
+            return kind, match.groupdict()
+    raise ValueError(f"Got {prompt!r}, expected a prompt of datasets.{dataset}.")
