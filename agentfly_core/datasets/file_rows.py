@@ -21,9 +21,9 @@ from agentfly_core.system.formats.text import nearest
 
 MAX_BYTES = 2**31
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(\.\d+)?")
-"""The names of a table's index that pandas writes as a column."""
+"""The names that pandas gives to the column of an index."""
 FIRST = 100
-"""So many rows are looked at before any work."""
+"""Rows that are checked before any work."""
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
@@ -45,12 +45,12 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
                 raise ValueError(f"{path} is no JSON array: {got}")
             return enumerate(values, 1)
     raise ValueError(
-        f"Got the data file {path}, expected one that ends in .json, .jsonl, .parquet or .csv."
+        f"Got the data file {path}, expected a name that ends in .json, .jsonl, .parquet or .csv."
     )
 
 
 def first_fields(path: Path) -> set[str]:
-    """The fields of a file's first rows; of those in parquet, of all."""
+    """The fields of a file's first rows, in parquet of all rows."""
     _require_file(path)
     if path.suffix == ".parquet":
         with _unreadable_parquet(path):
@@ -64,7 +64,7 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """Rows of a CSV file as texts, empty cells as null; pandas' index keeps pandas' name."""
+    """Rows of a CSV file as texts, empty cells as null; pandas' index gets pandas' name."""
     csv.field_size_limit(max(len(text), csv.field_size_limit()))  # 131,072 a cell by default
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -94,7 +94,7 @@ def _require_file(path: Path) -> None:
 
 @contextmanager
 def _unreadable_parquet(path: Path) -> Iterator[None]:
-    """A ValueError of all that a damaged file makes pyarrow raise within the block."""
+    """Turn pyarrow's errors of a damaged file into a ValueError."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

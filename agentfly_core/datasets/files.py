@@ -17,7 +17,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "messages")
 Columns = dict[str, str] | None
-"""Under which name a column is read, where not under its own: `{"solution": "answer"}`."""
+"""New names of columns: `{"solution": "answer"}`."""
 
 
 def files(
@@ -31,15 +31,14 @@ def files(
     needs: tuple[str, ...] = (),
     columns: Columns = None,
 ) -> dict[str, Rows]:
-    """Problems for each split, drawn from its file; one without a file is cut from the train file.
+    """Problems for each split, drawn from its file, by default from the train file.
 
     A row's question is the first of prompt, question, instruction, problem and messages, a text or
-    chat messages; Alpaca's `input` follows its `instruction`. The `id` may be left out; all other
-    fields but the index of pandas become facts, of which none that tools and rewards `needs` may be
-    missing or null. Beside the problems there are a BadRow for each row that is none, numbered from
-    1 (in CSV the header is row 1), and a Repeated for each whose question and facts another row or
-    split has: test keeps it before validation, and that before train. Raises ValueError for files
-    that cannot be read, hold fewer problems than asked for, or give different rows the same id.
+    chat messages; Alpaca's `input` follows its `instruction`. The `id` is optional. All other
+    fields but the index of pandas become facts; none in `needs` may be missing or null. The train
+    split also has a BadRow for each unusable row, numbered from 1 (in CSV the header is row 1), and
+    a Repeated for each repeated question with its facts; test keeps it before validation, then
+    train. Raises ValueError for unreadable files, too few problems, and ids of different rows.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     names = {
@@ -59,13 +58,13 @@ def files(
         built[split] = [*drawn]
     for name, source in sources.items():
         source.require({split: sizes[split] for split in sizes if names[split] == name}, built)
-        # The first split has the bad rows, and so lacks the problems that they are not.
+        # bad rows replace problems of the first split
         built[next(split for split in sizes if names[split] == name)] += source.bad
     return built
 
 
 class _Source:
-    """A file whose problems are drawn one after the other, in a random order."""
+    """A file with problems in random order."""
 
     def __init__(
         self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random
@@ -78,7 +77,7 @@ class _Source:
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
-        """Up to `size` problems; those whose contents are `elsewhere` are left out for good."""
+        """Up to `size` problems; removes problems whose contents are in `elsewhere`."""
         again = {n for n, problem in self._left if _content(problem) in elsewhere}
         fault = "another split has its question and facts"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
@@ -87,7 +86,7 @@ class _Source:
         return [problem for _, problem in left[:size]]
 
     def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
-        """Raise ValueError for fewer problems than asked for, but for those that are bad rows."""
+        """Raise ValueError for too few problems; bad rows are reported elsewhere."""
         repeated = sum(isinstance(row, Repeated) for row in self.bad)
         missing = sum(size - len(built[split]) for split, size in wanted.items())
         if missing > len(self.bad) - repeated:
@@ -100,12 +99,12 @@ class _Source:
 
 
 def _content(problem: Problem) -> str:
-    """The question, however it is spaced, and the facts: what splits may not share."""
+    """Digest of the facts and the question without spacing, which splits must not share."""
     return digest([spaced_alike(problem.prompt), problem.facts])
 
 
 def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, str]) -> None:
-    """Raise ValueError for an id that different rows of two files have, as row numbers are."""
+    """Raise ValueError for an id of different rows in two files, such as a row number."""
     for (one, first), (other, second) in combinations(sources.items(), 2):
         for name in first.contents.keys() & second.contents.keys():
             if first.contents[name] == second.contents[name]:
@@ -125,10 +124,10 @@ def require_fields(
     needs: tuple[str, ...] = (),
     columns: Columns = None,
 ) -> None:
-    """Look at the first rows of the files, before any work.
+    """Check the first rows of the files before any work.
 
-    Raises ValueError for a file that is not there, and where none of these rows has a question, a
-    fact that tools and rewards `needs`, or a column that `columns` names.
+    Raises ValueError for a missing file, and if none of these rows has a question, a fact of
+    `needs` or a column of `columns`.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
         fields = first_fields(Path(source))
@@ -148,14 +147,14 @@ def require_fields(
 
 
 def renamed(fields: Iterable[str], columns: Columns) -> set[str]:
-    """The fields of a file under the names by which they are read."""
+    """The fields of a file after renaming."""
     return {(columns or {}).get(field, field) for field in fields}
 
 
 def read(
     path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
-    """Numbered rows of a file; repeated rows are Repeated, other rows of an `id` a BadRow."""
+    """Numbered rows of a file: problems, BadRows, and Repeated for equal rows."""
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
         problem = _problem(row, needs, columns or {})
@@ -173,7 +172,7 @@ def read(
 
 
 def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Problem | str:
-    """The problem of a row, or what is wrong with it."""
+    """The problem of a row, or its fault."""
     if isinstance(row, ValueError):
         return f"it cannot be read: {row}"
     if not isinstance(row, Mapping):
@@ -204,7 +203,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
 
 
 def _prompt_of(messages: Any) -> str | None:
-    """The prompt of system and user messages, without later assistant messages; None otherwise."""
+    """The prompt of an optional system and a user message, without a later assistant message."""
     try:
         turns = [(message["role"], message["content"]) for message in messages]
     except (TypeError, KeyError, IndexError):

@@ -16,7 +16,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,11 +24,12 @@ from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system import parsing
 from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.json_value import JSON
 
 APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
 LABELS = ("category", "difficulty")
-"""What a task says of itself that becomes a fact, for `evaluate.by`."""
+"""Settings that become facts, for `evaluate.by`."""
 _BARE = re.compile(
     r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
     r"|(?:[\w.-]+/)*t-bench/(?:ubuntu|python)-[\d-]+(?::[\w.-]+)?"
@@ -39,7 +39,7 @@ _REFUSED = re.compile(
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 SCRIPTS = ("", ".sh", ".bash")
-"""How files end that a shell runs."""
+"""Endings of shell scripts."""
 WHY_NOT = (
     "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
 )
@@ -47,30 +47,17 @@ _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
 
 class RefusedTask(Exception):
-    """A task that cannot be played here, and the line that says so."""
+    """A task that cannot be played here, with the file and the line of the reason."""
 
-    def __init__(self, path: Path, line: int, why: str) -> None:
+    def __init__(self, path: Path, why: str, line: int = 1) -> None:
         super().__init__(why)
         self.path, self.line = path, line
-
-
-@dataclass(frozen=True, slots=True)
-class HarborTask:
-    """What a task's folder says, however it is laid out.
-
-    `context` is what its Dockerfile copies from, `says` its category and difficulty.
-    """
-
-    instruction: str
-    says: Mapping[str, Any]
-    context: Path
-    check: Mapping[str, Any]
 
 
 def harbor(
     seed: int, train: int, validation: int, test: int, folder: Path
 ) -> dict[str, list[Problem | BadRow]]:
-    """Problems for each split from the tasks in a folder, one in each folder below it:
+    """Problems for each split from a folder with a folder for each task:
 
         Problem("count-words", "Write how many words notes.txt has to /app/count.txt.", {
             "files": {"notes.txt": "..."},
@@ -79,9 +66,9 @@ def harbor(
             "category": "files",
         })
 
-    For `rewards.folder:hidden_check`. There is no container: a task is a BadRow, with the file and
-    the line, where its Dockerfile does more than copy text into /app of a bare image, and where its
-    check calls a program that needs a network, a package, or what the workspace says of itself.
+    For `rewards.folder:hidden_check`. There is no container. A BadRow with file and line replaces a
+    task whose Dockerfile does more than copy text into /app of a bare image, or whose check calls a
+    program that needs a network, a package or the workspace's git.
     """
     if not folder.is_dir():
         raise ValueError(
@@ -90,14 +77,10 @@ def harbor(
     problems, bad = list[Problem](), list[BadRow]()
     for path in filter(Path.is_dir, sorted(folder.iterdir())):
         try:
-            task = _harbor(path) if (path / "task.toml").exists() else _terminal_bench(path)
-            files = _copied(task.context)
+            is_harbor = (path / "task.toml").exists()
+            problems.append(_harbor(path) if is_harbor else _terminal_bench(path))
         except RefusedTask as refused:
             bad.append(BadRow(str(refused.path.relative_to(folder)), refused.line, str(refused)))
-            continue
-        labels = {key: str(task.says[key]) for key in LABELS if key in task.says}
-        facts = {"files": files, "check": task.check, **labels}
-        problems.append(Problem(path.name, task.instruction, facts))
     random.Random(seed).shuffle(problems)
     built: dict[str, list[Problem | BadRow]] = {}
     for split, size in {"test": test, "validation": validation, "train": train}.items():
@@ -106,53 +89,60 @@ def harbor(
     return built
 
 
-def _harbor(folder: Path) -> HarborTask:
+def _harbor(folder: Path) -> Problem:
     settings = folder / "task.toml"
     try:
         document = tomllib.loads(_text(settings))
     except tomllib.TOMLDecodeError as error:
-        raise RefusedTask(settings, 1, f"it is no TOML: {error}") from None
+        raise RefusedTask(settings, f"it is no TOML: {error}") from None
     image = _section(settings, document, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
-        raise RefusedTask(settings, 1, f"it needs the image {image}, expected a bare one")
+        raise RefusedTask(settings, f"it needs the image {image}, expected a bare one")
     if (several := folder / "environment/docker-compose.yaml").exists():
-        raise RefusedTask(several, 1, "it needs several containers")
+        raise RefusedTask(several, "it needs several containers")
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
-        raise RefusedTask(script, 1, "it writes no /logs/verifier/reward.txt")
+        raise RefusedTask(script, "it writes no /logs/verifier/reward.txt")
     seconds = _section(settings, document, "verifier").get("timeout_sec", SECONDS)
     check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
-    says = _section(settings, document, "metadata")
-    return HarborTask(instruction, says, folder / "environment", check)
+    metadata = _section(settings, document, "metadata")
+    return _problem(folder, instruction, metadata, folder / "environment", check)
+
+
+def _problem(
+    folder: Path, instruction: str, settings: Mapping[str, Any], context: Path, check: JSON
+) -> Problem:
+    labels = {key: str(settings[key]) for key in LABELS if key in settings}
+    return Problem(folder.name, instruction, {"files": _copied(context), "check": check, **labels})
 
 
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The section of a name, empty where it is left out."""
+    """A section of settings, empty if missing."""
     section = document.get(name) or {}
     if not isinstance(section, Mapping):
-        raise RefusedTask(settings, 1, f"{name} is {section!r}, expected a section")
+        raise RefusedTask(settings, f"{name} is {section!r}, expected a section")
     return section
 
 
-def _terminal_bench(folder: Path) -> HarborTask:
+def _terminal_bench(folder: Path) -> Problem:
     settings, containers = folder / "task.yaml", folder / "docker-compose.yaml"
     document = _yaml(settings)
     if containers.exists() and len(_section(containers, _yaml(containers), "services")) > 1:
-        raise RefusedTask(containers, 1, "it needs several containers")
+        raise RefusedTask(containers, "it needs several containers")
     seconds = _seconds(settings, document.get("max_test_timeout_sec", SECONDS))
     if not isinstance(instruction := document.get("instruction"), str):
-        raise RefusedTask(settings, 1, "it has no instruction")
+        raise RefusedTask(settings, "it has no instruction")
     check = _check(folder, folder / "run-tests.sh", seconds)
-    return HarborTask(instruction.strip(), document, folder, check)
+    return _problem(folder, instruction.strip(), document, folder, check)
 
 
-def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
+def _check(folder: Path, script: Path, seconds: float) -> JSON:
     tests = folder / "tests"
     for path in dict.fromkeys([script, *_files(tests)]):
         for number, text in _called(path):
             if match := _REFUSED.search(text):
-                raise RefusedTask(path, number, f"it calls {match[1]}: {WHY_NOT}")
+                raise RefusedTask(path, f"it calls {match[1]}: {WHY_NOT}", number)
     _require_modules([path for path in _files(tests) if path.suffix == ".py"])
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
@@ -178,11 +168,11 @@ def _parsed(program: Path) -> ast.Module:
     try:
         return parsing.module(_text(program))
     except SyntaxError as error:
-        raise RefusedTask(program, error.lineno or 1, f"it is no Python: {error.msg}") from None
+        raise RefusedTask(program, f"it is no Python: {error.msg}", error.lineno or 1) from None
 
 
 def _require_modules(programs: list[Path]) -> None:
-    """Refuse what imports neither Python's own modules nor one of these."""
+    """Refuse imports of other modules than these and Python's own."""
     own = {name for path in programs for name in (path.stem, path.parent.name)}
     available = sys.stdlib_module_names | own
     for path in programs:
@@ -192,34 +182,32 @@ def _require_modules(programs: list[Path]) -> None:
             named = [alias.name for alias in node.names]
             for name in named if isinstance(node, ast.Import) else [node.module or path.stem]:
                 if name.partition(".")[0] not in available:
-                    raise RefusedTask(path, node.lineno, f"it imports {name}: {WHY_NOT}")
+                    raise RefusedTask(path, f"it imports {name}: {WHY_NOT}", node.lineno)
 
 
 def _seconds(settings: Path, limit: object) -> float:
-    """How long a check may take: the task's own limit, but at most MOST_SECONDS."""
+    """The time limit of a check: the task's own, at most MOST_SECONDS."""
     if not isinstance(limit, int | float) or not limit > 0:
-        raise RefusedTask(
-            settings, 1, f"its check may take {limit!r} seconds, expected more than 0"
-        )
+        raise RefusedTask(settings, f"its check may take {limit!r} seconds, expected more than 0")
     return min(float(limit), MOST_SECONDS)
 
 
 def _copied(context: Path) -> dict[str, str]:
-    """The files that lie in /app as a Dockerfile makes it, by their name there."""
+    """The files of /app by name, as a Dockerfile copies them."""
     dockerfile, files = context / "Dockerfile", dict[str, str]()
     for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
         try:
             files |= _laid_out(context, instruction.split())
         except ValueError as error:
-            raise RefusedTask(dockerfile, number, f"{instruction}: {error}") from None
+            raise RefusedTask(dockerfile, f"{instruction}: {error}", number) from None
     size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
     if len(files) > MOST_FILES or size > MOST_BYTES:
-        raise RefusedTask(dockerfile, 1, f"{len(files)} files of {size} bytes are too many")
+        raise RefusedTask(dockerfile, f"{len(files)} files of {size} bytes are too many")
     return files
 
 
 def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
-    """The files that an instruction puts into /app; ValueError for what takes a container."""
+    """The files that an instruction copies; raises ValueError if it needs a container."""
     match instruction[0].upper(), instruction[1:]:
         case "FROM", [image] if _BARE.fullmatch(image):
             return {}
@@ -263,7 +251,7 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or all files and links of a folder."""
+    """A file, or all files and links of a folder."""
     if path.is_file():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())
@@ -273,16 +261,16 @@ def _yaml(path: Path) -> dict[str, Any]:
     try:
         document = strict_yaml.parse(_text(path), path.name)
     except ValueError as error:
-        raise RefusedTask(path, 1, str(error)) from None
+        raise RefusedTask(path, str(error)) from None
     if not isinstance(document, dict):
-        raise RefusedTask(path, 1, "it is no mapping")
+        raise RefusedTask(path, "it is no mapping")
     return document
 
 
 def _text(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
-        raise RefusedTask(path, 1, "there is no such file, expected one that is no link")
+        raise RefusedTask(path, "there is no such file, expected one that is no link")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise RefusedTask(path, 1, "it is not text") from None
+        raise RefusedTask(path, "it is not text") from None

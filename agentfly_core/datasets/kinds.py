@@ -1,4 +1,4 @@
-"""Problems for pretrained models: which of three words names an animal, a fruit, a tool?"""
+"""Questions for pretrained models: which of three words is an animal, a fruit, a tool?"""
 
 from __future__ import annotations
 
@@ -11,28 +11,25 @@ from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
 KINDS = {
-    "an animal": "camel cat cow dog donkey elephant fox frog goat horse lion monkey "
-    "mouse pig rabbit sheep snake tiger whale wolf",
-    "a color": "beige black blue brown crimson gray green indigo magenta maroon "
-    "orange pink purple red scarlet teal turquoise violet white yellow",
-    "a country": "Austria Brazil Canada Chile China Cuba Denmark Egypt France Germany "
-    "Greece India Italy Japan Kenya Mexico Norway Poland Spain Sweden",
-    "a fruit": "apple apricot banana blueberry cherry coconut fig grape grapefruit "
-    "guava kiwi lemon mango melon papaya pear pineapple pomegranate "
-    "raspberry strawberry",
-    "a garment": "apron belt blouse cardigan coat dress glove hat jacket jeans pajamas "
-    "scarf shirt shorts skirt sock suit sweater trousers vest",
+    "an animal": "camel cat cow dog donkey elephant fox frog goat horse lion monkey mouse pig "
+    "rabbit sheep snake tiger whale wolf",
+    "a color": "beige black blue brown crimson gray green indigo magenta maroon orange pink "
+    "purple red scarlet teal turquoise violet white yellow",
+    "a country": "Austria Brazil Canada Chile China Cuba Denmark Egypt France Germany Greece "
+    "India Italy Japan Kenya Mexico Norway Poland Spain Sweden",
+    "a fruit": "apple apricot banana blueberry cherry coconut fig grape grapefruit guava kiwi "
+    "lemon mango melon papaya pear pineapple pomegranate raspberry strawberry",
+    "a garment": "apron belt blouse cardigan coat dress glove hat jacket jeans pajamas scarf "
+    "shirt shorts skirt sock suit sweater trousers vest",
     "a musical instrument": "accordion banjo bassoon cello clarinet drum flute guitar harmonica "
-    "harp lute mandolin oboe piano saxophone trombone trumpet tuba violin "
-    "xylophone",
-    "a tool": "axe chisel crowbar drill hammer hatchet hoe ladder mallet pickaxe "
-    "pliers rake sander saw screwdriver shovel sickle spade trowel wrench",
-    "a vehicle": "airplane ambulance bicycle boat bus canoe car ferry helicopter "
-    "motorcycle ship sled submarine taxi tractor train tram truck van "
-    "yacht",
+    "harp lute mandolin oboe piano saxophone trombone trumpet tuba violin xylophone",
+    "a tool": "axe chisel crowbar drill hammer hatchet hoe ladder mallet pickaxe pliers rake "
+    "sander saw screwdriver shovel sickle spade trowel wrench",
+    "a vehicle": "airplane ambulance bicycle boat bus canoe car ferry helicopter motorcycle ship "
+    "sled submarine taxi tractor train tram truck van yacht",
 }
 SHARES = {"train": 10, "validation": 3, "test": 7}
-"""How many words of each kind a split has."""
+"""The number of words of each kind in a split."""
 
 
 @generated
@@ -42,8 +39,7 @@ def kinds(seed: int, train: int, validation: int, test: int) -> dict[str, list[P
         Problem("animal-saw-France-horse", "Which of these is an animal: saw, France or horse?",
             {"answer": "horse", "options": ["saw", "France", "horse"], "kind": "an animal"})
 
-    No word of one split is in another, as the right one or as a wrong one. Raises ValueError for
-    more problems than there are.
+    Splits share no word. Raises ValueError for more problems than there are.
     """
     draw = random.Random(seed)
     words: dict[str, dict[str, Sequence[str]]] = {split: {} for split in SHARES}

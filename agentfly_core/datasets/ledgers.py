@@ -14,7 +14,7 @@ from agentfly_core.records.trajectory import Problem
 
 NUMBERS, ENTRIES = range(10, 100), range(10, 100)
 LedgerPage = tuple[int, int]
-"""Its number and its entry."""
+"""A number and an entry."""
 
 
 @generated
@@ -29,13 +29,13 @@ def ledgers(
             {"answer": "98", "pages": [[47, 12], [83, 55], [20, 31]]},
         )
 
-    with `shortest` to `longest` pages. A page of one split, its number and entry, is in no other.
-    Raises ValueError for lengths that are none, and for a split that has too few pages.
+    with `shortest` to `longest` pages. Splits share no page, a number with its entry. Raises
+    ValueError for wrong lengths and for too few pages.
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(
-            f"Got ledgers of {shortest} to {longest} pages, expected 2 to {len(NUMBERS)}, and "
-            "`shortest` to be no more than `longest`."
+            f"Got ledgers of {shortest} to {longest} pages, expected 2 to {len(NUMBERS)} and no "
+            "`shortest` above `longest`."
         )
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -51,16 +51,15 @@ def ledgers(
 def _ledgers(
     draw: random.Random, pages: Sequence[LedgerPage], lengths: range, size: int, split: str
 ) -> list[Problem]:
-    """`size` ledgers, no two of which are the same."""
+    """`size` different ledgers."""
     entries = defaultdict[int, list[int]](list)
     for number, entry in pages:
         entries[number].append(entry)
     shortest, longest = lengths[0], lengths[-1]
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
-            f"data.{split} asks for {size} ledgers, and the pages that are left for it have "
-            f"{len(entries)} numbers, too few for these: make it a larger part of all problems, or "
-            "ask for fewer pages or fewer ledgers."
+            f"data.{split} asks for {size} ledgers, and the pages left for it have {len(entries)} "
+            "numbers: make it a larger part of all problems, or ask for fewer pages or ledgers."
         )
     made: dict[str, Problem] = {}
     while len(made) < size:

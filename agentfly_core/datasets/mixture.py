@@ -17,11 +17,10 @@ from agentfly_core.system.formats.hashing import digest
 def mixture(
     seed: int, train: int, validation: int, test: int, tasks: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Rows]:
-    """The splits of all tasks' datasets, task by task; `tasks` are their sections `data`.
-    A task's problems are called `shop/2-red-cup`.
+    """The splits of all tasks, task by task, from their sections `data`; ids are `shop/2-red-cup`.
 
-    Raises ValueError for data that cannot be used, with its task, and for a training problem that
-    another task holds out.
+    Raises ValueError for unusable data, with its task, and for a training problem that another task
+    holds out.
     """
     splits: dict[str, Rows] = {split: [] for split in SPLITS}
     for name, settings in tasks.items():
@@ -38,19 +37,16 @@ def mixture(
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    """Raise ValueError for a training problem that another task holds out; `prepare` logs problems
-    that two splits of one task share.
-    """
+    """Raise ValueError for a training problem that another task holds out."""
     trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:
             if not isinstance(problem, Problem):
                 continue
-            here = problem.task
             content = digest([spaced_alike(problem.prompt), problem.facts])
             if split == "train":
-                trained[content][here] = problem.id
-            elif others := [of for task, of in trained[content].items() if task != here]:
+                trained[content][problem.task] = problem.id
+            elif others := [of for task, of in trained[content].items() if task != problem.task]:
                 raise ValueError(
                     f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
                     "too: tasks of the same dataset need the same sizes of splits and the same "

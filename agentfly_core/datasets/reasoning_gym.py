@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from agentfly_core.records.generated_dataset import generated
@@ -34,49 +35,42 @@ def reasoning_gym(
             "entry": "{'question': ...}",
         })
 
-    Each split has a seed of its own, and no prompt of another one. Facts are the right answer,
-    which is null where many are right, what of the entry's metadata is a text or a number, and
-    what `rewards.reasoning_gym` needs. Raises ValueError for a dataset that there is not, for a
-    wrong `config`, for more problems than it can make, and for a scorer that pays for any answer.
+    Splits share no prompt. Facts are the right answer, null if many are right, texts and numbers of
+    the entry's metadata, and the input of `rewards.reasoning_gym`. Raises ValueError for an unknown
+    dataset, a wrong `config`, too many problems, and a scorer that accepts any answer.
     """
     draw = partial(created, dataset, config or {})
     sizes = {"train": train, "validation": validation, "test": test}
     seen: set[str] = set()
     splits = {}
     for split, size in sizes.items():
-        entries: list[GymEntry] = []
-        for number in range(ROUNDS):
-            of_round = hashing.seed(seed, "reasoning-gym", split, number) % 2**32
-            entries += _unseen(draw(seed=of_round, size=max(1, size)), size - len(entries), seen)
+        seeds = (hashing.seed(seed, "reasoning-gym", split, n) % 2**32 for n in range(ROUNDS))
+        made = chain.from_iterable(draw(seed=one, size=max(1, size)) for one in seeds)
+        entries: dict[str, GymEntry] = {}
+        while len(entries) < size and (entry := next(made, None)):
+            if entry["question"] not in seen:
+                entries.setdefault(entry["question"], entry)
         if len(entries) < size:
             raise ValueError(
-                f"data.{split} asks for {size} problems of {dataset!r}, and it made {len(entries)} "
-                f"with prompts of their own in {ROUNDS} rounds: ask for fewer, or widen its config."
+                f"data.{split} asks for {size} problems of {dataset!r}, but {ROUNDS} rounds made "
+                f"{len(entries)} different ones: ask for fewer, or widen its config."
             )
-        splits[split] = list[Problem]()
-        for entry in entries:
-            question, metadata = str(entry["question"]), entry["metadata"]
-            shown = {key: v for key, v in metadata.items() if isinstance(v, str | int | float)}
-            needed = {"dataset": dataset, "config": config or {}, "entry": stored(entry)}
-            facts = {**shown, "answer": entry["answer"], **needed}
-            splits[split].append(Problem(f"{dataset}-{hashing.short(question)}", question, facts))
+        seen |= entries.keys()
+        splits[split] = [_problem(entry, dataset, config or {}) for entry in entries.values()]
     _require_judgement(draw(seed=seed % 2**32, size=LOOKED_AT), dataset)
     return splits
 
 
-def _unseen(gym: Iterable[GymEntry], wanted: int, seen: set[str]) -> Iterator[GymEntry]:
-    """Up to `wanted` entries whose prompts were not `seen`, and are from then on."""
-    for entry in gym if wanted else ():
-        if entry["question"] not in seen:
-            seen.add(entry["question"])
-            yield entry
-            wanted -= 1
-        if not wanted:
-            return
+def _problem(entry: GymEntry, dataset: str, config: dict[str, Any]) -> Problem:
+    question, metadata = str(entry["question"]), entry["metadata"]
+    shown = {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
+    needed = {"dataset": dataset, "config": config, "entry": stored(entry)}
+    facts = {**shown, "answer": entry["answer"], **needed}
+    return Problem(f"{dataset}-{hashing.short(question)}", question, facts)
 
 
 def stored(entry: GymEntry) -> str:
-    """An entry as a Python literal, which keeps tuples, without metadata that is no literal."""
+    """An entry as a Python literal, to keep tuples; other metadata is removed."""
     metadata = {}
     for key, value in entry["metadata"].items():
         with suppress(ValueError, SyntaxError):
@@ -95,8 +89,8 @@ def _require_judgement(gym: Any, dataset: str) -> None:
         others = [entry for entry in entries if entry["answer"] != answer]
         if others and all(_is_right(gym, answer, entry) for entry in others):
             raise ValueError(
-                f"The scorer of {dataset!r} gives 1 to the answer {answer!r} whatever is asked: "
-                "there is nothing to be learned from it. Choose another dataset."
+                f"The scorer of {dataset!r} gives 1 to the answer {answer!r} for every problem. "
+                "Choose another dataset."
             )
     for entry in answered:
         if not _is_right(gym, entry["answer"], ast.literal_eval(stored(entry))):
@@ -109,5 +103,5 @@ def _require_judgement(gym: Any, dataset: str) -> None:
 def _is_right(gym: Any, answer: str, entry: GymEntry) -> bool:
     try:
         return bool(gym.score_answer(answer, entry) >= 1)
-    except Exception:  # scorers raise anything of an answer that is not of their kind
+    except Exception:  # scorers raise anything for unexpected answers
         return False

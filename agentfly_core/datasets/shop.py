@@ -20,7 +20,7 @@ ShoppingList = tuple[tuple[str, int], ...]
 def shop(
     seed: int, train: int, validation: int, test: int, products: int = 6
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, each with a shop of `products` products, no two with the same wish.
+    """Problems for each split, each with its own shop of `products` products and its own wish.
 
         Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
             "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...},
@@ -33,12 +33,8 @@ def shop(
     names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
     if not 2 <= products <= len(names):
         raise ValueError(f"Got products={products}, expected 2 to {len(names)}.")
-    wishes = [
-        ((one, ones), (other, others))
-        for (one, other), (ones, others) in product(
-            permutations(names, 2), product(COUNTS, repeat=2)
-        )
-    ]
+    pairs = product(permutations(names, 2), product(COUNTS, repeat=2))
+    wishes = [((one, ones), (other, others)) for (one, other), (ones, others) in pairs]
     size = train + validation + test
     if size > len(wishes):
         raise ValueError(f"Got {size} problems to make, there are {len(wishes)}; ask for fewer.")
@@ -55,7 +51,7 @@ def _problem(draw: random.Random, wish: ShoppingList, names: Sequence[str], size
     wanted = [name for name, _ in wish]
     shelf = wanted + draw.sample([name for name in names if name not in wanted], size - len(wish))
     draw.shuffle(shelf)
-    keys = dict(zip(shelf, (str(key) for key in draw.sample(range(10, 100), size)), strict=True))
+    keys = dict(zip(shelf, map(str, draw.sample(range(10, 100), size)), strict=True))
     facts: dict[str, Any] = {
         "products": {
             key: {"name": n, "price": draw.randint(1, 9), "stock": draw.randint(3, 9)}

@@ -1,11 +1,11 @@
-"""Wishes for the text shop: a kind of product, its options and what it may cost."""
+"""Wishes for the text shop: a kind of product, its options and a price limit."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,9 +23,9 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.text_shop import Wish
 
 WishKind = tuple[str, ...]
-"""A category and the attributes that are asked for: `("shirt", "cotton", "slim")`."""
+"""A category and wanted attributes: `("shirt", "cotton", "slim")`."""
 ROOM = (10, 20, 30)
-"""How far above the price's tens a limit is: for $23 it is 30, 40 or 50."""
+"""A limit minus the price rounded down to tens: for $23 it is 30, 40 or 50."""
 
 
 @generated
@@ -48,11 +48,10 @@ def text_shop(
             "department": "clothing",
         })
 
-    Each wish asks for `attributes` attributes and `options` options, and the catalogue has a
-    product that fulfils it. What is asked for in one split, a category with its attributes, is
-    never asked for in another, under any seed, and so are the products that it fits. In one
-    catalogue a model may learn the numbers of products by heart, which many keep it from. Raises
-    ValueError for more problems than there are.
+    Each wish has `attributes` attributes and `options` options, and is fulfilled by a product of
+    the catalogue. Splits share no category with its attributes, and so no fitting product, under
+    any seed. With one catalogue a model can memorise product numbers. Raises ValueError for more
+    problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()
@@ -65,12 +64,12 @@ def text_shop(
             fitting = [one for one in goods if _kind(one, attributes) in kinds]
             wishes = dict.fromkeys(_wishes(fitting, attributes, options))
             sampled = sample(draw, list(wishes), size, split)
-            problems[split] += [problem({"catalogue": shop}, wish) for wish in sampled]
+            problems[split] += [_problem(shop, wish) for wish in sampled]
     return problems
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
-    """What each split may ask for; its words occur in all of them."""
+    """The wish kinds of each split; their words occur in all splits."""
     kinds = [
         (category, *chosen)
         for category, department in CATEGORIES.items()
@@ -80,20 +79,15 @@ def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
     return {split: frozenset(share) for split, share in shares(kinds, SHARES).items()}
 
 
-def problem(shop: Mapping[str, Any], wish: Wish) -> Problem:
-    """A wish in the shop that facts name."""
+def _problem(shop: Mapping[str, int], wish: Wish) -> Problem:
     title = " ".join((*reversed(wish.attributes), wish.category))
     chosen = f" ({', '.join(wish.options)})" if wish.options else ""
     article = "an" if title.startswith(tuple("aeiou")) else "a"
     prompt = f"Buy {article} {title}{chosen} for at most ${wish.limit}."
-    words = (str(shop["catalogue"]["seed"]), *title.split(), *wish.options, str(wish.limit))
-    fields = {
-        "category": wish.category,
-        "attributes": list(wish.attributes),
-        "options": list(wish.options),
-        "limit": wish.limit,
-    }
-    facts = {**shop, "wish": fields, "department": CATEGORIES[wish.category]}
+    words = (str(shop["seed"]), *title.split(), *wish.options, str(wish.limit))
+    lists = {"attributes": list(wish.attributes), "options": list(wish.options)}
+    fields = {"category": wish.category, **lists, "limit": wish.limit}
+    facts = {"catalogue": shop, "wish": fields, "department": CATEGORIES[wish.category]}
     return Problem("-".join(words), prompt, facts)
 
 
@@ -102,7 +96,7 @@ def _kind(one: CatalogueProduct, attributes: int) -> WishKind:
 
 
 def _wishes(products: Sequence[CatalogueProduct], attributes: int, options: int) -> Iterator[Wish]:
-    """All that these products fulfil."""
+    """All wishes that these products fulfil."""
     for one in products:
         category, *required = _kind(one, attributes)
         offered = (one.options[kind] for kind in islice(OPTIONS, options))

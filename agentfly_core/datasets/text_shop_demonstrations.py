@@ -1,4 +1,4 @@
-"""Demonstrations for `datasets.text_shop`, by the prompt and the pages only."""
+"""Demonstrations for `datasets.text_shop`, from the prompt and the pages only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAGE = re.compile(r"^page (\d+) of (\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A product as it is listed: `Line("4172", "plain slim cotton shirt", 23)`."""
+    """A listed product: `Line("4172", "plain slim cotton shirt", 23)`."""
 
     product: str
     title: str
@@ -31,14 +31,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class WantedProduct:
-    """What a prompt asks for: `WantedProduct("slim cotton shirt", ("red",), 40)`."""
+    """The wish of a prompt: `WantedProduct("slim cotton shirt", ("red",), 40)`."""
 
     words: str
     options: tuple[str, ...]
     limit: int
 
     def fits(self, line: Line) -> bool:
-        """Whether a product may be it, but for its options."""
+        """Whether title and price fit."""
         return {*self.words.split()} <= {*line.title.split()} and line.price <= self.limit
 
 
@@ -85,7 +85,7 @@ async def random_shopper(conversation: Conversation) -> str:
 
 
 def understood(prompt: str) -> WantedProduct:
-    """What a prompt asks for; raises ValueError for one that is no wish."""
+    """The wish of a prompt; raises ValueError for another prompt."""
     match = _WISH.fullmatch(prompt)
     if match is None:
         raise ValueError(f"Got {prompt!r}, expected a wish of datasets.text_shop.")
@@ -99,7 +99,7 @@ def listed(page: str) -> list[Line]:
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
-    """The products whose own page was read, with their options by kind."""
+    """The products with a read page, and their options by kind."""
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:
@@ -114,7 +114,7 @@ def _decided(
     options: Mapping[str, list[str]],
     wrong: str,
 ) -> str:
-    """What is done with a product that is as wanted: it is bought, or by mistake is not."""
+    """The reply about a fitting product: a purchase, or a mistake."""
     draw = random.Random(conversation.seed)
     chosen, others = list(wanted.options), [one for one in lines if not wanted.fits(one)]
     if wrong == "take another" and others:

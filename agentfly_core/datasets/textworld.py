@@ -1,4 +1,4 @@
-"""Treasure hunts in worlds of TextWorld; no split has a world or hunts for a thing of another's."""
+"""Treasure hunts in TextWorld; splits share no world and no thing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import hashing
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
-"""How the things that can be hunted for are shared out."""
+"""The split of each tenth of the things."""
 HELD_OUT = 8
-"""How many times as many worlds training plays in as each other split."""
+"""Training has this many times as many worlds as each other split."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )
@@ -28,7 +28,7 @@ _OBJECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """For a thing that lies in a room, beginning where a way from the world's first room ends:
+    """A hunt for a thing in a room, from the end of a way from the world's first room:
     `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
     """
 
@@ -38,16 +38,13 @@ class Hunt:
     room: str
 
     def problem(self) -> Problem:
-        """What is asked, and what is seen at first; its game is compiled for that."""
-        objective = (
-            f"Take the {self.thing}, which lies in the {self.room.title()}. You can take only once."
-        )
-        name = "-".join(
-            [*self.thing.split(), str(self.world.seed), *(step[0] for step in self.way)]
-        )
-        seen = self.world.seen(self.way)
+        """The objective and the first view, of the compiled game."""
+        room, seen = self.room.title(), self.world.seen(self.way)
+        prompt = f"Take the {self.thing}, which lies in the {room}. You can take only once.\n{seen}"
+        steps = (step[0] for step in self.way)
+        name = "-".join([*self.thing.split(), str(self.world.seed), *steps])
         facts = {"world": asdict(self.world), "way": list(self.way)}
-        return Problem(name, f"{objective}\n{seen}", {**facts, "seen": seen, "thing": self.thing})
+        return Problem(name, prompt, {**facts, "seen": seen, "thing": self.thing})
 
 
 @generated
@@ -61,17 +58,16 @@ def textworld(
     things: Annotated[int, Field(ge=1, le=50)] = 8,
     moves: Annotated[int, Field(ge=1, le=19)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, told with the room that is seen at first:
+    """Problems for each split, with the description of the first room:
 
         Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
             "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
             {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
              "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
 
-    `worlds` are played in training, an eighth as many in each other split; they are compiled, which
-    takes a second or two of a core each. What is hunted for in one split, such as an old key, is in
-    no other's, under any seed, though a new key may be; it is at least `moves` away. Raises
-    ValueError where the worlds hold too few hunts.
+    Training has `worlds`, each other split an eighth as many; compiling takes one or two CPU
+    seconds each. The thing is at least `moves` away. Splits share no thing such as an old key,
+    under any seed, but a new key may be in another. Raises ValueError for too few hunts.
     """
     draw = random.Random(seed)
     seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // HELD_OUT)))
@@ -96,14 +92,14 @@ def textworld(
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
-    """Those for each thing, from each room that is at least `moves` moves away from it."""
+    """Hunts for each thing from each room that is at least `moves` moves away."""
     place = world.place()
-    begun = {start: place.ways(start) for start in place.exits}
+    ways = {start: place.ways(start) for start in place.exits}
     return [
         Hunt(world, tuple(way), thing, room)
         for thing, room in place.lying.items()
-        for start, way in begun[place.first].items()
-        if len(begun[start][room]) >= moves
+        for start, way in ways[place.first].items()
+        if len(ways[start][room]) >= moves
     ]
 
 

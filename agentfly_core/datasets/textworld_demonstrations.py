@@ -1,4 +1,4 @@
-"""Policies for treasure hunts of TextWorld, which act on what they read."""
+"""Policies for treasure hunts of TextWorld, from the texts of the game only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 
 @dataclass(slots=True)
 class Map:
-    """The rooms that were seen, with where their exits lead, as far as that is known:
+    """Seen rooms with the targets of their exits, "" for unknown ones:
 
     Map({"Bar": {"north": "Sauna", "east": ""}, "Sauna": {"south": "Bar"}}, here="Sauna")
     """
@@ -32,7 +32,7 @@ class Map:
     here: str = ""
 
     def see(self, view: str, went: str = "") -> None:
-        """Learn what is told after going somewhere; without a room in it one is where one was."""
+        """Add the room of a view, if it has one."""
         if not (match := _ROOM.search(view)):
             return
         before, self.here = self.here, match[1]
@@ -90,7 +90,7 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 async def random_hunter(conversation: Conversation) -> str:
-    """Any command with the thing, or with whatever was seen to lie about, each as likely."""
+    """A uniformly random command with the thing or a listed thing."""
     if took(conversation):
         return "Done."
     thing, _ = hunted(conversation.problem.prompt)
@@ -102,17 +102,17 @@ async def random_hunter(conversation: Conversation) -> str:
 
 
 def lying(view: str) -> list[str]:
-    """The things that a game says lie about: `["old key", "iron bar"]`."""
+    """The things on the floor in a view: `["old key", "iron bar"]`."""
     items = (one for listing in _LIES.findall(view) for one in re.split(", | and ", listing))
     return [one.partition(" ")[2] for one in items]
 
 
 def short(thing: str, view: str) -> str:
-    """The last word of its name, or all of it where that is a word of something else's there."""
+    """The last word of a thing's name, or the name if another thing there shares that word."""
     last = thing.split()[-1]
     return thing if sum(last in one.split() for one in lying(view)) > 1 else last
 
 
 def took(conversation: Conversation) -> bool:
-    """Whether it was tried to take something."""
+    """Whether a command was a `take`."""
     return any(str(call.arguments["command"]).startswith("take") for call in called(conversation))

@@ -1,4 +1,4 @@
-"""Missions in a grid of rooms, those of BabyAI in MiniGrid, described in words."""
+"""Missions of BabyAI in the grids of MiniGrid, described in words."""
 
 from __future__ import annotations
 
@@ -16,64 +16,63 @@ if TYPE_CHECKING:
     from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "open or close")
-"""What can be done, in the order of MiniGrid's numbers for it."""
+"""In the order of MiniGrid's numbers."""
 DOORS = ("open ", "closed ", "locked ")
-"""By MiniGrid's numbers."""
+"""In the order of MiniGrid's numbers."""
 THINGS = ("door", "key", "ball", "box")
 
 
 class BabyAI(Environment):
-    """A level of BabyAI (Chevalier-Boisvert et al., arXiv 1810.08272), which a problem's facts name
-    with the seed of its grid and the mission that it has there:
+    """A level of BabyAI (Chevalier-Boisvert et al., arXiv 1810.08272) with a problem's facts:
 
         {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"}
 
-    `solved` says whether the mission was carried out; nothing can be done afterwards, nor after as
-    many steps as the level allows. It needs the package minigrid (the extra `babyai`).
+    `over` is True after the mission, with `solved`, or after the level's most steps. Needs the
+    package minigrid (the extra `babyai`).
     """
 
     async def reset(self, problem: Problem) -> None:
         """Make the grid; raises KeyError, and ValueError for another level or mission."""
         facts = problem.facts
-        self._grid = level(facts["level"])
-        drawn = mission(self._grid, facts["seed"])
+        self._grid, self._seed = level(facts["level"]), facts["seed"]
+        drawn = self._begin()
         if drawn != facts["mission"]:
             raise ValueError(
                 f"{facts['level']} has at seed {facts['seed']} the mission {drawn!r}, expected "
                 f"{facts['mission']!r}: prepare the problems again, with this version of minigrid."
             )
-        self.solved = self.over = False
-        self._seed: int = facts["seed"]
-        self._done = list[int]()
 
     def act(self, action: str, times: int) -> None:
-        """Do one of ACTIONS this many times, or until the mission is over."""
+        """Do one of ACTIONS `times` times, or until the mission is over."""
         for _ in range(times):
             if self.over:
                 return
             self._step(ACTIONS.index(action))
 
     def view(self) -> str:
-        """What is seen now, see `view_text`."""
+        """The view as text, see `view_text`."""
         return view_text(self._grid)
 
     def state_key(self) -> str:
-        """The grid, where one stands in it, what one carries and whether it is over."""
+        """Digest of the grid with the player, the carried thing and `over`."""
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
         return hashing.digest([self._grid.hash(64), held, self.over])
 
     async def snapshot(self) -> bytes:
-        """What was done."""
+        """The numbers of all actions."""
         return bytes(self._done)
 
     async def restore(self, snapshot: bytes) -> None:
-        """Make the grid anew and do it again."""
-        mission(self._grid, self._seed)
-        self.solved = self.over = False
-        self._done.clear()
+        """Repeat the actions of a snapshot in a new grid."""
+        self._begin()
         for number in snapshot:
             self._step(number)
+
+    def _begin(self) -> str:
+        self.solved = self.over = False
+        self._done = list[int]()
+        return mission(self._grid, self._seed)
 
     def _step(self, number: int) -> None:
         _, reward, done, late, _ = self._grid.step(cast(Any, number))
@@ -82,7 +81,7 @@ class BabyAI(Environment):
 
 
 def level(name: str) -> RoomGridLevel:
-    """A grid of this level, without a mission yet; raises ValueError where there is none."""
+    """A grid of this level, without a mission; raises ValueError for an unknown level."""
     levels = sorted(env for env in _gymnasium().registry if env.startswith("BabyAI-"))
     if name not in levels:
         raise ValueError(f"Got the level {name!r}, expected one of {', '.join(levels)}.")
@@ -90,13 +89,13 @@ def level(name: str) -> RoomGridLevel:
 
 
 def mission(grid: RoomGridLevel, seed: int) -> str:
-    """Make the grid of a seed, and return its mission."""
+    """Reset a grid with a seed and return its mission."""
     grid.reset(seed=seed)
     return str(grid.mission)
 
 
 def view_text(grid: RoomGridLevel) -> str:
-    """What is seen, the nearest row first, how far the walls are, and what is carried:
+    """Seen things, nearest row first, distances of walls, and the carried thing:
 
         "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"
 
@@ -150,10 +149,5 @@ def _gymnasium() -> Any:
         raise ValueError(
             f"BabyAI needs the package minigrid: pip install minigrid (the extra `babyai`): {error}"
         ) from None
-    # It prints each layout that it rejects.
-    vars(roomgrid_level)["print"] = _in_silence
+    vars(roomgrid_level)["print"] = lambda *_: None  # it prints each rejected layout
     return gymnasium
-
-
-def _in_silence(*words: object) -> None:
-    """Print nothing."""

@@ -50,17 +50,10 @@ def run(statement, most, seconds):
         cursor = opened.execute(statement)
         rows = [[plain(value) for value in row] for row in cursor.fetchmany(most)]
         found = [[column[0] for column in cursor.description or ()], rows, sum(1 for _ in cursor)]
-        tell(
-            found
-            if len(json.dumps(found)) <= {MOST_FOUND}
-            else "It found too much: ask for less of it."
-        )
+        fits = len(json.dumps(found)) <= {MOST_FOUND}
+        tell(found if fits else "It found too much: ask for less of it.")
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        late = (
-            f"It took longer than {{seconds:g}} s and was stopped."
-            if time.monotonic() > over
-            else ""
-        )
+        late = time.monotonic() > over and f"It took longer than {{seconds:g}} s and was stopped."
         tell(late or f"{{type(error).__name__}}: {{error}}")
 
 def save():
@@ -71,10 +64,9 @@ def save():
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Rows of a query: `QueryResult(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more`
-    rows were left out.
+    """`QueryResult(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more` rows are omitted.
 
-    Values are int, float, str and None; a blob is shown as Python writes it, "b'\\\\x00'".
+    Values are int, float, str and None; a blob is its Python literal.
     """
 
     columns: tuple[str, ...]
@@ -83,12 +75,12 @@ class QueryResult:
 
 
 class Database(Environment):
-    """A database that a problem's fact `database`, a script of SQL, sets up:
+    """A database filled by a problem's fact `database`, a script of SQL:
 
         {"database": "CREATE TABLE products (name TEXT, price INT); "
                      "INSERT INTO products VALUES ('pens', 3)"}
 
-    Statements run in a sandbox with limits. It has at most 16 MiB and refuses pragmas.
+    Statements run in a sandbox with limits. At most 16 MiB; pragmas are refused.
     """
 
     def __init__(self) -> None:
@@ -96,14 +88,14 @@ class Database(Environment):
         self._state = ""
 
     async def reset(self, problem: Problem) -> None:
-        """Make it anew; raises KeyError without the fact, ToolError for a script that is none."""
+        """Fill a new database; raises KeyError without the fact, ToolError for a wrong script."""
         script: str = problem.facts["database"]
         await self._interpreter.reset(problem)
         self._beginning = f"{_PROGRAM}\ntell(None, lambda: opened.executescript({script!r}))"
         await self._do(self._beginning)
 
     async def close(self) -> None:
-        """Forget it."""
+        """End the interpreter."""
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> QueryResult:
@@ -118,22 +110,22 @@ class Database(Environment):
         return QueryResult(tuple(columns), tuple(map(tuple, rows)), more)
 
     async def snapshot(self) -> bytes:
-        """All that is in it; of a transaction that is not over, what it has changed so far."""
+        """The serialized database, with changes of an open transaction."""
         result = await self._interpreter.run("save()", collect=["snapshot"])
         feedback(result, LIMITS)
         return result.files["snapshot"]
 
     async def restore(self, snapshot: bytes) -> None:
-        """Go back to what was in it; a transaction that was not over is taken as committed."""
+        """Restore a snapshot; its open transaction counts as committed."""
         content = base64.b64encode(snapshot).decode()
         await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 
     def state_key(self) -> str:
-        """What is in it, to the byte: a row that was written and deleted leaves a trace."""
+        """Digest of the database's bytes; rows that were added and deleted change it."""
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """What our program tells; when stopped by force it starts again, from the beginning."""
+        """The answer of _PROGRAM, which restarts from the beginning if it was stopped by force."""
         result = await self._interpreter.run(code)
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)

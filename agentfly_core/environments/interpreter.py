@@ -16,7 +16,7 @@ LIMITS = Limits()
 
 
 class Interpreter(Environment):
-    """A Python interpreter whose state lasts for the calls of one episode; never reused."""
+    """A Python interpreter that keeps its state for one episode; never reused."""
 
     max_uses: ClassVar[int | None] = 1
 
@@ -26,15 +26,15 @@ class Interpreter(Environment):
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
     async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code after all that this episode ran before; `collect` names files to bring back."""
+        """Run code in the episode's state; `collect` names files to return."""
         return await self._session.run(code, collect)
 
     @property
     def alive(self) -> bool:
-        """Whether the next call finds what the last one left."""
+        """Whether the next call continues the last one's state."""
         return self._session.alive
 
     async def close(self) -> None:
-        """End the interpreter, with all that it started."""
+        """End the interpreter and its processes."""
         if hasattr(self, "_session"):
             await self._session.close()

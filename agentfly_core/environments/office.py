@@ -1,4 +1,4 @@
-"""The database of an office, which is looked up one table at a time."""
+"""The database of an office, for lookups in one table at a time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TableRow = dict[str, str | int]
 
 
 class Office(Environment):
-    """A SQLite database with the tables TABLES, which a problem's fact `database` fills:
+    """A SQLite database with the tables TABLES, filled by a problem's fact `database`:
 
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
-    It is read-only and in this process; the same fact fills a `Database` for SQL of a model.
-    Methods read one table, and raise ToolError.
+    Read-only, in this process. `Database` runs SQL of a model on the same fact. Methods raise
+    ToolError.
     """
 
     def __init__(self) -> None:
@@ -43,31 +43,31 @@ class Office(Environment):
         self._opened.executescript(script)
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
-        """The first MOST_ROWS rows of a table where a column has this value, in their order."""
+        """The first MOST_ROWS rows of a table with this value in a column."""
         named = TABLES[_checked_table(table, column)]
         rows = self._ask(f"{', '.join(named)} FROM {table}", column, value)
         return [dict(zip(named, row, strict=True)) for row in rows]
 
     def count(self, table: str, column: str, value: str | int) -> int:
-        """How many rows of a table have this value in a column."""
+        """The number of rows of a table with this value in a column."""
         [(number,)] = self._ask(f"count(*) FROM {_checked_table(table, column)}", column, value)
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
-        """The sum of the amounts of the orders that have this value in a column."""
+        """The sum of the amounts of orders with this value in a column."""
         what = f"coalesce(sum(amount), 0) FROM {_checked_table('orders', column)}"
         [(number,)] = self._ask(what, column, value)
         return int(number)
 
     async def snapshot(self) -> bytes:
-        """Nothing: it can only be read."""
+        """Return nothing, since the database is read-only."""
         return b""
 
     async def restore(self, snapshot: bytes) -> None:
-        """Do nothing: it is as it was."""
+        """Do nothing, since the database is read-only."""
 
     async def close(self) -> None:
-        """Forget it."""
+        """Close the database."""
         self._opened.close()
 
     def _ask(self, what: str, column: str, value: str | int) -> list[tuple[str | int, ...]]:
@@ -77,15 +77,14 @@ class Office(Environment):
 
 
 def _checked_table(table: str, column: str) -> str:
-    """The table, where it has this column."""
+    """The table; raises ToolError without this column."""
     if table not in TABLES:
         raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
     if column not in TABLES[table]:
-        columns = ", ".join(TABLES[table])
-        raise ToolError(f"{table} has no column {column!r}. It has: {columns}.")
+        raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(TABLES[table])}.")
     return table
 
 
 def _inside(action: int, *_: object) -> int:
-    """SQLite's answer to what a script does: no other file, no settings."""
+    """SQLite's authorizer of scripts, without other files and settings."""
     return sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK

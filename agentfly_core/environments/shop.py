@@ -14,7 +14,7 @@ from agentfly_core.system.formats import hashing
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What the shop sells: `Product("red cup", price=3, stock=5)`."""
+    """`Product("red cup", price=3, stock=5)`."""
 
     name: str
     price: int
@@ -22,7 +22,7 @@ class Product:
 
 
 class Shop(Environment):
-    """A shop that a problem's facts set up, and say what is to be bought in:
+    """A shop with the products of a problem's facts:
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
@@ -40,7 +40,7 @@ class Shop(Environment):
         self.order: dict[str, int] | None = None
 
     def search(self, words: str) -> dict[str, str]:
-        """The names, by key, of the products whose name has all these words."""
+        """Names by key of the products with all these words in their name."""
         wanted = set(words.lower().split())
         matches = {
             key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())
@@ -65,20 +65,20 @@ class Shop(Environment):
         self.cart[key] = there + count
 
     def check_out(self) -> int:
-        """Order what is in the cart; returns the price of it all."""
+        """Order the products in the cart; returns their price."""
         if not self.cart:
             raise ToolError("The cart is empty.")
         self.order, self.cart = self.cart, {}
         return sum(self.products[key].price * count for key, count in self.order.items())
 
     def state_key(self) -> str:
-        """What the shopper sees, and has in the cart."""
+        """Digest of page, cart and order."""
         return hashing.digest([list(self.page), self.cart, self.order])
 
     async def snapshot(self) -> bytes:
-        """What the shopper sees, has in the cart and ordered."""
+        """Page, cart and order as JSON."""
         return json.dumps([list(self.page), self.cart, self.order]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Go back to them."""
+        """Restore page, cart and order."""
         self.page, self.cart, self.order = json.loads(snapshot)

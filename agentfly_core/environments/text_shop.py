@@ -73,8 +73,8 @@ IDS, PRICES = range(1000, 10000), range(10, 70)
 
 @dataclass(frozen=True, slots=True)
 class CatalogueProduct:
-    """`CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red",
-    "grey"], "size": ["small", "large"]})`: one attribute of each kind, and the buyer's options.
+    """A product with one attribute of each kind and the buyer's options: `CatalogueProduct("4172",
+    "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red", "grey"], "size": ["tiny"]})`.
     """
 
     id: str
@@ -90,7 +90,7 @@ class CatalogueProduct:
 
 
 class Catalogue:
-    """Products by id, in the order of the ids, and a search in their titles."""
+    """Products by id, sorted, and a search in their titles."""
 
     def __init__(self, products: Sequence[CatalogueProduct]) -> None:
         self.products = {one.id: one for one in sorted(products, key=attrgetter("id"))}
@@ -135,19 +135,18 @@ class Purchase:
 
 
 class TextShop(Environment):
-    """A shop with the catalogue that a problem's facts name:
+    """A shop with the catalogue of a problem's facts, and `results` products on a page:
 
         {"catalogue": {"seed": 7, "products": 1000}}
 
-    It lists `results` products a page. `page` is the text that the shopper sees, `purchase` what
-    was bought. Its verbs raise ToolError for a shopper's mistake.
+    `page` is the visible text. Methods raise ToolError for a shopper's mistake.
     """
 
     def __init__(self, results: Annotated[int, Field(ge=1)] = 4) -> None:
         self.results = results
 
     async def reset(self, problem: Problem) -> None:
-        """Open the shop; raises KeyError or TypeError for facts that are not as above."""
+        """Open the shop; raises KeyError or TypeError for other facts."""
         drawn = problem.facts["catalogue"]
         self.catalogue = catalogue(drawn["seed"], drawn["products"])
         self.page = ""
@@ -165,7 +164,7 @@ class TextShop(Environment):
         return self.page
 
     def view(self, product: str) -> str:
-        """The page of a product: its line, and one a kind of options, `colour: red, grey`."""
+        """The page of a product: its line, then lines of options such as `colour: red, grey`."""
         seen = self._product(product)
         offered = [f"{kind}: {', '.join(values)}" for kind, values in seen.options.items()]
         self.page = "\n".join([_line(seen), *offered])
@@ -185,19 +184,19 @@ class TextShop(Environment):
         return self.purchase
 
     def state_key(self) -> str:
-        """What the shopper sees, and bought."""
+        """Digest of page and purchase."""
         if self.purchase is None:
             return hashing.digest([self.page])
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
         return hashing.digest([self.page, bought])
 
     async def snapshot(self) -> bytes:
-        """What the shopper sees, and bought."""
+        """Page and purchase as JSON."""
         bought = self.purchase and [self.purchase.product.id, self.purchase.options]
         return json.dumps([self.page, bought]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Go back to them."""
+        """Restore page and purchase."""
         self.page, bought = json.loads(snapshot)
         self.purchase = bought and Purchase(self._product(bought[0]), tuple(bought[1]))
 

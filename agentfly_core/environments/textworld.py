@@ -21,21 +21,21 @@ from agentfly_core.authoring.tool import ToolError
 from agentfly_core.records.trajectory import Problem
 
 GAMES = Path(".agentfly/textworld")
-"""Where compiled games lie."""
+"""The folder of compiled games."""
 VERBS = ("go", "take", "look", "inventory", "examine")
 LACKING = (
     "TextWorld needs the package textworld: pip install textworld (the extra `textworld`; it "
     "installs jericho, which is under the GPL)"
 )
 _GENERATOR = threading.Lock()
-"""Its code is not made for several threads at once; each may play a compiled game."""
+"""The generator is not thread-safe; compiled games are."""
 _COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
 _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rooms without doors and the things that lie about in them:
+    """Rooms without doors and their things:
 
     Place(
         exits={"cozy bar": {"north": "dim sauna"}, "dim sauna": {"south": "cozy bar"}},
@@ -49,7 +49,7 @@ class Place:
     first: str
 
     def ways(self, start: str) -> dict[str, list[str]]:
-        """The shortest way to each room from one, in directions: `{"dim sauna": ["north"]}`."""
+        """The shortest way from a room to each room: `{"dim sauna": ["north"]}`."""
         paths: dict[str, list[str]] = {start: []}
         waiting = deque([start])
         while waiting:
@@ -70,7 +70,7 @@ class World:
     things: int
 
     def place(self) -> Place:
-        """What it looks like."""
+        """Rooms and things of this world."""
         game = self._generated()
         named = {entity: about.name for entity, about in game.infos.items()}
         rooms = {named[room.id]: room for room in game.world.rooms}
@@ -89,7 +89,7 @@ class World:
         )
 
     def compiled(self) -> Path:
-        """The file of its game, which is made where there is none, in a second or two."""
+        """The file of the compiled game, cached; compiling takes a second or two."""
         textworld, _ = _textworld()
         version = textworld.__version__
         path = GAMES / f"{version}-world-{self.rooms}-{self.things}-{self.seed}.z8"
@@ -103,11 +103,11 @@ class World:
         return path
 
     def machine(self) -> Any:
-        """A Z-machine with its game, which has to be reset."""
+        """A Z-machine with the game, before its reset."""
         return _jericho().FrotzEnv(str(self.compiled()), seed=0)
 
     def seen(self, way: Sequence[str]) -> str:
-        """What is told of the room where a way from the first one ends."""
+        """The description of the room at the end of a way from the first room."""
         machine = self.machine()
         text = _walked(machine, way)
         machine.close()
@@ -132,16 +132,15 @@ class World:
 
 
 class TextWorld(Environment):
-    """A treasure hunt in a world of TextWorld (Côté et al., arXiv 1806.11532), which a problem's
-    facts name, with the way from its first room to where the hunt begins:
+    """A treasure hunt in TextWorld (Côté et al., arXiv 1806.11532). A problem's facts name the
+    world and the way from its first room to the start:
 
         {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
-    Who takes something, or tries to, has ended it: that is `over`, and `won` where it was the right
-    thing, by a word of its name, and no other. It needs the package textworld (the extra
-    `textworld`), which installs jericho, under the GPL. Of what the games understand, its verb
-    takes what these hunts need: nothing that saves, restores or ends a game.
+    The first `take` ends the hunt: `over`, and `won` for the right thing. Needs the package
+    textworld (the extra `textworld`), which installs jericho, under the GPL. Commands that save,
+    restore or end a game are refused.
     """
 
     notice: ClassVar[str] = (
@@ -173,11 +172,11 @@ class TextWorld(Environment):
         return text
 
     async def snapshot(self) -> bytes:
-        """What was done."""
+        """All commands as JSON."""
         return json.dumps(self._done).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Begin anew and do it again."""
+        """Repeat the commands of a snapshot in a new game."""
         self._begin()
         for command in json.loads(snapshot):
             self.do(command)
@@ -195,7 +194,7 @@ class TextWorld(Environment):
 
 
 def _walked(machine: Any, way: Sequence[str]) -> str:
-    """What a machine tells last that is reset and goes a way."""
+    """The text after a reset and a way."""
     text, _ = machine.reset()
     for direction in way:
         text, *_ = machine.step(f"go {direction}")
@@ -203,14 +202,14 @@ def _walked(machine: Any, way: Sequence[str]) -> str:
 
 
 def plain_text(text: str) -> str:
-    """What a game says, without its status line and empty ones."""
+    """The text of a game without its status line and empty lines."""
     lines = (" ".join(line.split()) for line in text.partition("\n>")[0].splitlines())
     return "\n".join(line for line in lines if line)
 
 
 @cache
 def _textworld() -> tuple[Any, Any]:
-    """TextWorld, and what its treasure hunts know of the world."""
+    """TextWorld and the knowledge base of its treasure hunts."""
     try:
         import textworld
         from textworld.challenges.tw_treasure_hunter import treasure_hunter
@@ -228,6 +227,6 @@ def _jericho() -> Any:
         import jericho
     except ImportError as error:
         raise ValueError(f"{LACKING}: {error}") from None
-    # it keeps no score of games that it does not know
+    # it warns that unknown games have no score
     warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
     return jericho

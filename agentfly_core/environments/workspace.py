@@ -15,7 +15,7 @@ from agentfly_core.system.formats import hashing
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100
 LONGEST_NAME, LONGEST_PART = 1000, 255  # bytes
-LONGEST_RECORD = 8 * MOST_BYTES  # of what a command left; JSON takes up to six bytes for one
+LONGEST_RECORD = 8 * MOST_BYTES  # of a command's files in JSON, up to six bytes for one
 LIMITS = Limits()
 _PROGRAM = """
 import json, os, stat, subprocess, sys
@@ -41,7 +41,7 @@ sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
 
 
 class Workspace(Environment):
-    """Files that a problem's fact `files` lays out:
+    """Files of a problem's fact `files`:
 
         {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
 
@@ -49,14 +49,14 @@ class Workspace(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Lay out the problem's files; raises ToolError for a name that leads outside."""
+        """Create the problem's files; raises ToolError for a name that leads outside."""
         self.files: dict[str, str] = {}
         self._before: list[dict[str, str]] = []
         self._become(dict(problem.facts.get("files", {})))
         self._before.clear()
 
     def text(self, name: str) -> str:
-        """What is in a file."""
+        """The content of a file."""
         if name not in self.files:
             raise ToolError(
                 f"There is no file {name!r}. There are: {', '.join(sorted(self.files)) or 'none'}."
@@ -64,11 +64,11 @@ class Workspace(Environment):
         return self.files[name]
 
     def write(self, name: str, text: str) -> None:
-        """Make a file, or replace what is in it."""
+        """Create or overwrite a file."""
         self._become({**self.files, name: text})
 
     def replace(self, name: str, old: str, new: str) -> None:
-        """Replace the one place of a file that reads `old`."""
+        """Replace the only occurrence of `old` in a file."""
         if (count := self.text(name).count(old)) != 1:
             raise ToolError(
                 f"{name!r} has {count} places that read {old!r}, expected 1: say more, or less, "
@@ -77,7 +77,7 @@ class Workspace(Environment):
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
-        """Take the last change back, also one that a command made."""
+        """Undo the last change, also of a command."""
         if not self._before:
             raise ToolError("Nothing was changed that could be undone.")
         self.files = self._before.pop()
@@ -87,9 +87,8 @@ class Workspace(Environment):
 
         A stopped command changes nothing. Raises ServiceFailure without a sandbox.
         """
-        given = {f"work/{name}": text for name, text in self.files.items()} | {
-            "command.txt": command
-        }
+        given = {f"work/{name}": text for name, text in self.files.items()}
+        given["command.txt"] = command
         try:
             result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
         except Unavailable as error:
@@ -103,15 +102,15 @@ class Workspace(Environment):
         return result
 
     async def snapshot(self) -> bytes:
-        """All files, and those before each change that can be undone."""
+        """All files, now and before each change that can be undone."""
         return json.dumps([*self._before, self.files]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Go back to the files of a snapshot."""
+        """Restore the files of a snapshot."""
         *self._before, self.files = json.loads(snapshot)
 
     def state_key(self) -> str:
-        """The files, whatever was changed before."""
+        """Digest of the files."""
         return hashing.digest(self.files)
 
     def _become(self, files: dict[str, str]) -> None:
