@@ -11,19 +11,19 @@ from agentfly_core.system.formats.text import without_thoughts
 
 STOP = "\n```\n"
 _BLOCK = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)(?=^```|\Z)", re.DOTALL | re.MULTILINE)
-"""Up to its closing fence, or to the end of a reply that stopped there."""
+"""Up to the closing fence or the end of the reply."""
 
 
 async def code_block(episode: Episode) -> Ending:
-    """Plays episodes in which the model says
+    """Play an episode with replies such as
 
         I add them up.
         ```python
         print(sum(i**2 for i in range(12, 15)))
         ```
 
-    reads what the program printed, and then says `509`: the last line of a reply without a Python
-    block is the episode's answer, unless the token limit cut the reply.
+    and then, after the program's output, `509`. The last line of a reply without a Python block is
+    the answer, unless the token limit cut the reply.
 
     The experiment needs `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output, a
     tool named python, such as `agentfly_core.tools.python:python`, and `template.show_tools:
@@ -32,7 +32,7 @@ async def code_block(episode: Episode) -> Ending:
     """
     if "python" not in (schema.name for schema in episode.rules.schemas):
         raise ValueError(
-            "The agent code_block runs programs by the tool named python, and there is none: list "
+            "The agent code_block needs a tool named python: list "
             "agentfly_core.tools.python:python under `tools`."
         )
     read: Sequence[Message | Observation] = episode.opening

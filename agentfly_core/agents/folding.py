@@ -16,16 +16,15 @@ ASK = (
 
 
 class Folding:
-    """Plays a tool loop that goes on beyond `agent.max_model_len`, as in
+    """Tool loop beyond `agent.max_model_len`, as in
 
         What do pages 1 to 6 add up to?   -> read_page(1), ..., read_page(3), 64 of them so far
         Sum up what you have found out.   -> Pages 1 to 3 add up to 64.
         What do pages 1 to 6 add up to?
         Pages 1 to 3 add up to 64.        -> read_page(4), ...
 
-    Above `budget` tokens after a tool's answer, the model reads `ask` and sums up. `budget`, an
-    answer and a reply must fit into `agent.max_model_len`. The summary is trained; its calls are
-    ignored.
+    Above `budget` tokens after a tool's answer, the model reads `ask` and replies with a summary,
+    which is trained. `budget`, an answer and a reply must fit into `agent.max_model_len`.
     """
 
     def __init__(self, budget: int, ask: str = ASK) -> None:
@@ -34,7 +33,7 @@ class Folding:
         self.budget, self.ask = budget, ask
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Play an episode until a reply calls no tool."""
+        """Play an episode until a reply has no call."""
         *before, question = episode.rules.opening(episode.problem)
         context = episode.context()
         read: Sequence[Message | Observation] = episode.opening
@@ -49,6 +48,6 @@ class Folding:
                 read = (*before, Message("user", f"{question.content}\n{summary}"))
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """What the fresh context begins with, beside the question."""
+        """The model's summary for the next context."""
         summed_up = await context.reply(*read, Message("user", self.ask))
         return without_thoughts(summed_up.content).strip()

@@ -13,14 +13,11 @@ ANSWER = "Answer:"
 
 
 class PlannerExecutor:
-    """Agent in which a planner reads the problem and replies with a step, such as
+    """The planner replies with a step, such as "Multiply 17 by 5.", until it replies "Answer: 97".
 
-        Multiply 17 by 5.
-
-    The executor reads only this step in a fresh context, calls its tools and replies `85`. The
-    planner reads the reply and gives the next step, until it replies `Answer: 97`. A reply that a
-    token limit cut is no answer. Both are trained by the episode's reward. `planner` and
-    `executor` are their system messages; `agent.max_turns` holds for each.
+    The executor reads only this step in a fresh context, calls its tools and replies "85", which
+    the planner reads. Cut replies are no answers. Both are trained by the episode's reward.
+    `planner` and `executor` are their system messages; `agent.max_turns` holds for each.
     """
 
     def __init__(self, planner: str = "", executor: str = "") -> None:

@@ -32,15 +32,15 @@ Final Answer: the answer, and nothing else"""
 
 
 class React:
-    """Plays episodes in which the model says
+    """Plays episodes with replies such as
 
         Thought: The calculator can work that out.
         Action: calculator
         Action Input: 41+58
         Observation:
 
-    reads the tool's answer, and says `Final Answer: 99`, unless a token limit cut the reply. Other
-    replies get an error.
+    and then, after the tool's answer, `Final Answer: 99`. Other replies get an error. Cut replies
+    are no answers.
 
     The experiment needs `Observation:` in `agent.stop`, so that the model cannot invent answers,
     and `template.show_tools: false`. With `instructions` the system message explains form and
@@ -69,15 +69,14 @@ class React:
 
 
 def instructions(tools: Sequence[ToolSchema]) -> str:
-    """What a model has to know of the form and of the tools."""
+    """The explanation of form and tools."""
     lines = (
         f"{tool.name}: {tool.description} Arguments: "
         f"{json.dumps(tool.parameters.get('properties', {}), ensure_ascii=False)}"
         for tool in tools
     )
-    return _INSTRUCTIONS.format(
-        tools="\n".join(lines), names=", ".join(tool.name for tool in tools)
-    )
+    names = ", ".join(tool.name for tool in tools)
+    return _INSTRUCTIONS.format(tools="\n".join(lines), names=names)
 
 
 def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
@@ -91,11 +90,9 @@ def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
     if tool is None:
         return ToolCall(name, {})
     try:
-        value = strict_json.parse(written)
+        value, fault = strict_json.parse(written), ""
     except ValueError as error:
         value, fault = None, f": {error}"
-    else:
-        fault = ""
     if isinstance(value, Mapping):
         return ToolCall(name, value)
     properties = tool.parameters.get("properties")

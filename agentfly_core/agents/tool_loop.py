@@ -1,4 +1,4 @@
-"""The default agent: it talks and calls tools until a reply calls none."""
+"""The default agent: calls tools until a reply has no call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentfly_core.rollout.episode import Episode
 
 
 async def tool_loop(episode: Episode) -> Ending:
-    """Let the model reply, answer its calls, let it read the answers, and so on."""
+    """Alternate replies and tool answers until a reply has no call."""
     read: Sequence[Message | Observation] = episode.opening
     while True:
         reply = await episode.reply(*read)

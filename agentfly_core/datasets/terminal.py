@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentfly_core.datasets.names import Names, companies, people
 from agentfly_core.records.generated_dataset import generated
@@ -217,7 +218,7 @@ def _problem(family: str, words: Words) -> Problem:
     prompt = PROMPTS[family].format(**folder.fields)
     after = {**folder.files, **folder.changes}
     expected = {name: text for name, text in after.items() if text is not None}
-    facts = {"family": family, "files": dict(folder.files), "expected": expected}
+    facts: dict[str, Any] = {"family": family, "files": dict(folder.files), "expected": expected}
     return Problem(f"{family}-{hashing.digest([prompt, facts])[:16]}", prompt, facts)
 
 

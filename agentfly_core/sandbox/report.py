@@ -35,11 +35,11 @@ NO_CGROUP = (
 def described(sandbox: Sandbox) -> str:
     """One line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7"."""
     version = sandbox.cgroups.version
+    memory = "polling, there is no cgroup" if version == "none" else f"cgroup {version}"
     parts = [
         f"{sandbox.backend.name}: {WHAT_IT_IS[sandbox.backend.name]}",
         *(f"{name} is not used: {why}" for name, why in sandbox.refused.items()),
-        "memory by "
-        + ("polling, there is no cgroup" if version == "none" else f"cgroup {version}"),
+        f"memory by {memory}",
         f"landlock {landlock.version() or 'is missing'}",
         f"Linux {platform.release()}",
     ]
@@ -47,7 +47,7 @@ def described(sandbox: Sandbox) -> str:
 
 
 def table(sandbox: Sandbox, outcomes: Sequence[AttackResult]) -> RenderableType:
-    """The result of each attack, and what a sandbox cannot stop."""
+    """The result of each attack, and the limits of a sandbox."""
     shown = Table("stopped", "attack", "how it ended", show_edge=False)
     for outcome in outcomes:
         mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")

@@ -170,12 +170,10 @@ class Execution:
             return self._lost(Status.KILLED)
         except TimeoutError:
             return self._lost(Status.TIMEOUT)
-        if why := report.get("unavailable"):
-            return (
-                self._lost(Status.KILLED)
-                if self.started
-                else unavailable(str(why), self.backend.name)
-            )
+        if (why := report.get("unavailable")) and not self.started:
+            return unavailable(str(why), self.backend.name)
+        if why:
+            return self._lost(Status.KILLED)
         self.alive = bool(report["alive"])
         kills = self.ready.cgroup.oom_kills()
         new, self.oom_kills = kills - self.oom_kills, kills

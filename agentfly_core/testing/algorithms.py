@@ -1,4 +1,4 @@
-"""What an algorithm makes of rewards."""
+"""Advantages of an algorithm."""
 
 from __future__ import annotations
 

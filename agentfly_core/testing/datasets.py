@@ -1,4 +1,4 @@
-"""What a dataset makes, checked as a run does."""
+"""The problems of a dataset, checked as in a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agentfly_core.system.formats.json_value import JSON
 def problems_of(
     use: str, *, seed: int = 0, train: int = 8, validation: int = 2, test: int = 4, **settings: JSON
 ) -> dict[str, list[Problem]]:
-    """The problems of each split that a dataset, named by its import path, makes with its settings.
+    """The problems of each split of a dataset, by its import path and settings.
 
         problems_of("my_quiz:capitals", train=2, validation=0, test=2)["train"][0].prompt
 
-    Raises ValueError where a run would refuse what it returns.
+    Raises ValueError for problems that a run refuses.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     data = Data.model_validate({"use": use, **sizes, **settings})

@@ -1,4 +1,4 @@
-"""Episodes played by the real rollout, with replies that the test gives."""
+"""Episodes of the real rollout with scripted replies."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def rollout_spec(
 
 
 def scripted(policy: ScriptedPolicy) -> Scripted:
-    """A sampler whose replies are the policy's, in letters."""
+    """A sampler of a policy's replies, in letters."""
     return Scripted(encode, STOP, policy, _text_of)
 
 
 def saying(*replies: str) -> ScriptedPolicy:
-    """The policy that gives these replies, one a turn."""
+    """The policy with these replies, one per turn."""
 
     async def policy(conversation: Conversation) -> str:
         return replies[conversation.turn]
@@ -98,7 +98,7 @@ def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
 
 
 def unwatched(trajectory: Trajectory) -> None:
-    """A listener that does nothing with a finished episode."""
+    """Ignore a finished episode."""
 
 
 async def play_all(
@@ -107,7 +107,7 @@ async def play_all(
     sampler: Sampler,
     watch: Callable[[Trajectory], None] = unwatched,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """The trajectories, timings and metrics of episodes that have environments of their own."""
+    """The trajectories, timings and metrics of episodes with their own environments."""
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
 
@@ -144,7 +144,7 @@ async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
 
 
 class _Watched:
-    """An agent whose error is kept."""
+    """An agent that stores its error."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent, self.__name__ = agent, injection.name(agent)
@@ -157,7 +157,7 @@ class _Watched:
             return ending
         except (EpisodeOver, ServiceFailure):
             raise
-        except Exception as error:  # the agent is an author's; it passes on
+        except Exception as error:  # any error of an author's agent
             self.error = error
             raise
 

@@ -1,4 +1,4 @@
-"""A template whose tokens are letters, so that every token of an episode can be written by hand.
+"""A template with letters as tokens, for episodes with handwritten tokens.
 
     ^u41+58?$^a<calculator expression=41+58>$^t99$^a99$
 
@@ -21,7 +21,6 @@ from agentfly_core.records.trajectory import (
     Observation,
     ToolCall,
     Trajectory,
-    Turn,
 )
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import before_stop, clip
@@ -48,13 +47,16 @@ def call_text(call: ToolCall) -> str:
 
 def as_letters(trajectory: Trajectory) -> str:
     """All tokens of a trajectory, as text."""
-    return "".join(decode(turn.given.tokens) + decode(_sampled(turn)) for turn in trajectory.turns)
+    return "".join(
+        decode(span.tokens) for turn in trajectory.turns for span in (turn.given, *turn.sampled)
+    )
 
 
 def loss_mask(trajectory: Trajectory) -> str:
-    """A sign for each token of a trajectory: `x` was sampled and is learned from, `.` is not."""
+    """A sign for each token of a trajectory: `x` for trained tokens, `.` for others."""
     return "".join(
-        "." * len(turn.given.tokens) + ".x"[trajectory.trains(turn)] * len(_sampled(turn))
+        "." * len(turn.given.tokens)
+        + ".x"[trajectory.trains(turn)] * sum(len(span.tokens) for span in turn.sampled)
         for turn in trajectory.turns
     )
 
@@ -92,10 +94,6 @@ class Letters:
                 arguments[key] = value if sign == "=" else json.loads(unquote(value))
             calls.append(ToolCall(name, arguments))
         return Message("assistant", _CALL.sub("", text), tuple(calls))
-
-
-def _sampled(turn: Turn) -> list[int]:
-    return [token for span in turn.sampled for token in span.tokens]
 
 
 def _written(item: Message | Observation) -> str:

@@ -1,4 +1,4 @@
-"""The tool by which an agent gives its answer."""
+"""The tool for final answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done in a BabyAI."""
+"""The tool of BabyAI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and changing the files of a Workspace."""
+"""Tools that read and change the files of a Workspace."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ async def read_file(name: str, first: int = 1, last: int = 200, *, workspace: Wo
     """
     lines = workspace.text(name).splitlines()
     chosen = enumerate(lines[max(first, 1) - 1 : last], max(first, 1))
-    return (
-        "\n".join(f"{number}\t{line}" for number, line in chosen)
-        or f"The file has {len(lines)} lines."
-    )
+    shown = "\n".join(f"{number}\t{line}" for number, line in chosen)
+    return shown or f"The file has {len(lines)} lines."
 
 
 @tool

@@ -1,4 +1,4 @@
-"""A ledger that is read page by page; see datasets/ledgers.py."""
+"""The tool of a ledger with several pages; see datasets/ledgers.py."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ async def carry(page: int, balance: int, *, problem: Problem) -> str:
     if page not in numbers:
         raise ToolError(f"This ledger has no page {page}.")
     place = numbers.index(page)
-    _, entry = pages[place]
     rest = numbers[place + 1 :]
-    return f"balance {balance + entry}, {f'next page {rest[0]}' if rest else 'last page'}"
+    following = f"next page {rest[0]}" if rest else "last page"
+    return f"balance {balance + pages[place][1]}, {following}"

@@ -1,4 +1,4 @@
-"""Looking up the database of an office, one table at a time."""
+"""Lookups in the database of an office, one table at a time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Python that a model writes, in a sandbox.
-
-`python` keeps nothing between calls, `python_session` everything.
-"""
+"""Model-written Python in a sandbox; only `python_session` keeps state between calls."""
 
 from __future__ import annotations
 

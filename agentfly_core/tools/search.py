@@ -1,4 +1,4 @@
-"""Search in a corpus of one's own, by BM25."""
+"""Search in a corpus by BM25."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Index:
 
 @tool
 class Search:
-    """A search of the JSON-lines file `corpus`, whose rows have an `id`, a `title` and a `text`.
+    """Search of the JSON-lines file `corpus` with rows of `id`, `title` and `text`.
 
-    It shows `results` pages at a time. `sha256`, at least 16 digits, is the expected version of the
-    file. Tools of a process share an index. Raises ValueError for another or unreadable corpus.
+    Shows `results` pages at a time. `sha256`, at least 16 digits, is the file's expected version.
+    Tools of a process share an index. Raises ValueError for another or unreadable corpus.
     """
 
     def __init__(
@@ -92,8 +92,7 @@ class Search:
             page: 2 for the results that follow the first ones, and so on
             exclude: ids of results that are not to be shown again
         """
-        ranked = self.index.ranked(query, exclude)
-        first = (page - 1) * self.results
+        ranked, first = self.index.ranked(query, exclude), (page - 1) * self.results
         shown = ranked[first : first + self.results]
         if not shown:
             return NOTHING
@@ -104,7 +103,7 @@ class Search:
 
 @functools.cache
 def index(corpus: str, version: str) -> Index:
-    """The index of the version of a corpus that lies at this path, made once in a process."""
+    """The index of a version of a corpus, cached."""
     return Index([Page(row["id"], row["title"], row["text"]) for row in rows(corpus)])
 
 

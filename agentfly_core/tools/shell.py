@@ -1,6 +1,4 @@
-"""Shell commands on the files of a Workspace, each in a sandbox of its own: only the files are kept
-between them.
-"""
+"""Shell commands on the files of a Workspace, each in a new sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shopper can do in the Shop."""
+"""Tools of the Shop."""
 
 from __future__ import annotations
 

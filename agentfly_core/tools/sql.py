@@ -1,4 +1,4 @@
-"""SQL on the database of an episode."""
+"""The tool for SQL on an episode's database."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ async def sql(statement: str, *, database: Database) -> str:
     result = await database.run(statement, ROWS)
     if not result.columns:
         return "Done."
-    lines = [
-        " | ".join("NULL" if value is None else str(value) for value in row) for row in result.rows
-    ]
+    texts = [["NULL" if value is None else str(value) for value in row] for row in result.rows]
     more = [f"[... {result.more} more rows ...]"] if result.more else []
-    return "\n".join([" | ".join(result.columns), *lines, *more])
+    return "\n".join([*map(" | ".join, [result.columns, *texts]), *more])

@@ -1,4 +1,4 @@
-"""What a shopper can do in the text shop."""
+"""Tools of the text shop."""
 
 from __future__ import annotations
 

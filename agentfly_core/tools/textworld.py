@@ -1,4 +1,4 @@
-"""What can be done in a game of TextWorld."""
+"""The tool of TextWorld."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs inside, or starts, the sandbox: standard library only."""
+"""The sandbox's own processes; standard library only."""

@@ -40,10 +40,10 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
     try:
         why = _prevented(work, streams, line.fileno())
         line.send(why or READY)
-        if not why:
-            code = (
-                programs.each(line) if work.kept else programs.only(work.folder / "main.py", line)
-            )
+        if not why and work.kept:
+            code = programs.each(line)
+        elif not why:
+            code = programs.only(work.folder / "main.py", line)
     finally:
         os._exit(code)
 
@@ -65,7 +65,7 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
             landlock.apply([Path(place) for place in view.SCRATCH.values()])
             seccomp.apply()
         _become(work.folder / "main.py")
-    except Exception as error:  # nothing of the code's own gets here
+    except Exception as error:  # model-written code has not started
         return f"{type(error).__name__}: {error}".encode()
     return b""
 

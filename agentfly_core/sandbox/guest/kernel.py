@@ -53,11 +53,8 @@ def clone(flags: int) -> int:
     """Like os.fork, but the child is in new namespaces."""
     api = ctypes.pythonapi
     api.PyOS_BeforeFork()
-    pid = int(
-        _LIBC.syscall(
-            ctypes.c_long(number("clone")), ctypes.c_long(flags | signal.SIGCHLD), *[None] * 4
-        )
-    )
+    call, flags = ctypes.c_long(number("clone")), flags | signal.SIGCHLD
+    pid = int(_LIBC.syscall(call, ctypes.c_long(flags), *[None] * 4))
     error = ctypes.get_errno()
     api.PyOS_AfterFork_Parent() if pid else api.PyOS_AfterFork_Child()
     if pid < 0:

@@ -14,7 +14,7 @@ from agentfly_core.sandbox.guest import kernel
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights on files each version knows
+_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of rights on files of each version
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 

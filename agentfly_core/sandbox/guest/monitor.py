@@ -132,11 +132,9 @@ class Monitor:
     def _left(self) -> float:
         """Remaining seconds; for a kept process the kernel cannot limit computing by request."""
         left = self.started + self.work.limits.wall - time.monotonic()
-        return (
-            min(left, self.computed + self.work.limits.cpu - self._computed)
-            if self.work.kept
-            else left
-        )
+        if self.work.kept:
+            left = min(left, self.computed + self.work.limits.cpu - self._computed)
+        return left
 
     @property
     def _computed(self) -> float:

@@ -54,7 +54,7 @@ def each(line: socket.socket) -> int:
 
 
 class _Piece(importlib.abc.ExecutionLoader):
-    """Code that has no file; tracebacks show its lines."""
+    """Code without a file; tracebacks show its lines."""
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.source = name, source
@@ -74,7 +74,7 @@ def _main() -> types.ModuleType:
 
 
 def _code(run: Callable[[], None], name: str) -> int:
-    """The exit code of code in the file `name`, whose error is printed."""
+    """Run code in the file `name`, print its error and return its exit code."""
     try:
         run()
     except BaseException as error:  # the code may raise anything

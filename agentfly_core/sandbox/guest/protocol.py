@@ -118,21 +118,14 @@ class ExecRequest:
     def __post_init__(self) -> None:
         for name in (*self.files, *self.collect):
             path = PurePosixPath(name)
-            if (
-                path.is_absolute()
-                or ".." in path.parts
-                or not path.parts
-                or "\0" in name
-                or name == MAIN
-            ):
+            leads_out = path.is_absolute() or ".." in path.parts
+            if leads_out or not path.parts or "\0" in name or name == MAIN:
                 raise ValueError(
                     f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}."
                 )
         size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
-        if (
-            size > self.limits.disk
-            or sum(name.count("/") + 1 for name in self.files) > self.limits.inodes // 2
-        ):
+        inodes = sum(name.count("/") + 1 for name in self.files)
+        if size > self.limits.disk or inodes > self.limits.inodes // 2:
             raise ValueError(
                 f"The code and {len(self.files)} files take {size} bytes of {self.limits.disk}: "
                 "raise `disk`, or `inodes` to twice the number of files."
@@ -167,9 +160,9 @@ class Status(StrEnum):
 class ExecResult:
     """A result: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
 
-    `exit_code` is -9 for signal 9, None without a process; like stdout it is no proof. `truncated`
-    says that output was cut, `duration` is in seconds, `peak_rss` the bytes of the largest process.
-    `files` are the collected plain files.
+    `exit_code` is -9 for signal 9, None without a process; the code can fake it, as stdout.
+    `truncated` is True for cut output, `duration` in seconds, `peak_rss` the bytes of the largest
+    process. `files` are the collected plain files.
     """
 
     status: Status
@@ -184,7 +177,7 @@ class ExecResult:
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
-    """A failure of the sandbox, whose reason in stderr is never shown to a model."""
+    """A failure of the sandbox; models never read its reason in stderr."""
     return ExecResult(Status.UNAVAILABLE, None, "", why, False, 0.0, 0, backend)
 
 

@@ -2,8 +2,8 @@
 
 python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked          (7: the connection)
 
-"locked": the first process of its own namespaces, which may mount; "open": a plain process, whose
-folder is removed at its end.
+"locked" is the first process of its namespaces and may mount; "open" is a plain process that
+removes its folder at the end.
 """
 
 from __future__ import annotations
