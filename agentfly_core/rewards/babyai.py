@@ -1,4 +1,4 @@
-"""Was the mission carried out?"""
+"""Reward of a mission of BabyAI."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from agentfly_core.environments.babyai import BabyAI
 
 @reward
 async def mission(babyai: BabyAI) -> float:
-    """1 when it was, however long it took, else 0."""
+    """1 if the mission was carried out, else 0."""
     return float(babyai.solved)

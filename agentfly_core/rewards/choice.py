@@ -37,10 +37,10 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """The options of the fact `answer`; raises ValueError for an empty list."""
+    """The options of the fact `answer`; raises ValueError if there is none."""
     options, answers = option_texts(problem), right_answers(problem)
-    alike = {" ".join(_key(option).casefold().split()): option for option in options}
-    keys = [" ".join(_key(one).casefold().split()) for one in answers]
+    alike = {_key(option).casefold(): option for option in options}
+    keys = [_key(one).casefold() for one in answers]
     right = list(dict.fromkeys(alike[key] for key in keys if key in alike))
     if not right:
         answer = problem.facts["answer"]

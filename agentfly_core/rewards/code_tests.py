@@ -18,7 +18,7 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
-DISK = 8 * MIB  # for the program, besides its files
+DISK = 8 * MIB  # above the size of the files
 LONGER = 100  # times the length of the expected result is wrong
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 _CALLS = """
@@ -71,7 +71,7 @@ with open("verdict.json", "w") as file:
 
 
 def _readable(problem: Problem) -> Examples:
-    """No examples, because no program is known; raises ValueError for facts without tests."""
+    """No examples, without a known program; raises ValueError for wrong facts."""
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
         raise ValueError(f"facts['function'] is {function!r:.80}, expected the name of a function")
@@ -79,10 +79,8 @@ def _readable(problem: Problem) -> Examples:
         raise ValueError(f"facts['tests'] is {tests!r:.80}, expected a list of tests")
     for number, test in enumerate(tests):
         if not isinstance(test, Mapping) or not {"args", "expected"} <= test.keys():
-            raise ValueError(
-                f"facts['tests'][{number}] is {test!r:.80}, expected "
-                '{"args": [2, 3], "expected": 5}'
-            )
+            example = '{"args": [2, 3], "expected": 5}'
+            raise ValueError(f"facts['tests'][{number}] is {test!r:.80}, expected {example}")
     return Examples((), ())
 
 

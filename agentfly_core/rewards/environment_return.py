@@ -1,4 +1,4 @@
-"""What the environment gave, step by step."""
+"""Reward of the tools' step rewards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from agentfly_core.records.trajectory import Score, Trajectory
 
 @reward
 def environment_return(trajectory: Trajectory) -> Score:
-    """The sum of what tools gave for their steps, turn by turn; 0 where they gave nothing."""
+    """The sum of the tools' step rewards, by turn; 0 without any."""
     per_turn = tuple(turn.reward or 0.0 for turn in trajectory.turns)
     return Score(math.fsum(per_turn), per_turn=per_turn)

@@ -1,4 +1,4 @@
-"""Is the answer the right one?"""
+"""Reward of an exact answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from agentfly_core.rewards.gold import examples, right_answers
 
 @reward(examples=examples(lambda right: [f"{right}7"]))
 async def exact(trajectory: Trajectory) -> float:
-    """1 when the episode's answer is a right one, but for spaces around it; else, or without an
-    answer, 0. See `gold.right_answers` for the shapes of `problem.facts["answer"]`.
-    """
+    """1 if the stripped answer is one of `gold.right_answers`, else 0."""
     right, answer = right_answers(trajectory.problem), trajectory.answer
     return float(answer is not None and answer.strip() in right)

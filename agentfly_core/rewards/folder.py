@@ -1,7 +1,4 @@
-"""Rewards of the files in an episode's workspace.
-
-Both judge copies of text files. Links, pipes, running programs and variables stay in the sandbox.
-"""
+"""Rewards of the text files in an episode's workspace."""
 
 from __future__ import annotations
 
@@ -56,10 +53,9 @@ with open("verdict.txt", "w") as file:
 async def expected_files(workspace: Workspace, problem: Problem) -> Score:
     """1 if the workspace has exactly the files of `problem.facts["expected"]`, else 0.
 
-    Line breaks at the end of a file are ignored. The part `wrong` counts wrong, missing and further
-    files.
+    Line breaks at the end are ignored. The part `wrong` counts wrong, missing and further files.
     """
-    expected: dict[str, str] = {n: t.rstrip("\n") for n, t in problem.facts["expected"].items()}
+    expected = {name: text.rstrip("\n") for name, text in problem.facts["expected"].items()}
     left = {name: text.rstrip("\n") for name, text in workspace.files.items()}
     wrong = sum(expected.get(name) != left.get(name) for name in {*expected, *left})
     return Score(float(wrong == 0), parts={"wrong": float(wrong)})

@@ -1,4 +1,4 @@
-"""Does the model call its tools as it should?"""
+"""Reward of readable tool calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
 
 @reward
 async def tool_format(trajectory: Trajectory) -> Score:
-    """The share of the episode's calls that could be read, 0 without any call.
-
-    Its part `answered` is the share of the answers that were no error.
-    """
+    """The share of readable calls, or 0; part `answered`: the share of answers without error."""
     calls = [call for turn in trajectory.turns for call in turn.reply.calls]
     answers = trajectory.observations
     readable = sum(isinstance(call, ToolCall) for call in calls) / max(1, len(calls))

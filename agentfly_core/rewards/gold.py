@@ -1,4 +1,4 @@
-"""Right answers of a problem's fact `answer`, and examples that check a reward."""
+"""Right answers of a problem's fact `answer`, and examples for the check of a reward."""
 
 from __future__ import annotations
 
@@ -45,22 +45,19 @@ def option_texts(problem: Problem) -> list[str]:
     options = problem.facts.get("options")
     if not isinstance(options, list | tuple) or not options:
         raise ValueError(f"facts['options'] is {_written(options)}, expected a list of texts")
-    texts = []
+    texts: dict[str, str] = {}
     for number, option in enumerate(options):
+        where = f"facts['options'][{number}]"
         if not _is_text_or_number(option):
-            raise ValueError(
-                f"facts['options'][{number}] is {_written(option)}, expected a text or a number"
-            )
-        texts.append(number_text(option) if not isinstance(option, str) else option.strip())
-    alike = [" ".join(text.casefold().split()) for text in texts]
-    for number, text in enumerate(alike):
-        if (first := alike.index(text)) < number:
-            raise ValueError(
-                f"facts['options'][{first}] and [{number}] are both {texts[number]!r}: remove one"
-            )
+            raise ValueError(f"{where} is {_written(option)}, expected a text or a number")
+        text = option.strip() if isinstance(option, str) else number_text(option)
         if not text:
-            raise ValueError(f"facts['options'][{number}] is empty, expected a text")
-    return texts
+            raise ValueError(f"{where} is empty, expected a text")
+        key = " ".join(text.casefold().split())
+        if key in texts:
+            raise ValueError(f"{where} repeats {texts[key]!r}: remove one")
+        texts[key] = text
+    return [*texts.values()]
 
 
 def number_text(number: float) -> str:

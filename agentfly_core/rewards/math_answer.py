@@ -55,10 +55,10 @@ def _examples(problem: Problem) -> Examples:
 def math(trajectory: Trajectory) -> float:
     """1 if the answer states the same as `problem.facts["answer"]` (see `stated`), else 0.
 
-    A number must be worked out: 99, 99.0 and 1,234, or a fraction, mixed number or decimal (to
-    PLACES digits) if the right one is no integer. Words are compared without case, numbers with a
-    base such as 1010_2 in the same base, and other text by value. Units are ignored; copies of the
-    prompt, and comparisons that need more than 5 s, are wrong.
+    Integers are 99, 99.0 or 1,234; other numbers fractions, mixed numbers or decimals (to PLACES
+    digits). Words are compared without case, numbers with a base such as 1010_2 in the same base,
+    other text by value. Units are ignored. Copies of the prompt and comparisons of more than 5 s
+    are wrong.
     """
     return _judged(trajectory)
 
@@ -155,7 +155,7 @@ def _in_words(match: re.Match[str]) -> str:
 
 
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
-    """Whether an answer is empty, has unbalanced braces, or is a needless equation or a copy."""
+    """Whether an answer is empty, unbalanced, a needless equation, or a copy of the prompt."""
     return (
         not answer
         or _closing(f"{answer}}}", 0) != len(answer)

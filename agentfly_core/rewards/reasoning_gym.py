@@ -21,18 +21,12 @@ from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Their scorers call Python's `eval` on the answer."""
-PARSED = frozenset(
-    {
-        "countdown",
-        "intermediate_integration",
-        "polynomial_multiplication",
-        "puzzle24",
-        "simple_integration",
-    }
-)
-"""Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
 OF_GIVEN_NUMBERS = frozenset({"countdown", "puzzle24"})
 """Their scorers look for the problem's numbers in the answer."""
+PARSED = OF_GIVEN_NUMBERS | {
+    *("intermediate_integration", "polynomial_multiplication", "simple_integration"),
+}
+"""Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
 _FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
 _ARITHMETIC = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
@@ -103,8 +97,8 @@ def _scorer(dataset: str, config: str) -> Any:
 def runs_code(dataset: str, answer: str) -> bool:
     """Whether a scorer would evaluate more of this answer than arithmetic.
 
-    For OF_GIVEN_NUMBERS only whole numbers are allowed. `eval` refuses text that is no Python,
-    while `parse_expr` rewrites it.
+    For OF_GIVEN_NUMBERS only whole numbers are allowed. `parse_expr` also accepts other text than
+    Python.
     """
     if dataset not in EVALUATED | PARSED:
         return False
@@ -119,7 +113,7 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """Names and functions such as x/x would give numbers outside of the problem."""
+    """Names and functions would give numbers outside of the problem, such as x/x."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     return not isinstance(node, ast.Name | ast.Call) and _is_arithmetic(node)

@@ -1,4 +1,4 @@
-"""Was the right thing bought?"""
+"""Reward of an order in the shop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from agentfly_core.records.trajectory import Problem, Score
 
 @reward
 async def bought(shop: Shop, problem: Problem) -> Score:
-    """1 when the shop's order is exactly `problem.facts["order"]`, else 0.
-
-    Its part `lines` is the share of the wanted products that were ordered in the wanted number.
-    """
+    """1 if the order is `problem.facts["order"]`, else 0; part `lines`: share of right lines."""
     wanted: dict[str, int] = problem.facts["order"]
     order = shop.order or {}
     lines = sum(order.get(key) == count for key, count in wanted.items()) / len(wanted)

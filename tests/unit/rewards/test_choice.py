@@ -81,7 +81,7 @@ async def test_the_article_a_does_not_name_the_option_a() -> None:
     [
         (["saw", "horse"], 1, "no option is: give the text of an option, such as 'horse'"),
         (["saw", "horse"], "cow", "no option is"),
-        (["saw", "Saw ", "cow"], "cow", "facts['options'][0] and [1] are both 'Saw'"),
+        (["saw", "Saw ", "cow"], "cow", "facts['options'][1] repeats 'saw': remove one"),
         (["saw", ""], "saw", "facts['options'][1] is empty"),
         (["saw", None], "saw", "facts['options'][1] is null"),
         ("saw", "saw", "expected a list of texts"),
