@@ -16,8 +16,8 @@ class PlannerExecutor:
     """The planner replies with a step, such as "Multiply 17 by 5.", until it replies "Answer: 97".
 
     The executor reads only this step in a fresh context, calls its tools and replies "85", which
-    the planner reads. Cut replies are no answers. Both are trained by the episode's reward.
-    `planner` and `executor` are their system messages; `agent.max_turns` holds for each.
+    the planner reads. Cut replies do not count as answers. Both are trained. `planner` and
+    `executor` are their system messages; `agent.max_turns` holds for each.
     """
 
     def __init__(self, planner: str = "", executor: str = "") -> None:

@@ -40,7 +40,7 @@ class React:
         Observation:
 
     and then, after the tool's answer, `Final Answer: 99`. Other replies get an error. Cut replies
-    are no answers.
+    do not count as answers.
 
     The experiment needs `Observation:` in `agent.stop`, so that the model cannot invent answers,
     and `template.show_tools: false`. With `instructions` the system message explains form and

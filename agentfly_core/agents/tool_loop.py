@@ -1,4 +1,4 @@
-"""The default agent: calls tools until a reply has no call."""
+"""The default agent: calls tools until a reply without calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentfly_core.rollout.episode import Episode
 
 
 async def tool_loop(episode: Episode) -> Ending:
-    """Alternate replies and tool answers until a reply has no call."""
+    """Alternate replies and tool answers until a reply without calls."""
     read: Sequence[Message | Observation] = episode.opening
     while True:
         reply = await episode.reply(*read)

@@ -190,7 +190,7 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
     """Whether the player solves a new grid in at most MOST_CALLS calls of `act`; changes the grid.
 
-    True for other missions, such as those with places or in several rooms.
+    True for other missions, such as missions in several rooms.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True

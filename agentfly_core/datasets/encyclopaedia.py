@@ -1,4 +1,4 @@
-"""Questions on a generated encyclopaedia whose answers need two pages."""
+"""Questions on two pages of a generated encyclopaedia."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _harbor(folder: Path) -> Problem:
     try:
         document = tomllib.loads(_text(settings))
     except tomllib.TOMLDecodeError as error:
-        raise RefusedTask(settings, f"it is no TOML: {error}") from None
+        raise RefusedTask(settings, f"invalid TOML: {error}") from None
     image = _section(settings, document, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
         raise RefusedTask(settings, f"it needs the image {image}, expected a bare one")
@@ -168,7 +168,7 @@ def _parsed(program: Path) -> ast.Module:
     try:
         return parsing.module(_text(program))
     except SyntaxError as error:
-        raise RefusedTask(program, f"it is no Python: {error.msg}", error.lineno or 1) from None
+        raise RefusedTask(program, f"invalid Python: {error.msg}", error.lineno or 1) from None
 
 
 def _require_modules(programs: list[Path]) -> None:
@@ -228,7 +228,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
     for source in sources:
         path = context / source.lstrip("/")
         if source.startswith("-") or ".." in path.parts or path.is_symlink() or not path.exists():
-            raise ValueError(f"{source} is no file or folder beside it")
+            raise ValueError(f"{source} is missing beside it, or a link")
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
                 raise ValueError("it would show the check or the solution")
@@ -263,13 +263,13 @@ def _yaml(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise RefusedTask(path, str(error)) from None
     if not isinstance(document, dict):
-        raise RefusedTask(path, "it is no mapping")
+        raise RefusedTask(path, "expected a mapping")
     return document
 
 
 def _text(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
-        raise RefusedTask(path, "there is no such file, expected one that is no link")
+        raise RefusedTask(path, "missing, expected a file and no link")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -125,7 +125,7 @@ def understood(prompt: str) -> tuple[str, str]:
 
 
 def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
-    """The answer to a question whose lookups gave a value."""
+    """The answer after lookups with this value."""
     right = str(conversation.problem.facts["answer"])
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
         return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))

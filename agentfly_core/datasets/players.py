@@ -1,4 +1,4 @@
-"""Shared parts of scripted players, which act on what they read and make deliberate mistakes."""
+"""Shared parts of scripted players with deliberate mistakes."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ PLANS: Mapping[str, Callable[[Mapping[str, str]], Plan]] = {
 def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """List the folder, then run one command, then finish.
 
-    A share `spoilt` runs no command, or one with a wrong name, ending, key or column.
+    A share `spoilt` runs no command, or a command with a wrong name, ending, key or column.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -227,6 +227,6 @@ def _jericho() -> Any:
         import jericho
     except ImportError as error:
         raise ValueError(f"{LACKING}: {error}") from None
-    # it warns that unknown games have no score
+    # it warns about unknown games
     warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
     return jericho

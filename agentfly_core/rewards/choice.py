@@ -37,7 +37,7 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """The options of the fact `answer`; raises ValueError if there is none."""
+    """The options of the fact `answer`; raises ValueError without any."""
     options, answers = option_texts(problem), right_answers(problem)
     alike = {_key(option).casefold(): option for option in options}
     keys = [_key(one).casefold() for one in answers]

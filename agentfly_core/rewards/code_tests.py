@@ -71,7 +71,7 @@ with open("verdict.json", "w") as file:
 
 
 def _readable(problem: Problem) -> Examples:
-    """No examples, without a known program; raises ValueError for wrong facts."""
+    """Return no examples, since no program is known; raise ValueError for wrong facts."""
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
         raise ValueError(f"facts['function'] is {function!r:.80}, expected the name of a function")

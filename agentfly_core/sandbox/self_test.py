@@ -1,4 +1,4 @@
-"""The sandbox's self test: runs attacks and checks what they reached."""
+"""The sandbox's self test: runs attacks and checks their harm."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def visible() -> list[Path]:
 
 
 def interpreter() -> Path:
-    """The Python program behind a virtual environment's link."""
+    """The Python program that a virtual environment links to."""
     return Path(os.path.realpath(sys.executable))
 
 

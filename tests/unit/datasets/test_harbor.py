@@ -97,12 +97,12 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
         (HARBOR, DOCKER, "FROM ubuntu\nWORKDIR /srv", 2, "WORKDIR /srv: there"),
         (HARBOR, DOCKER, "COPY notes.txt /etc/notes", 1, "expected a place in"),
         (HARBOR, DOCKER, "COPY notes.txt ../notes", 1, "expected a place in /app"),
-        (HARBOR, DOCKER, "COPY ../task.toml .", 1, "no file or folder beside it"),
-        (HARBOR, DOCKER, "COPY --chown=1 notes.txt .", 1, "--chown=1 is no file"),
-        (HARBOR, DOCKER, 'COPY ["notes.txt", "."]', 1, "no file or folder beside"),
+        (HARBOR, DOCKER, "COPY ../task.toml .", 1, "is missing beside it, or a link"),
+        (HARBOR, DOCKER, "COPY --chown=1 notes.txt .", 1, "--chown=1 is missing"),
+        (HARBOR, DOCKER, 'COPY ["notes.txt", "."]', 1, "is missing beside"),
         (HARBOR, "environment/docker-compose.yaml", "", 1, "several containers"),
         (HARBOR, "task.toml", "[environment]\ndocker_image = 'me/x:1'", 1, "the image me/x:1"),
-        (HARBOR, "task.toml", "[verifier", 1, "it is no TOML"),
+        (HARBOR, "task.toml", "[verifier", 1, "invalid TOML"),
         (HARBOR, "task.toml", "[verifier]\ntimeout_sec = 'long'", 1, "may take 'long' seconds"),
         (HARBOR, "tests/test.sh", "set -e\ncurl -LsSf https://x | sh\n" + TEST, 2, "calls curl"),
         (HARBOR, "tests/test.sh", "git -C /app status # 1\n" + TEST, 1, "it calls git: a"),
@@ -114,11 +114,11 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
         (BENCH, "run-tests.sh", "# install\nuvx pytest $TEST_DIR", 2, "it calls uvx"),
         (BENCH, "tests/test_outputs.py", "import os\nimport pytest", 2, "it imports pytest: "),
         (BENCH, "tests/test_outputs.py", "from yaml.nodes import Node", 1, "it imports yaml.nodes"),
-        (BENCH, "tests/test_outputs.py", "x =", 1, "it is no Python: invalid syntax"),
+        (BENCH, "tests/test_outputs.py", "x =", 1, "invalid Python: invalid syntax"),
         (BENCH, "docker-compose.yaml", "services: {a: {}, b: {}}", 1, "several containers"),
         (BENCH, "Dockerfile", "COPY . .", 1, "it would show the check or the solution"),
         (BENCH, "task.yaml", "difficulty: easy", 1, "it has no instruction"),
-        (BENCH, "task.yaml", "[]", 1, "it is no mapping"),
+        (BENCH, "task.yaml", "[]", 1, "expected a mapping"),
         (BENCH, "task.yaml", "a: [", 1, "task.yaml, line 1, column 5 is no valid YAML"),
         (BENCH, "data/a.txt", "x" * 1_000_000, 1, "1 files of 1000010 bytes are too many"),
     ],
@@ -141,9 +141,9 @@ def test_a_task_that_is_no_text_lacks_a_file_or_has_a_link_is_refused(tmp_path: 
     (tmp_path / "c/tests/test.sh").unlink()
     assert [str(row) for row in harbor(0, 1, 0, 1, tmp_path)["train"]] == [
         "a/environment/notes.txt, row 1: it is not text",
-        "b/tests/right, row 1: there is no such file, expected one that is no link",
-        "c/tests/test.sh, row 1: there is no such file, expected one that is no link",
-        "d/task.yaml, row 1: there is no such file, expected one that is no link",
+        "b/tests/right, row 1: missing, expected a file and no link",
+        "c/tests/test.sh, row 1: missing, expected a file and no link",
+        "d/task.yaml, row 1: missing, expected a file and no link",
     ]
 
 
