@@ -33,7 +33,6 @@ class Folding:
         self.budget, self.ask = budget, ask
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Play an episode until a reply without calls."""
         *before, question = episode.rules.opening(episode.problem)
         context = episode.context()
         read: Sequence[Message | Observation] = episode.opening

@@ -24,7 +24,6 @@ class PlannerExecutor:
         self.planner, self.executor = planner, executor
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Play an episode to the planner's answer."""
         planner = episode.speaker("planner", system=self.planner)
         executor = episode.speaker("executor", system=self.executor, tools=episode.rules.tools)
         read: Sequence[Message | Observation] = episode.opening[bool(episode.rules.system) :]

@@ -51,7 +51,6 @@ class React:
         self.instructions = instructions
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Play an episode to its answer."""
         read: Sequence[Message | Observation] = episode.opening
         schemas = episode.rules.schemas
         if self.instructions:
@@ -69,7 +68,6 @@ class React:
 
 
 def instructions(tools: Sequence[ToolSchema]) -> str:
-    """The explanation of form and tools."""
     lines = (
         f"{tool.name}: {tool.description} Arguments: "
         f"{json.dumps(tool.parameters.get('properties', {}), ensure_ascii=False)}"

@@ -98,7 +98,6 @@ class Room:
         return cell in self.free and cell not in self.things
 
     def is_unknown(self, cell: Cell) -> bool:
-        """Whether the cell was never in a view."""
         return cell not in self.free | self.walls
 
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:

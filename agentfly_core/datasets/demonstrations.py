@@ -122,7 +122,6 @@ _answer = partial(_call, "answer", "answer")
 
 
 def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """The expression and the answer."""
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
     if mistake == "guess":
@@ -138,7 +137,6 @@ def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[s
 
 
 def _programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """The program and the answer."""
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
         return "", _slip(draw, problem.facts["answer"])
@@ -214,7 +212,6 @@ def _plan(draw: random.Random, problem: Problem, mistake: str, heard: Sequence[s
 
 
 def _carry_out(draw: random.Random, conversation: Conversation, mistake: str, step: str) -> str:
-    """Reply of the executor to a step."""
     last, first = conversation.messages[-1], conversation.problem.facts["steps"][0]
     wrong = mistake if draw.randrange(2) == int(step != first) else ""
     if isinstance(last, Observation):

@@ -51,7 +51,6 @@ def ledgers(
 def _ledgers(
     draw: random.Random, pages: Sequence[LedgerPage], lengths: range, size: int, split: str
 ) -> list[Problem]:
-    """`size` different ledgers."""
     entries = defaultdict[int, list[int]](list)
     for number, entry in pages:
         entries[number].append(entry)

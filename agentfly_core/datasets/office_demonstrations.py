@@ -33,7 +33,6 @@ class Lookup:
     takes: str = ""
 
     def call(self, value: str) -> str:
-        """The call that looks for a value."""
         where: dict[str, JSON] = {"table": self.table} if self.tool != "total" else {}
         wanted: JSON = int(value) if value.isdigit() else value
         return call_text(self.tool, **where, column=self.column, value=wanted)

@@ -28,13 +28,11 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
 
 
 def called(conversation: Conversation) -> list[ToolCall]:
-    """The calls of the conversation."""
     messages = [message for message in conversation.messages if isinstance(message, Message)]
     return [call for message in messages for call in message.calls if isinstance(call, ToolCall)]
 
 
 def observed(conversation: Conversation) -> list[str]:
-    """The tools' answers in the conversation."""
     return [item.content for item in conversation.messages if isinstance(item, Observation)]
 
 

@@ -34,7 +34,6 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
 
 
 def problem(exponent: int, first: int, bound: int) -> Problem:
-    """The sum of i**exponent for i from `first`, below `bound`."""
     total = sum(i**exponent for i in range(first, bound))
     return Problem(
         f"pow-{exponent}-{first}-{bound}",

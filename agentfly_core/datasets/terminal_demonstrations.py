@@ -126,5 +126,4 @@ def _ending(name: str) -> str:
 
 
 def _ending_in(ending: str, listed: str) -> list[str]:
-    """The listed names with an ending."""
     return [name for name in listed.split() if _ending(name) == ending]

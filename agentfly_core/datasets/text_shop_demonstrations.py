@@ -94,7 +94,6 @@ def understood(prompt: str) -> WantedProduct:
 
 
 def listed(page: str) -> list[Line]:
-    """The products of a page."""
     return [Line(number, title, int(price)) for number, title, price in _LINE.findall(page)]
 
 

@@ -114,5 +114,4 @@ def short(thing: str, view: str) -> str:
 
 
 def took(conversation: Conversation) -> bool:
-    """Whether a command was a `take`."""
     return any(str(call.arguments["command"]).startswith("take") for call in called(conversation))

@@ -50,7 +50,6 @@ class BabyAI(Environment):
             self._step(ACTIONS.index(action))
 
     def view(self) -> str:
-        """The view as text, see `view_text`."""
         return view_text(self._grid)
 
     def state_key(self) -> str:

@@ -95,7 +95,6 @@ class Database(Environment):
         await self._do(self._beginning)
 
     async def close(self) -> None:
-        """End the interpreter."""
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> QueryResult:

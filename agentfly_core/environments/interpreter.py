@@ -35,6 +35,5 @@ class Interpreter(Environment):
         return self._session.alive
 
     async def close(self) -> None:
-        """End the interpreter and its processes."""
         if hasattr(self, "_session"):
             await self._session.close()

@@ -67,7 +67,6 @@ class Office(Environment):
         """Do nothing, since the database is read-only."""
 
     async def close(self) -> None:
-        """Close the database."""
         self._opened.close()
 
     def _ask(self, what: str, column: str, value: str | int) -> list[tuple[str | int, ...]]:

@@ -49,7 +49,6 @@ class Shop(Environment):
         return matches
 
     def lookup(self, key: str) -> Product:
-        """The product of this key."""
         if key not in self.products:
             raise ToolError(f"No product has the key {key!r}.")
         self.page = (key,)
@@ -72,13 +71,10 @@ class Shop(Environment):
         return sum(self.products[key].price * count for key, count in self.order.items())
 
     def state_key(self) -> str:
-        """Digest of page, cart and order."""
         return hashing.digest([list(self.page), self.cart, self.order])
 
     async def snapshot(self) -> bytes:
-        """Page, cart and order as JSON."""
         return json.dumps([list(self.page), self.cart, self.order]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore page, cart and order."""
         self.page, self.cart, self.order = json.loads(snapshot)

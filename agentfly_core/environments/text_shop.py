@@ -184,19 +184,16 @@ class TextShop(Environment):
         return self.purchase
 
     def state_key(self) -> str:
-        """Digest of page and purchase."""
         if self.purchase is None:
             return hashing.digest([self.page])
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
         return hashing.digest([self.page, bought])
 
     async def snapshot(self) -> bytes:
-        """Page and purchase as JSON."""
         bought = self.purchase and [self.purchase.product.id, self.purchase.options]
         return json.dumps([self.page, bought]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore page and purchase."""
         self.page, bought = json.loads(snapshot)
         self.purchase = bought and Purchase(self._product(bought[0]), tuple(bought[1]))
 

@@ -70,7 +70,6 @@ class World:
     things: int
 
     def place(self) -> Place:
-        """Rooms and things of this world."""
         game = self._generated()
         named = {entity: about.name for entity, about in game.infos.items()}
         rooms = {named[room.id]: room for room in game.world.rooms}
@@ -172,7 +171,6 @@ class TextWorld(Environment):
         return text
 
     async def snapshot(self) -> bytes:
-        """All commands as JSON."""
         return json.dumps(self._done).encode()
 
     async def restore(self, snapshot: bytes) -> None:
@@ -182,7 +180,6 @@ class TextWorld(Environment):
             self.do(command)
 
     async def close(self) -> None:
-        """Leave the game."""
         if hasattr(self, "_machine"):
             self._machine.close()
             del self._machine
@@ -222,7 +219,6 @@ def _textworld() -> tuple[Any, Any]:
 
 @cache
 def _jericho() -> Any:
-    """The Z-machine."""
     try:
         import jericho
     except ImportError as error:

@@ -56,7 +56,6 @@ class Workspace(Environment):
         self._before.clear()
 
     def text(self, name: str) -> str:
-        """The content of a file."""
         if name not in self.files:
             raise ToolError(
                 f"There is no file {name!r}. There are: {', '.join(sorted(self.files)) or 'none'}."
@@ -106,11 +105,9 @@ class Workspace(Environment):
         return json.dumps([*self._before, self.files]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore the files of a snapshot."""
         *self._before, self.files = json.loads(snapshot)
 
     def state_key(self) -> str:
-        """Digest of the files."""
         return hashing.digest(self.files)
 
     def _become(self, files: dict[str, str]) -> None:

@@ -33,7 +33,6 @@ async def purchase(shop: TextShop, problem: Problem) -> Score:
 
 
 def fit(bought: Purchase, wish: Wish) -> Score:
-    """The score of a purchase."""
     product = bought.product
     related = CATEGORIES[product.category] == CATEGORIES[wish.category]
     kind = 1.0 if product.category == wish.category else 0.5 if related else 0.0

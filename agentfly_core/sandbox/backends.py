@@ -75,7 +75,6 @@ class ForkServer:
                 raise
 
     def alive(self) -> bool:
-        """Whether the server runs."""
         return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
@@ -156,7 +155,6 @@ class Bubblewrap(_PerExecution):
     name = "bubblewrap"
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
-        """A connection to a new execution's init process."""
         if not (program := shutil.which("bwrap")):
             raise Unavailable("bubblewrap is not installed")
         words = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
@@ -185,7 +183,6 @@ class Unsafe(_PerExecution):
     name = "unsafe"
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
-        """A connection to a new execution's init process."""
         env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         return self._start([sys.executable], env, [folder, "open"], cgroups)

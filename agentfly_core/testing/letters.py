@@ -30,17 +30,14 @@ _CALL = re.compile(r"<([^<>]*)(>?)")
 
 
 def encode(text: str) -> tuple[int, ...]:
-    """The tokens of a text."""
     return tuple(map(ord, text))
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """The text of tokens."""
     return "".join(map(chr, tokens))
 
 
 def call_text(call: ToolCall) -> str:
-    """A call as a model writes it."""
     pairs = [f"{name}:{quote(json.dumps(value))}" for name, value in call.arguments.items()]
     return f"<{' '.join([call.name, *pairs])}>"
 

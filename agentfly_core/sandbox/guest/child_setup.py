@@ -71,7 +71,6 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
 
 
 def bound(work: Work) -> None:
-    """Set kernel limits of each process."""
     limits = work.limits
     Path("/proc/self/oom_score_adj").write_text("1000")
     # memory of the interpreter before the code does not count

@@ -38,7 +38,6 @@ def syscall(what: int, *words: int | bytes | ctypes.Array[ctypes.c_char] | None)
 
 
 def unshare(flags: int) -> None:
-    """Move this process into new namespaces."""
     _checked(_LIBC.unshare(flags), "unshare")
 
 
@@ -69,7 +68,6 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unmount(target: str) -> None:
-    """Remove a mount from this namespace."""
     _checked(_LIBC.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
@@ -89,12 +87,10 @@ def pivot_root(folder: str) -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Change an attribute of this process."""
     _checked(_LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
 
 
 def drop_capabilities() -> None:
-    """Give up every capability for good."""
     header = ctypes.create_string_buffer(bytes((ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)), 8)
     syscall(number("capset"), header, ctypes.create_string_buffer(24))
 

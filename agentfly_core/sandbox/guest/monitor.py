@@ -90,7 +90,6 @@ class Monitor:
 
     @property
     def exit_codes(self) -> bytes:
-        """The exit codes on the line."""
         return bytes(self.pipes[self.line.fileno()])
 
     @property
@@ -123,7 +122,6 @@ class Monitor:
 
     @property
     def output(self) -> tuple[bytes, bytes]:
-        """Kept stdout and stderr."""
         out, err, _ = self.pipes.values()
         room = self.work.limits.captured
         return bytes(out[:room]), bytes(err[: max(room - len(out), 0)])
@@ -143,7 +141,6 @@ class Monitor:
 
     @property
     def disk_is_full(self) -> bool:
-        """Whether the disk is full."""
         disk = os.statvfs(self.work.folder)
         return self.work.locked and not (disk.f_bfree and disk.f_ffree)
 

@@ -132,7 +132,6 @@ class ExecRequest:
             )
 
     def packed(self) -> bytes:
-        """The message to an init process."""
         header: dict[str, JSON] = {"limits": asdict(self.limits), "files": list(self.files)}
         header |= {"collect": self.collect, "kept": self.kept}
         return packed(header, [self.code, self.stdin, *self.files.values()])

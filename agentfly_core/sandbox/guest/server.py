@@ -35,7 +35,6 @@ WARM = (
 
 
 def main() -> None:
-    """Serve until the caller is gone."""
     link = socket.socket(fileno=int(sys.argv[1]))
     # Python's handler would let the code end its init process (PID 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

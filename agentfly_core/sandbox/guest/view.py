@@ -58,7 +58,6 @@ def interpreter() -> Path:
 
 
 def packages() -> list[Path]:
-    """The folders of visible packages."""
     spec = importlib.util.find_spec(PACKAGES[0])
     if spec is None or spec.origin is None:
         return []
