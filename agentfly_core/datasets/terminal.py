@@ -38,17 +38,8 @@ HELD_OUT = ("sort", "join")
 LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """Files, the fields of the prompt, and the changed files, None for removed ones:
-
-    Folder({"amber-mills.log": "..."}, {"old": "amber-mills", "new": "tall-press"},
-        {"amber-mills.log": None, "tall-press.log": "..."})
-    """
-
-    files: Mapping[str, str]
-    fields: Mapping[str, str]
-    changes: Mapping[str, str | None]
+Folder = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str | None]]
+"""Files, the fields of the prompt, and the changed files, None for removed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +72,13 @@ def _rename(words: Words) -> Folder:
     moved = {f"{old}.{ending}": _text(words.lines(2)) for ending in endings}
     changes: dict[str, str | None] = dict.fromkeys(moved)
     changes |= {name.replace(old, new): text for name, text in moved.items()}
-    return Folder({**moved, **words.others()}, {"old": old, "new": new}, changes)
+    return {**moved, **words.others()}, {"old": old, "new": new}, changes
 
 
 def _lines(words: Words) -> Folder:
     ending, count = words.draw.choice(ENDINGS), words.draw.randint(4, LONGEST)
     files = {f"{next(words.stems)}.{ending}": _text(words.lines(count)), **words.others(ending)}
-    return Folder(files, {"ending": ending}, {"count.txt": f"{count}\n"})
+    return files, {"ending": ending}, {"count.txt": f"{count}\n"}
 
 
 def _total(words: Words) -> Folder:
@@ -97,7 +88,7 @@ def _total(words: Words) -> Folder:
     chosen = words.draw.randrange(len(columns))
     total = sum(numbers[chosen] for numbers in rows.values())
     files = {f"{next(words.stems)}.csv": table, **words.others("csv")}
-    return Folder(files, {"column": columns[chosen]}, {"total.txt": f"{total}\n"})
+    return files, {"column": columns[chosen]}, {"total.txt": f"{total}\n"}
 
 
 def _largest(words: Words) -> Folder:
@@ -107,7 +98,7 @@ def _largest(words: Words) -> Folder:
         f"{next(words.stems)}.{ending}": _text([str(words.draw.randint(100, 999))] * size)
         for ending, size in zip(endings, sizes, strict=True)
     }
-    return Folder(files, {}, {"largest.txt": f"{max(files, key=lambda name: len(files[name]))}\n"})
+    return files, {}, {"largest.txt": f"{max(files, key=lambda name: len(files[name]))}\n"}
 
 
 def _extract(words: Words) -> Folder:
@@ -117,7 +108,7 @@ def _extract(words: Words) -> Folder:
     level = words.draw.choice(LEVELS)
     files = {f"{next(words.stems)}.log": _text(lines), **words.others("log")}
     matching = _text([line for line in lines if line.startswith(level)])
-    return Folder(files, {"level": level}, {"found.txt": matching})
+    return files, {"level": level}, {"found.txt": matching}
 
 
 def _config(words: Words) -> Folder:
@@ -128,14 +119,14 @@ def _config(words: Words) -> Folder:
     changed = words.draw.randrange(len(lines))
     key, value, name = keys[changed], str(values[-1]), names[changed // 2]
     text = files[name].replace(lines[changed], f"{key}={value}")
-    return Folder(files, {"key": key, "value": value}, {name: text})
+    return files, {"key": key, "value": value}, {name: text}
 
 
 def _sort(words: Words) -> Folder:
     lines = words.lines(6)
     lines += words.draw.sample(lines, 2)
     files = {f"{next(words.stems)}.txt": _text(lines), **words.others("txt")}
-    return Folder(files, {}, {"sorted.md": _text(sorted({*lines}))})
+    return files, {}, {"sorted.md": _text(sorted({*lines}))}
 
 
 def _move(words: Words) -> Folder:
@@ -144,7 +135,7 @@ def _move(words: Words) -> Folder:
     moved = {f"{name}.{ending}": _text(words.lines(2)) for name in names}
     changes: dict[str, str | None] = dict.fromkeys(moved)
     changes |= {f"{folder}/{name}": text for name, text in moved.items()}
-    return Folder({**moved, **words.others(ending)}, {"stem": stem, "folder": folder}, changes)
+    return {**moved, **words.others(ending)}, {"stem": stem, "folder": folder}, changes
 
 
 def _join(words: Words) -> Folder:
@@ -156,13 +147,13 @@ def _join(words: Words) -> Folder:
     )
     tables = dict(zip(names, (_text(_csv(one)), _text(_csv(other))), strict=True))
     both = {name: numbers for name, numbers in rows.items() if name not in alone}
-    return Folder({**tables, **words.others("csv")}, {}, {"joined.txt": _text(_csv(both))})
+    return {**tables, **words.others("csv")}, {}, {"joined.txt": _text(_csv(both))}
 
 
 def _tree(words: Words) -> Folder:
     paths = [f"{next(words.stems)}/{next(words.stems)}" for _ in range(2)]
     files = {"plan.txt": _text(paths), **words.others("txt")}
-    return Folder(files, {}, dict.fromkeys(paths, ""))
+    return files, {}, dict.fromkeys(paths, "")
 
 
 FAMILIES: Mapping[str, Callable[[Words], Folder]] = {
@@ -214,11 +205,10 @@ def terminal(
 
 def _problem(family: str, words: Words) -> Problem:
     """A problem of a family; its id is the digest of its prompt and facts."""
-    folder = FAMILIES[family](words)
-    prompt = PROMPTS[family].format(**folder.fields)
-    after = {**folder.files, **folder.changes}
-    expected = {name: text for name, text in after.items() if text is not None}
-    facts: dict[str, Any] = {"family": family, "files": dict(folder.files), "expected": expected}
+    files, fields, changes = FAMILIES[family](words)
+    prompt = PROMPTS[family].format(**fields)
+    expected = {name: text for name, text in {**files, **changes}.items() if text is not None}
+    facts: dict[str, Any] = {"family": family, "files": files, "expected": expected}
     return Problem(f"{family}-{hashing.digest([prompt, facts])[:16]}", prompt, facts)
 
 

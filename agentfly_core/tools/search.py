@@ -7,8 +7,7 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -23,34 +22,25 @@ _ROW = TypeAdapter(Row)
 NOTHING = "Nothing was found."
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of a corpus: `Page("0417", "Amber Mills", "A company, founded by Anna Berg.")`."""
-
-    id: str
-    title: str
-    text: str
-
-
 class Index:
-    """Ranks pages by BM25 (Lucene's variant, k1 1.5, b 0.75); words of titles count twice."""
+    """Ranks rows by BM25 (Lucene's variant, k1 1.5, b 0.75); words of titles count twice."""
 
-    def __init__(self, pages: Sequence[Page]) -> None:
+    def __init__(self, pages: Sequence[Row]) -> None:
         import bm25s  # an extra, and half a second
 
-        self._pages = sorted(pages, key=attrgetter("id"))
+        self._pages = sorted(pages, key=itemgetter("id"))
         self._bm25 = bm25s.BM25()
-        words = [_words(f"{page.title} {page.title} {page.text}") for page in self._pages]
-        self._bm25.index(words, show_progress=False)
+        texts = ("{title} {title} {text}".format(**page) for page in self._pages)
+        self._bm25.index([*map(_words, texts)], show_progress=False)
 
-    def ranked(self, query: str, exclude: Collection[str] = ()) -> list[Page]:
+    def ranked(self, query: str, exclude: Collection[str] = ()) -> list[Row]:
         """Pages with a word of the query, best first, then by id, without excluded ids."""
         wanted = _words(query)
         if not wanted:
             return []
         scores: np.ndarray = self._bm25.get_scores(wanted)
         best = [self._pages[i] for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
-        return [page for page in best if page.id not in exclude]
+        return [page for page in best if page["id"] not in exclude]
 
 
 @tool
@@ -96,7 +86,7 @@ class Search:
         shown = ranked[first : first + self.results]
         if not shown:
             return NOTHING
-        lines = [f"[{hit.id}] {hit.title}: {hit.text}" for hit in shown]
+        lines = ["[{id}] {title}: {text}".format(**page) for page in shown]
         more = len(ranked) - first - len(shown)
         return "\n".join([*lines, f"[... {more} more ...]"] if more else lines)
 
@@ -104,7 +94,7 @@ class Search:
 @functools.cache
 def index(corpus: str, version: str) -> Index:
     """The index of a version of a corpus, cached."""
-    return Index([Page(row["id"], row["title"], row["text"]) for row in rows(corpus)])
+    return Index(rows(corpus))
 
 
 def rows(corpus: str) -> list[Row]:

@@ -11,22 +11,21 @@ import pytest
 
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.records.trajectory import Observation, ToolCall
-from agentfly_core.tools.search import NOTHING, Index, Page, Search, rows
+from agentfly_core.tools.search import NOTHING, Index, Search, rows
 
 PAGES = [
-    Page("7", "Amber Mills", "A company, founded by Anna Berg."),
-    Page("2", "Anna Berg", "A baker, born in Peru in 1931."),
-    Page("5", "Anna Lind", "A sailor, born in Oman in 1950."),
-    Page("3", "Anna Dahl", "A sailor, born in Oman in 1951."),
-    Page("4", "Anna Holm", "A sailor, born in Oman in 1952."),
+    {"id": "7", "title": "Amber Mills", "text": "A company, founded by Anna Berg."},
+    {"id": "2", "title": "Anna Berg", "text": "A baker, born in Peru in 1931."},
+    {"id": "5", "title": "Anna Lind", "text": "A sailor, born in Oman in 1950."},
+    {"id": "3", "title": "Anna Dahl", "text": "A sailor, born in Oman in 1951."},
+    {"id": "4", "title": "Anna Holm", "text": "A sailor, born in Oman in 1952."},
 ]
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    pages = [{"id": page.id, "title": page.title, "text": page.text} for page in PAGES]
     path = tmp_path / "pages.jsonl"
-    path.write_text("".join(f"{json.dumps(page)}\n" for page in pages))
+    path.write_text("".join(f"{json.dumps(page)}\n" for page in PAGES))
     return path
 
 
@@ -44,7 +43,7 @@ async def asked(search: Tool, **arguments: str | int | list[str]) -> Observation
 
 
 def ids(query: str, *exclude: str) -> list[str]:
-    return [page.id for page in Index(PAGES).ranked(query, exclude)]
+    return [page["id"] for page in Index(PAGES).ranked(query, exclude)]
 
 
 def test_a_page_of_this_title_comes_before_those_that_mention_it() -> None:
@@ -53,7 +52,7 @@ def test_a_page_of_this_title_comes_before_those_that_mention_it() -> None:
 
 def test_equally_good_pages_are_ordered_by_id_whatever_their_order_in_the_file() -> None:
     assert ids("sailor") == ["3", "4", "5"]
-    assert [page.id for page in Index(PAGES[::-1]).ranked("sailor")] == ["3", "4", "5"]
+    assert [page["id"] for page in Index(PAGES[::-1]).ranked("sailor")] == ["3", "4", "5"]
 
 
 @pytest.mark.parametrize("query", ["", "?!", "zebra", "\ud800"])
@@ -92,7 +91,7 @@ def test_the_searches_of_a_process_share_the_index_of_a_corpus(
     assert one.index is other.index
     corpus.write_text('{"id": "1", "title": "Ink", "text": "It is blue."}\n')
     changed = Search.with_settings(corpus=str(corpus), sha256=version(corpus)).function
-    assert [page.id for page in changed.index.ranked("blue")] == ["1"]
+    assert [page["id"] for page in changed.index.ranked("blue")] == ["1"]
 
 
 def test_another_version_of_the_corpus_is_refused(corpus: Path) -> None:
