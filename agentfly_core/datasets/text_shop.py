@@ -63,8 +63,8 @@ def text_shop(
             goods = catalogue(shop["seed"], products).products.values() if size else ()
             fitting = [one for one in goods if _kind(one, attributes) in kinds]
             wishes = dict.fromkeys(_wishes(fitting, attributes, options))
-            sampled = sample(draw, list(wishes), size, split)
-            problems[split] += [_problem(shop, wish) for wish in sampled]
+            drawn = sample(draw, list(wishes), size, split)
+            problems[split] += [_problem(shop, wish) for wish in drawn]
     return problems
 
 

@@ -31,9 +31,8 @@ def trusted(work):
     work()
     opened.execute("PRAGMA max_page_count = {PAGES}")
     content = opened.serialize()
-    opened.set_authorizer(
-        lambda what, *_: sqlite3.SQLITE_DENY if what in OUTSIDE else sqlite3.SQLITE_OK
-    )
+    deny, ok = sqlite3.SQLITE_DENY, sqlite3.SQLITE_OK
+    opened.set_authorizer(lambda what, *_: deny if what in OUTSIDE else ok)
     return content
 
 def tell(found, work=lambda: None):

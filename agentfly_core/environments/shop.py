@@ -32,9 +32,8 @@ class Shop(Environment):
 
     async def reset(self, problem: Problem) -> None:
         """Fill the shelves and empty the cart; raises KeyError or TypeError for other facts."""
-        self.products = {
-            key: Product(**fields) for key, fields in problem.facts["products"].items()
-        }
+        products = problem.facts["products"]
+        self.products = {key: Product(**fields) for key, fields in products.items()}
         self.page: Sequence[str] = ()
         self.cart: dict[str, int] = {}
         self.order: dict[str, int] | None = None
@@ -42,9 +41,8 @@ class Shop(Environment):
     def search(self, words: str) -> dict[str, str]:
         """Names by key of the products with all these words in their name."""
         wanted = set(words.lower().split())
-        matches = {
-            key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())
-        }
+        names = {key: product.name for key, product in self.products.items()}
+        matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}
         self.page = sorted(matches)
         return matches
 

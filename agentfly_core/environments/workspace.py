@@ -124,13 +124,11 @@ class Workspace(Environment):
                 raise ToolError(
                     f"Got the file name {name!r}, expected a relative one such as 'docs/notes.txt'."
                 )
-        if both := files.keys() & {
-            str(folder) for name in files for folder in PurePosixPath(name).parents
-        }:
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        if both := files.keys() & folders:
             raise ToolError(f"{min(both)!r} cannot be a file and a folder.")
-        size = sum(
-            len(name.encode()) + len(text.encode(errors="replace")) for name, text in files.items()
-        )
+        size = sum(len(name.encode()) for name in files)
+        size += sum(len(text.encode(errors="replace")) for text in files.values())
         if len(files) > MOST_FILES or size > MOST_BYTES:
             raise ToolError(
                 f"{len(files)} files of {size} bytes are too many; {MOST_FILES} of {MOST_BYTES} "

@@ -57,9 +57,8 @@ class Session:
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
         """Run code in the session's state; calls run in order, and cancelling ends the session."""
-        request = ExecRequest(
-            as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True
-        )
+        names = tuple(collect)
+        request = ExecRequest(as_bytes(code), collect=names, limits=self._limits, kept=True)
         async with self._turn:
             try:
                 if self._execution is None:
