@@ -59,7 +59,7 @@ async def test_what_a_model_makes_up_behind_its_block_is_neither_read_nor_traine
 
 
 async def test_an_experiment_without_the_tool_is_told_so() -> None:
-    with pytest.raises((EpisodeBroken, ValueError), match=r"the tool named python, and there is"):
+    with pytest.raises((EpisodeBroken, ValueError), match="needs a tool named python"):
         await played("4", by=calculator)
 
 
