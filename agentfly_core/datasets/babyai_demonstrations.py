@@ -65,10 +65,7 @@ class Pose:
 
 @dataclass(slots=True)
 class Room:
-    """The seen part of a room: things, cells within the walls, walls, and the carried thing:
-
-    Room({(2, -1): "red ball"}, {(0, 0), (1, 0)}, {(3, 0)}, "grey box")
-    """
+    """The seen part of a room: things, cells within the walls, walls, and the carried thing."""
 
     things: dict[Cell, str] = field(default_factory=dict)
     free: set[Cell] = field(default_factory=set)

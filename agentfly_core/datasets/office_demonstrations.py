@@ -23,9 +23,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """`Lookup("find", "orders", "number", "person")` finds an order by its number and takes its
-    person from the row; a `count` or `total` is taken whole.
-    """
+    """A call and the column to take from the row that it finds; other answers are taken whole."""
 
     tool: str
     table: str

@@ -23,10 +23,7 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 
 @dataclass(slots=True)
 class Map:
-    """Seen rooms with the targets of their exits, "" for unknown ones:
-
-    Map({"Bar": {"north": "Sauna", "east": ""}, "Sauna": {"south": "Bar"}}, here="Sauna")
-    """
+    """Seen rooms with the targets of their exits: `{"Bar": {"north": "Sauna", "east": ""}}`."""
 
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
     here: str = ""

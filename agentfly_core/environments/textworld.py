@@ -35,14 +35,7 @@ _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rooms without doors and their things:
-
-    Place(
-        exits={"cozy bar": {"north": "dim sauna"}, "dim sauna": {"south": "cozy bar"}},
-        lying={"old key": "dim sauna"},
-        first="cozy bar",
-    )
-    """
+    """Rooms and things: `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`."""
 
     exits: Mapping[str, Mapping[str, str]]
     lying: Mapping[str, str]

@@ -17,10 +17,9 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
-    """Run `work` in a fork with limits of `seconds` and MEMORY; None if it raises or exceeds them.
+    """Run `work` in a fork of a single-threaded process; None if it raises or exceeds a limit.
 
-    Raises RuntimeError if the fork was killed from outside or could not begin. For processes of
-    `process=True`, which have one thread.
+    Raises RuntimeError if the fork was killed from outside or could not begin.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:

@@ -49,10 +49,7 @@ class ForkServer:
         self._link: socket.socket | None = None
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
-        """A connection to a new init process in these open cgroups; raises Unavailable.
-
-        A `kept` execution takes none of the 32 places.
-        """
+        """A connection to a new init process in these open cgroups; raises Unavailable."""
         link = self._link
         if link is None or not self.alive():
             link = await asyncio.to_thread(self._started)

@@ -1,7 +1,4 @@
-"""Control groups that bound the memory of all processes of an execution.
-
-v1, v2, or none without permission: then each process is bounded, and the init process sums memory.
-"""
+"""Control groups v1 or v2 that bound the memory of an execution; without permission none."""
 
 from __future__ import annotations
 

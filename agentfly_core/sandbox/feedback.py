@@ -8,10 +8,7 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """Printed text and `note`; raises ToolError with them for a failed program.
-
-    Raises ServiceFailure if the sandbox failed.
-    """
+    """Printed text and `note`; raises ToolError with them, ServiceFailure if the sandbox failed."""
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")
     printed = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]

@@ -31,10 +31,7 @@ _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """This machine's sandbox, cached; AGENTFLY_SANDBOX selects a backend, or `unsafe` for none.
-
-    Raises Unavailable with a remedy if no backend passes.
-    """
+    """This machine's sandbox, cached, or AGENTFLY_SANDBOX's; raises Unavailable with a remedy."""
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
 

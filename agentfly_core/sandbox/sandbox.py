@@ -31,8 +31,8 @@ AT_ONCE, SPARES = 32, 2
 class Sandbox:
     """A backend, and why others are refused: `{"forkserver": "unshare: Operation not permitted"}`.
 
-    A warm backend keeps two executions ready, because namespaces and control groups take longer
-    than a short program. Usable from any thread and event loop.
+    A warm backend keeps two executions ready, because namespaces take longer than a short program.
+    Usable from any thread and event loop.
     """
 
     backend: Backend

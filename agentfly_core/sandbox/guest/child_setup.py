@@ -21,11 +21,7 @@ READY = b"ready"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where and how the code runs.
-
-    `grouped`: a control group bounds the memory. `locked`: False only for the unsafe backend.
-    `kept`: the process waits for further code.
-    """
+    """`grouped`: a control group bounds the memory. `locked`: False for the unsafe backend only."""
 
     folder: Path
     limits: Limits

@@ -1,6 +1,6 @@
 """The init process of an execution's namespaces, which runs the code in a child.
 
-Signals from inside cannot end process 1, and with its end the kernel ends all others.
+Signals from inside cannot end it, and with its end the kernel ends all others.
 """
 
 from __future__ import annotations
@@ -50,10 +50,7 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run requests of a connection in a folder, and report.
-
-    Failures before the code starts are reported as unavailable; later the code is responsible.
-    """
+    """Run requests of a connection in a folder; report failures before the code as unavailable."""
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**header["limits"])
@@ -66,10 +63,7 @@ def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) 
 
 
 def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], work: Work) -> None:
-    """Write the files, run the code, report output and files, and end all processes.
-
-    A kept process runs further requests until it or the caller ends.
-    """
+    """Write the files and run the code, or the code of all requests in a kept process."""
     code, stdin, *contents = blobs
     named = dict(zip(header["files"], contents, strict=True))
     for name, content in (named if work.kept else {"main.py": code, **named}).items():

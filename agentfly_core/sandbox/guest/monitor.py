@@ -22,10 +22,9 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code, and its output.
+    """A process that runs code, with its stdout, stderr and line as `pipes`.
 
-    `pipes` are stdout, stderr and the line, over which a kept process gets code and reports exit
-    codes in one byte, which model-written code may fake.
+    Over the line a kept process gets code and reports exit codes, which the code can fake.
     """
 
     pid: int

@@ -1,8 +1,7 @@
 """The seccomp filter: forbidden system calls of model-written code, see seccomp(2).
 
-Namespaces, mounts, tracing, limits of other processes, large kernel surfaces (bpf, io_uring,
-userfaultfd, keyrings), uncounted memory (System V, memfd, aio) and sockets other than pairs fail
-with "Operation not permitted".
+Namespaces, mounts, tracing, limits of other processes, bpf, io_uring, userfaultfd, keyrings,
+uncounted memory (System V, memfd, aio) and sockets other than pairs are not permitted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The fork server: isolates itself, imports common modules, and forks for each execution.
 
-    python -m agentfly_core.sandbox.guest.server 3          (3: the descriptor of requests)
-
-It runs in its own mount and process namespaces as an unprivileged user, so all executions end with
-it. It ends when the other end of its descriptor is closed.
+`python -m agentfly_core.sandbox.guest.server 3`, with the descriptor of requests, runs in its own
+mount and process namespaces, so all executions end with it. It ends when the descriptor is closed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The program of backends that start one process for each execution.
 
-python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked          (7: the connection)
-
-"locked" is the first process of its namespaces and may mount; "open" is a plain process that
-removes its folder at the end.
+`python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`, with the connection and the
+folder: the first process of its namespaces, which may mount. "open": a plain process.
 """
 
 from __future__ import annotations

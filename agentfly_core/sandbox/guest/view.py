@@ -1,7 +1,4 @@
-"""The file system of model-written code: interpreter, system libraries and programs, numpy.
-
-Home folders, /tmp, projects and other configuration are missing.
-"""
+"""The file system of model-written code: interpreter, system libraries and programs, numpy."""
 
 from __future__ import annotations
 
