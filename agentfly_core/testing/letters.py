@@ -44,9 +44,8 @@ def call_text(call: ToolCall) -> str:
 
 def as_letters(trajectory: Trajectory) -> str:
     """All tokens of a trajectory, as text."""
-    return "".join(
-        decode(span.tokens) for turn in trajectory.turns for span in (turn.given, *turn.sampled)
-    )
+    spans = ((turn.given.tokens, *(s.tokens for s in turn.sampled)) for turn in trajectory.turns)
+    return "".join(decode(tokens) for turn in spans for tokens in turn)
 
 
 def loss_mask(trajectory: Trajectory) -> str:
