@@ -262,6 +262,28 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _tasks_fit(self) -> Settings:
+        further = {"evaluate": self.evaluate.datasets, "promotion": self.promotion.datasets}
+        for key, datasets in further.items():
+            if self.tasks and datasets:
+                raise ValueError(
+                    f"{key}.datasets: an experiment with tasks cannot have any; leave them out"
+                )
+        for name, one in self.each.items():
+            if not one.rollout.problems:
+                raise ValueError(
+                    f"tasks.{name}.weight: got {self.tasks[name].weight:g}, which leaves the task "
+                    f"none of the {self.rollout.problems} problems of a step; raise it, or "
+                    "rollout.problems"
+                )
+            if one.agent.max_model_len > self.agent.max_model_len:
+                raise ValueError(
+                    f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
+                    f"{self.agent.max_model_len} or less; raise agent.max_model_len"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _goes_on_behind_its_fork(self) -> Settings:
         if self.fork and self.steps <= self.fork.step:
             raise ValueError(

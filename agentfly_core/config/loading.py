@@ -165,7 +165,12 @@ def _completed(settings: Settings) -> Settings:
         refills = getattr(load(settings.algorithm.use), "refills", None)
     explicit = settings.rollout.model_fields_set
     if settings.tasks:
-        settings = _with_tasks_completed(settings)
+        raw = settings.model_dump(mode="json")
+        for name, task in settings.tasks.items():
+            with at(f"tasks.{name}.data"):
+                own_data = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
+            raw["tasks"][name]["data"] |= own_data
+        settings = Settings.model_validate(raw)
     changed: dict[str, Section] = {}
     for name, given in GIVEN.items():
         if name == "algorithm" and refills is None:
@@ -185,16 +190,6 @@ def _completed(settings: Settings) -> Settings:
         assert isinstance(section, dict), f"{own.keys} holds settings"
         section.update(own.completed())
     return Settings.model_validate(full)
-
-
-def _with_tasks_completed(settings: Settings) -> Settings:
-    """The experiment with the defaults of each task's dataset."""
-    raw = settings.model_dump(mode="json")
-    for name, task in settings.tasks.items():
-        with at(f"tasks.{name}.data"):
-            data_settings = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
-        raw["tasks"][name]["data"] |= data_settings
-    return Settings.model_validate(raw)
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:

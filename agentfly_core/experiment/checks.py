@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 def check(settings: Settings) -> dict[str, Task]:
     """Import the tasks of an experiment and check all settings; raises ValueError."""
     _require_algorithm(settings.algorithm.use)
-    _require_mixable(settings)
     tasks = import_tasks(settings)
     whole, algorithm = together(settings, tasks), settings.algorithm.make()
     name, rollout = settings.algorithm.use, settings.rollout
@@ -65,7 +64,8 @@ def check(settings: Settings) -> dict[str, Task]:
     for part in whole.parts:
         part.ready()
     _require_warm_start(settings.model, settings.warm_start)
-    _require_problems(settings)
+    training = {name: task.settings.data.train for name, task in tasks.items()}
+    _require_problems(ProblemSchedule.of(settings), training)
     return tasks
 
 
@@ -219,57 +219,28 @@ def _require_warm_start(reference: str, warm_start: WarmStart | None) -> None:
             check_policy(warm_start.demonstrations, warm_start.settings)
 
 
-def _require_problems(settings: Settings) -> None:
-    """Raise ValueError for a step that needs more problems than there are to train on, and for a
-    night at a place in a task that there is not.
+def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
+    """Raise ValueError for a step that needs more than the `training` problems of a task, and for a
+    night of unknown tasks.
     """
-    if settings.night and (unknown := [*settings.night.tasks.keys() - settings.each.keys()]):
+    night, curriculum = schedule.night, schedule.rollout.curriculum
+    if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
-            f"night.tasks: got {unknown[0]!r}, expected some of {', '.join(settings.each)}."
+            f"night.tasks: got {unknown[0]!r}, expected some of {', '.join(training)}."
         )
-    if settings.night and settings.rollout.curriculum:
+    if night and curriculum:
         raise ValueError(
-            "rollout.curriculum: a night goes through the problems in their order; leave it out."
+            "rollout.curriculum: a night plays the problems in their order; leave it out."
         )
-    refills = settings.rollout.refills
+    refills = schedule.rollout.refills
     rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
-    if settings.rollout.curriculum:
-        rounds += f" x {settings.rollout.curriculum.window} (rollout.curriculum.window)"
-    quotas = settings.quotas(settings.rollout.problems)
-    schedule = ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)
-    for name, one in settings.each.items():
-        if (needed := schedule.block_of(name)) > one.data.train:
+    if curriculum:
+        rounds += f" x {curriculum.window} (rollout.curriculum.window)"
+    for name, problems in training.items():
+        if (needed := schedule.block_of(name)) > problems:
             raise ValueError(
                 f"rollout.problems: a step needs {needed} problems{rounds}, "
-                f"{task_key(name, 'data.train')} gives {one.data.train}."
-            )
-
-
-def _require_mixable(settings: Settings) -> None:
-    """Raise ValueError for what an experiment with tasks cannot have, and for a task without a
-    problem in a step or with a longer context than the experiment's.
-    """
-    further = {
-        "evaluate.datasets": settings.evaluate.datasets,
-        "promotion.datasets": settings.promotion.datasets,
-    }
-    for key, value in further.items():
-        if value and settings.tasks:
-            raise ValueError(
-                f"{key}: it is not there yet for an experiment with tasks; leave it out."
-            )
-    longest = settings.agent.max_model_len
-    for name, one in settings.each.items():
-        if not one.rollout.problems:
-            raise ValueError(
-                f"tasks.{name}.weight: got {settings.tasks[name].weight:g}, which leaves the task "
-                f"none of the {settings.rollout.problems} problems of a step: raise it, or "
-                "rollout.problems."
-            )
-        if one.agent.max_model_len > longest:
-            raise ValueError(
-                f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
-                f"{longest} or less, agent.max_model_len, for which the model is made: raise that."
+                f"{task_key(name, 'data.train')} gives {problems}."
             )
 
 

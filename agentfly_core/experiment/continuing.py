@@ -8,7 +8,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import differences
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_code import changed, listed, refuse_other_code
+from agentfly_core.experiment.run_code import changed, listed
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.user_code import Code
 from agentfly_core.records.run_record import RunRecord
@@ -18,14 +18,9 @@ from agentfly_core.system.revision import revision
 logger = logging.getLogger(__name__)
 
 
-def require_continuable(store: Store, name: str, settings: Settings, code: Code) -> None:
-    """Raise ValueError for other settings or code, stages of another version, or fewer steps than
-    done.
-    """
-    record = record_of(store, name)
-    assert record is not None, f"{name} continues"
-    refuse_other_settings(store, name, settings)
-    refuse_other_code(store, name, code)
+def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
+    """Raise ValueError for stages of another version, or fewer `steps` than done."""
+    name = record["name"]
     refuse_other_stages(name, record)
     if record["revision"] != revision():
         logger.warning(
@@ -33,7 +28,7 @@ def require_continuable(store: Store, name: str, settings: Settings, code: Code)
             record["revision"],
             revision(),
         )
-    layout, steps = RunLayout(name), settings.steps
+    layout = RunLayout(name)
     beyond = [step for step in layout.steps(store) if step > steps]
     if done := [step for step in beyond if store.get(layout.step(step).policy)]:
         raise ValueError(

@@ -49,20 +49,15 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
     tasks = {}
     for name, own in settings.each.items():
         with nullcontext() if name == SINGLE else at(f"tasks.{name}"):
-            tasks[name] = _import_task(own)
+            agent, tools = agent_of(own.agent), tuple(map(tool_of, own.tools))
+            rewards = {key: reward_of(key, part) for key, part in own.rewards.items()}
+            limits = limits_of(own.environments)
+            refuse_misfits(tools, list(rewards.values()), limits)
+            weights = {rewards[key]: part.weight for key, part in own.rewards.items()}
+            tasks[name] = Task(own, agent, tools, weights, rewards[own.goal].name, limits)
     for part in settings.own_settings():
         part.completed()
     return tasks
-
-
-def _import_task(settings: Settings) -> Task:
-    agent = agent_of(settings.agent)
-    tools = tuple(map(tool_of, settings.tools))
-    rewards = {key: reward_of(key, part) for key, part in settings.rewards.items()}
-    limits = limits_of(settings.environments)
-    refuse_misfits(tools, list(rewards.values()), limits)
-    weights = {rewards[key]: part.weight for key, part in settings.rewards.items()}
-    return Task(settings, agent, tools, weights, rewards[settings.goal].name, limits)
 
 
 def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
@@ -70,16 +65,11 @@ def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
 
     Raises ValueError where two tasks give a reward or a kind of environment other settings.
     """
-    if not settings.tasks:
+    if SINGLE in tasks:
         return tasks[SINGLE]
-    return Task(
-        settings=settings,
-        agent=agent_of(settings.agent),
-        tools=tuple(tool for task in tasks.values() for tool in task.tools),
-        rewards=_shared_rewards(tasks),
-        goal=settings.goal,
-        limits=_shared_limits(tasks),
-    )
+    agent = agent_of(settings.agent)
+    tools = tuple(tool for task in tasks.values() for tool in task.tools)
+    return Task(settings, agent, tools, _shared_rewards(tasks), GOAL, _shared_limits(tasks))
 
 
 def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
@@ -116,11 +106,9 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
     return {reward: part.weight for _, part, reward in by_name.values()}
 
 
-def goal_of(settings: Settings) -> str:
-    """Return the name of the goal in the scores of an experiment."""
-    if settings.tasks:
-        return GOAL
-    return reward_of(settings.goal, settings.rewards[settings.goal]).name
+def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
+    """Return the name in scores of `Settings.goal`; the tasks of a mixture share GOAL."""
+    return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
 
 
 def agent_of(part: AgentPart) -> Agent:

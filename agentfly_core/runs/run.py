@@ -22,7 +22,7 @@ from agentfly_core.config.mismatch import place
 from agentfly_core.config.reference import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys, run_code
-from agentfly_core.experiment.continuing import require_continuable
+from agentfly_core.experiment.continuing import refuse_other_settings, require_continuable
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, step_layout
@@ -274,7 +274,9 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
         if record is None:
             record = _record(experiment, name, run_code.recorded(code))
         else:
-            require_continuable(store, name, experiment.settings, code)
+            refuse_other_settings(store, name, experiment.settings)
+            run_code.refuse_other_code(store, name, code)
+            require_continuable(store, record, experiment.settings.steps)
             files = {**record["code"]["files"], **code}
             record["code"] = {**record["code"], "files": files}
         for left in (layout.uri, "artifacts"):

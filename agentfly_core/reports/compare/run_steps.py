@@ -74,7 +74,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
     last = max([settings.start_step, *RunLayout(run).steps(store)])
     names = (*HELD_OUT, *settings.evaluate.datasets)
     evaluated = {name: evaluations(store, record, run, name) for name in names}
-    goal = goal_of(settings)
+    goal = goal_of(settings.goal, settings.rewards)
     steps = []
     for step in range(last + 1):
         measured = store.read_json(step_layout(store, run, step).metrics)

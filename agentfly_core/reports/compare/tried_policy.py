@@ -90,7 +90,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
             "them."
         )
     scored = evaluations(store, record, run, split)(step)
-    goal = goal_of(settings)
+    goal = goal_of(settings.goal, settings.rewards)
     solved = solved_held_out(store, scored, goal) if scored else {}
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))

@@ -95,7 +95,7 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
         ),
         (
             {"evaluate": {"datasets": {"hard": {"use": "a:b", "test": 2}}}},
-            "evaluate.datasets: it is not there yet for an experiment with tasks",
+            "evaluate.datasets: an experiment with tasks cannot have any",
         ),
         (
             {"night": {"number": 2, "tasks": {"smus": {"epoch": 1}}}},
@@ -119,7 +119,7 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
         ),
         (
             {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},
-            "rollout.curriculum: a night goes through the problems in their order",
+            "rollout.curriculum: a night plays the problems in their order",
         ),
         ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' asks for a Shop"),
     ],
