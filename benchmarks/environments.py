@@ -24,8 +24,8 @@ import numpy as np
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Request, Sampler
+from agentfly_core.pipeline.play.episodes import PlayRequest, prepare
 from agentfly_core.pipeline.play.mode import Mode, WrappedSampler, WrappedSession
-from agentfly_core.pipeline.play.session import PlayRequest, play, prepare
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.episodes import Decode
 from benchmarks import harness
@@ -104,7 +104,7 @@ def measured(experiment: Experiment, policy: str, episodes: int, at_once: int) -
     request = PlayRequest(policy, "train", episodes, "", "python -m benchmarks.environments")
     mode = Timed()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as logs:
-        played = play(experiment, prepare(experiment, request, at_once), Path(logs), mode)
+        played = prepare(experiment, request, at_once).play(Path(logs), mode)
     turns = sum(len(trajectory.turns) for trajectory in played.episodes)
     return Measured(len(played.episodes) / played.seconds, turns / played.seconds, mode.latencies)
 

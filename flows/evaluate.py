@@ -8,7 +8,7 @@ from time import time
 from prefect import flow
 
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.loop.evaluation import evaluated_policy
+from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.tracking.mlflow_run import MlflowRun
 from agentfly_core.tracking.sync import send_dataset, send_evaluation
@@ -38,7 +38,7 @@ def evaluate(
     holder = f"the evaluation of {policy or loaded.name}"
     with devices(loaded.site, loaded.site.sampler_gpus, holder):
         started_ms = int(time() * 1000)
-        evaluation = evaluated_policy(TASKS, loaded, chosen, data, logs)
+        evaluation = Evaluator(TASKS, loaded, data).once(chosen, logs)
 
     def send(mlflow: MlflowRun) -> None:
         send_dataset(loaded, mlflow, data)

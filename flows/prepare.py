@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import time
 
 from prefect import flow
@@ -26,7 +27,8 @@ def prepare(
     """Build, check and version the dataset of an experiment, and nothing else."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
     started_ms = int(time() * 1000)
-    version, data = TASKS.version(loaded), TASKS.prepare(loaded)
+    version = TASKS.version(loaded.name, loaded.settings, Path.cwd())
+    data = TASKS.prepare(loaded)
     if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
         dvc_outputs.write_dataset(loaded.name, loaded.store, data)
         return data

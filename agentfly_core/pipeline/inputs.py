@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,9 @@ from agentfly_core.config.reference import reference as policy_reference
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_policies import final_policy, of_run
+from agentfly_core.experiment.run_policies import Parent, final_policy, of_run
 from agentfly_core.models import reference
+from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.demonstrations import HEARD, DemonstrationPlayer, boundless, unshown
 from agentfly_core.pipeline.playing import rollout_spec
@@ -31,10 +32,10 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
-from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json
 
 if TYPE_CHECKING:
@@ -55,12 +56,16 @@ def dataset(experiment: Experiment) -> Artifact:
     return produce(experiment.store, StageKeys(experiment.settings).prepare(), make)
 
 
-def base_model(experiment: Experiment) -> Artifact:
-    """Make or find the base model, for a reference other than a run.
+def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
+    """Make or find the model that training starts from; with a parent, the parent's policy itself.
 
-    Raises ValueError for a missing model, and GateClosed if the demonstrations for `nano` fail.
+    Raises ValueError for a missing model and for an adapter of another shape, and GateClosed if the
+    demonstrations for `nano` fail.
     """
     settings, store = experiment.settings, experiment.store
+    if parent:
+        require_same_shape(store, parent.policy, settings.adapter)
+        return store.resolve(parent.policy)
     data = dataset(experiment) if isinstance(model_reference(settings.model), OwnNano) else None
     target = StageKeys(settings).base_model(data)
     assert target is not None
@@ -68,29 +73,24 @@ def base_model(experiment: Experiment) -> Artifact:
     def make(folder: Path) -> Mapping[str, float]:
         if data is None:
             reference.materialise(settings.model, folder, settings.dtype)
+            return {}
+        from agentfly_core.models import own_nano  # loads torch, which takes seconds
+
+        reads_bytes, training = own_nano.byte_tokenizer(), split(store.open(data), "train")
+        spec = rollout_spec(experiment, reads_bytes)
+        if settings.warm_start:
+            with environment_loop(spec.limits) as environments:
+                # without limits of length or a seed; the script also speaks for frozen speakers
+                shown = DemonstrationPlayer.of(experiment, reads_bytes, training, seed=0)
+                spans = replace(shown, spec=boundless(spec)).spans(environments)
         else:
-            _make_nano(experiment, split(store.open(data), "train"), folder)
+            spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
+        pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
+        longest = settings.agent.max_model_len
+        own_nano.make(pieces, settings.nano.atoms, longest, folder, settings.dtype)
         return {}
 
     return produce(store, target, make)
-
-
-def _make_nano(experiment: Experiment, training: Sequence[Problem], folder: Path) -> None:
-    """Write `nano`, built from the training problems and their demonstrations, to `folder`."""
-    from agentfly_core.models import own_nano  # loads torch, which takes seconds
-
-    settings, reads_bytes = experiment.settings, own_nano.byte_tokenizer()
-    if settings.warm_start:
-        with environment_loop(experiment.whole.limits) as environments:
-            # without limits of length or a seed; the script also speaks for frozen speakers
-            shown = DemonstrationPlayer.of(experiment, reads_bytes, training, seed=0)
-            spans = replace(shown, spec=boundless(shown.spec)).spans(environments)
-    else:
-        spec = rollout_spec(experiment, reads_bytes)
-        spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
-    pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
-    longest = settings.agent.max_model_len
-    own_nano.make(pieces, settings.nano.atoms, longest, folder, settings.dtype)
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
@@ -98,32 +98,26 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 
     Only `nano` and the policy of a run are made or downloaded for it.
     """
-    if experiment.parent:
-        return tokenizer_of(
-            experiment.store, experiment.parent.policy
-        ), experiment.parent.policy.digest
-    if isinstance(model_reference(experiment.settings.model), OwnNano):
+    store, settings = experiment.store, experiment.settings
+    if parent := experiment.parent:
+        return tokenizer_of(store, parent.policy), parent.policy.digest
+    if isinstance(model_reference(settings.model), OwnNano):
         model = base_model(experiment)
-        return tokenizer_of(experiment.store, model), model.digest
-    name = experiment.settings.model
-    return reference.tokenizer(name), StageKeys(experiment.settings).model().key
+        return tokenizer_of(store, model), model.digest
+    return reference.tokenizer(settings.model), StageKeys(settings).model().key
 
 
-def endpoint(experiment: Experiment, name: str) -> Artifact:
-    """Publish a chat service as a policy, with the tokenizer of the experiment's model.
-
-    Raises ValueError for an endpoint that the site does not define.
-    """
-    settings = experiment.site.endpoint(name)
-    tokens, source = tokenizer(experiment)
-    target = keys.endpoint(name, settings, source)
+def _endpoint(
+    store: Store, target: ArtifactKey, name: str, tokenizer: PreTrainedTokenizerBase
+) -> Artifact:
+    """Publish a chat service as a policy, with the tokenizer of an experiment's model."""
 
     def make(folder: Path) -> Mapping[str, float]:
-        tokens.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         write_json(folder / ENDPOINT_FILE, {"name": name})
         return {}
 
-    return produce(experiment.store, target, make)
+    return produce(store, target, make)
 
 
 def policy_named(
@@ -134,14 +128,12 @@ def policy_named(
     `model` makes the base model of an experiment. Step 0 is the policy before step 1. Raises
     ValueError for a missing policy and for a script, which has no weights.
     """
+    store = experiment.store
     if not named:
-        return final_policy(
-            experiment.store,
-            experiment.run_name("", False),
-        )
-    match policy_reference(named, experiment.store.names("runs")):
+        return final_policy(store, experiment.run_name("", False))
+    match policy_reference(named, store.names("runs")):
         case RunPolicy() | LastPolicy() as policy:
-            return of_run(experiment.store, policy, "policy").policy
+            return of_run(store, policy, "policy").policy
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(
@@ -149,9 +141,12 @@ def policy_named(
                 )
             return dvc_pointer.read(Path(path))
         case EndpointPolicy(name):
-            return endpoint(experiment, name)
+            service = experiment.site.endpoint(name)
+            tokens, source = tokenizer(experiment)
+            return _endpoint(store, keys.endpoint(name, service, source), name, tokens)
         case WordPolicy.BASE:
-            return experiment.parent.policy if experiment.parent else model(experiment)
+            parent = experiment.parent
+            return parent.policy if parent else model(experiment)
         case ScriptPolicy() | WordPolicy():
             raise ValueError(
                 f"Got the policy {named!r}, a function that gives the replies; expected one with "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentfly_core.authoring.reward import Reward
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.task import Task
@@ -27,6 +28,8 @@ from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.system.progress import Progress, report
+
+ScoreEpisodes = Callable[[Sequence[Trajectory], Sequence[Trajectory]], list[Scored]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +121,18 @@ def check_rewards(
         raise GateClosed(f"The warm start has not begun: {closed}") from None
 
 
-def scored_shard(experiment: Experiment, rollout: Path) -> ScoredShard:
-    """One shard's stored episodes with their scores, as `score_episodes` makes them.
+def scored_shard(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> ScoredShard:
+    """Read and score one shard; `scores` is `Experiment.scores`.
 
-    An episode that could not be scored is left to that: a reward may name a speaker who spoke in
-    other shards only. So are all where a reward compares the episodes of a group, which may lie in
-    several shards.
+    `score_episodes` scores the rest: unscored episodes, since a reward may name a speaker of
+    another shard, and all episodes where a reward compares a group, which may span shards.
     """
     trajectories = read_trajectories(rollout / EPISODES)
-    if any(reward.compares for reward in experiment.whole.rewards):
+    if any(reward.compares for reward in rewards):
         return ScoredShard(trajectories, [])
-    by_id = {one.trajectory_id: one for one in experiment.scores(trajectories, trajectories)}
+    by_id = {one.trajectory_id: one for one in scores(trajectories, trajectories)}
     left = {t.episode for t in trajectories if isinstance(by_id[t.id].reward, Unscored)}
-    scores = [by_id[t.id] for t in trajectories if t.episode not in left]
-    return ScoredShard(trajectories, scores)
+    return ScoredShard(trajectories, [by_id[t.id] for t in trajectories if t.episode not in left])
 
 
 def _counted(

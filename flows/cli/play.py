@@ -11,11 +11,10 @@ from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 
 from agentfly_core.pipeline.play.chat import Chat
+from agentfly_core.pipeline.play.episodes import PlayRequest, PreparedPlay, prepare
 from agentfly_core.pipeline.play.live import Live
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import described
-from agentfly_core.pipeline.play.session import PlayRequest, PreparedPlay, prepare
-from agentfly_core.pipeline.play.session import play as play_episodes
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.runs.listing import in_store
 from flows.cli.arguments import (
@@ -75,7 +74,7 @@ def play(
         if (mode := _mode(live, chat, terminal, prepared)) is None:
             return
         with nullcontext() if live or chat else terminal.bar():
-            played = play_episodes(experiment, prepared, logs, mode)
+            played = prepared.play(logs, mode)
     totals = figures(played, experiment.tasks, experiment.whole.goal)
     if chat:
         # there was no attempt at the problem
@@ -93,7 +92,7 @@ def _mode(live: bool, chat: bool, terminal: PlayTerminal, prepared: PreparedPlay
         return Live(terminal.show)
     if not chat:
         return Mode()
-    problem = prepared.plan.episodes[0].problem
+    problem = prepared.episodes[0].problem
     terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
     if not (first := terminal.typed()):
         terminal.show("The chat is empty and was not stored.")

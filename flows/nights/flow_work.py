@@ -10,7 +10,7 @@ from prefect import get_run_logger
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline.loop.evaluation import evaluated
+from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.retention import require_space_for_night
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
@@ -138,6 +138,6 @@ class Match:
         if missing:
             with rollout_services(experiment, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
-                    evaluated(TASKS, experiment, services, policy, data, "test", 0)
+                    Evaluator(TASKS, experiment, data).on_split(services, policy, "test", 0)
         champion, challenger = (held_out(experiment, policy, data) for policy in both)
         return champion, challenger

@@ -1,9 +1,9 @@
-"""Held-out evaluation of a policy: on a split, and on the further datasets of an experiment."""
+"""Held-out evaluation of policies: on a split, and on the further datasets of an experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfly_core.experiment.experiment import Experiment
@@ -12,68 +12,56 @@ from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.runs.summary import Evaluation, evaluation
 from agentfly_core.store.artifact import Pointer
 
-Dataset = tuple[Experiment, Pointer]
-"""An experiment whose data is one of evaluate.datasets, and that dataset."""
 
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates policies on the dataset `data` of an experiment:
+    `Evaluator(Stages(), experiment, data).on_split(services, policy, "validation", 3)`.
 
-def further_datasets(stages: Stages, experiment: Experiment, policy: Pointer) -> dict[str, Dataset]:
-    """The datasets of evaluate.datasets, prepared; raises ValueError for one that cannot be
-    played.
+    `further` has an evaluator for each of evaluate.datasets, see `with_datasets`.
     """
-    datasets = dict[str, Dataset]()
-    for name, dataset in experiment.settings.evaluate.datasets.items():
-        there = experiment.on(experiment.settings.on(dataset))
-        data = stages.prepare(there)
-        stages.require_room(there, policy, data, ["test"])
-        datasets[name] = there, data
-    return datasets
 
+    stages: Stages
+    experiment: Experiment
+    data: Pointer
+    further: Mapping[str, Evaluator] = field(default_factory=dict)
 
-def evaluated_policy(
-    stages: Stages, experiment: Experiment, policy: Pointer, data: Pointer, logs: Path
-) -> Evaluation:
-    """How a policy does on the test split, and on each further dataset, with services of its own.
+    def with_datasets(self, policy: Pointer) -> Evaluator:
+        """Prepare evaluate.datasets; raises ValueError for one that the policy cannot play."""
+        further, settings = dict[str, Evaluator](), self.experiment.settings
+        for name, dataset in settings.evaluate.datasets.items():
+            there = self.experiment.on(settings.on(dataset))
+            further[name] = Evaluator(self.stages, there, self.stages.prepare(there))
+            self.stages.require_room(there, policy, further[name].data, ["test"])
+        return replace(self, further=further)
 
-    Raises ValueError for a model or a dataset that does not fit.
-    """
-    stages.require_room(experiment, policy, data, ["test"])
-    others = further_datasets(stages, experiment, policy)
-    owner = f"evaluate-{policy.digest[:16]}"
-    with rollout_services(experiment, policy, owner, logs) as services:
-        return evaluated_everywhere(stages, experiment, services, policy, data, others, 0)
+    def once(self, policy: Pointer, logs: Path) -> Evaluation:
+        """Evaluate a policy on all test problems, with services that end with the call.
 
+        Raises ValueError for a model or a dataset that does not fit.
+        """
+        self.stages.require_room(self.experiment, policy, self.data, ["test"])
+        complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
+        with rollout_services(self.experiment, policy, owner, logs) as services:
+            return complete.on_test(services, policy, 0)
 
-def evaluated_everywhere(
-    stages: Stages,
-    experiment: Experiment,
-    services: RolloutServices,
-    policy: Pointer,
-    data: Pointer,
-    others: Mapping[str, Dataset],
-    step: int,
-) -> Evaluation:
-    """How the policy of a step does on the test split, and on each of `further_datasets`."""
-    own = evaluated(stages, experiment, services, policy, data, "test", step)
-    datasets = {}
-    for name, (there, problems) in others.items():
-        other = evaluated(stages, there, services, policy, problems, "test", step)
-        datasets[name] = replace(other, split=name)
-    return replace(own, datasets=datasets)
+    def on_test(self, services: RolloutServices, policy: Pointer, step: int) -> Evaluation:
+        """Evaluate the policy of a step on the test split, and on that of each further dataset."""
+        own = self.on_split(services, policy, "test", step)
+        datasets = {
+            name: replace(other.on_split(services, policy, "test", step), split=name)
+            for name, other in self.further.items()
+        }
+        return replace(own, datasets=datasets)
 
-
-def evaluated(
-    stages: Stages,
-    experiment: Experiment,
-    services: RolloutServices,
-    policy: Pointer,
-    data: Pointer,
-    split: str,
-    step: int,
-) -> Evaluation:
-    """How the policy of a step does on a held-out split."""
-    shards = experiment.evaluation_shards(data, split)
-    played = [
-        stages.held_out(experiment, services, policy, data, split, shard, step) for shard in shards
-    ]
-    scored = stages.score(experiment, played, step, f"{split} after step {step}", None, 0, {})
-    return evaluation(experiment.store, experiment, policy, split, played, scored)
+    def on_split(
+        self, services: RolloutServices, policy: Pointer, split: str, step: int
+    ) -> Evaluation:
+        """Evaluate the policy of a step on a held-out split."""
+        here, stages = self.experiment, self.stages
+        played = [
+            stages.held_out(here, services, policy, self.data, split, shard, step)
+            for shard in here.evaluation_shards(self.data, split)
+        ]
+        scored = stages.score(here, played, step, f"{split} after step {step}", None, 0, {})
+        return evaluation(here.store, here, policy, split, played, scored)

@@ -20,11 +20,11 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.forking import check_start
 from agentfly_core.pipeline.loop import loading
 from agentfly_core.pipeline.loop.deadline import Deadline
-from agentfly_core.pipeline.loop.evaluation import evaluated_policy
+from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
-from agentfly_core.pipeline.play import session
-from agentfly_core.pipeline.play.episodes import Played
+from agentfly_core.pipeline.play import episodes as plays
+from agentfly_core.pipeline.play.episodes import Played, PlayRequest
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.stages import prepare as stage
 from agentfly_core.records.run_record import Summary
@@ -96,9 +96,9 @@ def play(
     `policy` is as `--policy` of `agentfly play`: `oracle`, `random`, `base`, `run:NAME`, ... Raises
     ValueError for a policy that is not there.
     """
-    request = session.PlayRequest(policy, split, episodes, "", "a script")
-    prepared = session.prepare(experiment, request, experiment.settings.rollout.shard)
-    return session.play(experiment, prepared, _logs("play"), Mode())
+    request = PlayRequest(policy, split, episodes, "", "a script")
+    prepared = plays.prepare(experiment, request, experiment.settings.rollout.shard)
+    return prepared.play(_logs("play"), Mode())
 
 
 @_outside_loop
@@ -112,7 +112,7 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
     data, gpus = stage.prepare(experiment), experiment.site.sampler_gpus
     with _holding(experiment.site, gpus, f"the evaluation of {policy or experiment.name}"):
-        return evaluated_policy(Stages(), experiment, chosen, data, _logs("evaluate"))
+        return Evaluator(Stages(), experiment, data).once(chosen, _logs("evaluate"))
 
 
 @_outside_loop

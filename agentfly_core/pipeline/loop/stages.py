@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from agentfly_core.config.experiment import Settings, WarmStart
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import Parent
-from agentfly_core.pipeline import scoring
+from agentfly_core.pipeline import inputs, scoring
 from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.services import RolloutServices, TrainingServices
 from agentfly_core.pipeline.stages import (
-    base_model,
     finish,
     held_out,
     policy_update,
@@ -25,7 +26,9 @@ from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, StagesBefore
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.runs.versioning import dataset_version
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 
 Scores = Callable[
     [
@@ -45,14 +48,16 @@ Scores = Callable[
 class Stages:
     """The functions of all stages: plain by default; flows replace each by a Prefect task of it."""
 
-    version: Callable[[Experiment], str] = prepare.version
+    version: Callable[[str, Settings, Path], str] = dataset_version
     prepare: Callable[[Experiment], Artifact] = prepare.prepare
-    base_model: Callable[[Experiment, Parent | None], Artifact] = base_model.base_model
+    base_model: Callable[[Experiment, Parent | None], Artifact] = inputs.base_model
     require_room: Callable[[Experiment, Pointer, Pointer, Sequence[str]], None] = room.require_room
     demonstrate: Callable[[Experiment, TrainingServices, Artifact, Artifact], Artifact] = (
         warm_start.demonstrate
     )
-    choose: Callable[[Experiment, Artifact, Artifact], Artifact] = warm_start.choose
+    choose: Callable[[Store, WarmStart, ArtifactKey, Artifact, Artifact], Artifact] = (
+        warm_start.choose
+    )
     warm_start: Callable[[Experiment, TrainingServices, Artifact, Artifact, int], Artifact] = (
         warm_start.warm_start
     )

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from agentfly_core.pipeline.loop.deadline import Deadline
-from agentfly_core.pipeline.loop.evaluation import evaluated, evaluated_everywhere, further_datasets
+from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.lookahead import ahead
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
 from agentfly_core.pipeline.loop.stages import Stages
@@ -53,22 +53,18 @@ class Training:
         data = stages.prepare(experiment)
         model = stages.base_model(experiment, run.parent)
         with training_services(experiment, model, run.uid, self.logs) as services:
-            run.remember_data(data, stages.version(experiment))
+            version = stages.version(experiment.name, experiment.settings, Path.cwd())
+            run.remember_data(data, version)
             self.report(run)
             stages.require_room(experiment, model, data, run.settings.evaluate.splits)
-            others = further_datasets(stages, experiment, model)
+            evaluator = Evaluator(stages, experiment, data).with_datasets(model)
             warm = warm_started(stages, experiment, services, model, data)
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, run.parent)
             self.report(run)
-            evaluate = partial(
-                evaluated_everywhere, stages, services=services, data=data, others=others
-            )
-            first = run.settings.start_step
-            before = evaluate(experiment, policy=start, step=first)
+            before = evaluator.on_test(services, start, run.settings.start_step)
             policy, run = self.improved(services, start, data)
-            last = run.settings.steps
-            after = evaluate(run.experiment, policy=policy, step=last)
+            after = evaluator.on_test(services, policy, run.settings.steps)
         summary = stages.finish(run, made, before, after)
         self.report(run)
         return summary
@@ -91,7 +87,8 @@ class Training:
                 self.report(run)
                 stages.look_at_health(run, step)
                 if run.evaluates(step):
-                    evaluated(stages, run.experiment, services, policy, data, "validation", step)
+                    evaluator = Evaluator(stages, run.experiment, data)
+                    evaluator.on_split(services, policy, "validation", step)
                     self.report(run)
                 if self.until.passed and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
@@ -119,16 +116,15 @@ def episodes(
     schedule = run.experiment.schedule
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
-    with scoring_shards(run.store, partial(scored_shard, experiment)) as scoring:
+    score_shard = partial(scored_shard, experiment.whole.rewards, experiment.scores)
+    with scoring_shards(run.store, score_shard) as scoring:
 
         def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
             for shard in sampling_round.shards:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 played.append(stages.rollout(services, policy, version, drawn, shard))
-                if (
-                    not was_there
-                ):  # the scores of a stored shard may be stored too, and a reward may ask a model
+                if not was_there:  # else its scores may be stored, and a reward may ask a model
                     scoring.begin(played[-1])
 
         play(sampling_round)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.store.artifact import Artifact
@@ -16,13 +17,12 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """The demonstrations and then the policy of each round; empty for an experiment without a warm
-    start of its own.
-    """
+    """Return the demonstrations and the policy of each round; none without an own warm start."""
     if (settings := experiment.settings.own_warm_start) is None:
         return []
     if run_step(settings.demonstrations):
-        demonstrations = stages.choose(experiment, model, data)
+        target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
+        demonstrations = stages.choose(experiment.store, settings, target, model, data)
     else:
         demonstrations = stages.demonstrate(experiment, services, model, data)
     rounds = range(1, settings.rounds + 1)

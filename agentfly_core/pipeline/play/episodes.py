@@ -1,11 +1,11 @@
-"""Episodes that are played and stored: chosen from a split, played in shards, scored."""
+"""Episodes that are played outside of training: chosen from a split, played in shards, scored."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -13,9 +13,12 @@ from pathlib import Path
 from agentfly_core.config.experiment import Gates
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.play import players
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import ModelPlayer, Player
-from agentfly_core.pipeline.playing import OnEpisode, play_shard, watching
+from agentfly_core.pipeline.play.services import services
+from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.services import RolloutServices
@@ -25,9 +28,8 @@ from agentfly_core.records.run_record import ArtifactRecord, ModeName, PlayRecor
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
-from agentfly_core.runs.episodes import trajectories_in
+from agentfly_core.runs.episodes import decode_with, trajectories_in
 from agentfly_core.store.artifact import Artifact, ArtifactKey
-from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
@@ -37,22 +39,18 @@ OPEN = Gates(failed=1.0, unscored=1.0)
 
 
 @dataclass(frozen=True)
-class PlayPlan:
-    """What is to be played, `at_once` episodes at the same time, and the command that asked for it:
-    `PlayPlan("train", data, episode_specs, 128, "agentfly play quickstart --policy oracle")`.
+class PlayRequest:
+    """Request to play: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+
+    `policy` and `problem` may be empty; `episodes` are of the first problems of the split, or all
+    of the one `problem`.
     """
 
+    policy: str
     split: str
-    data: Artifact
-    episodes: Sequence[EpisodeSpec]
-    at_once: int
+    episodes: int
+    problem: str
     command: str
-
-    @property
-    def shards(self) -> list[Sequence[EpisodeSpec]]:
-        """The episodes that are played at the same time and stored together."""
-        starts = range(0, len(self.episodes), self.at_once)
-        return [self.episodes[start : start + self.at_once] for start in starts]
 
 
 @dataclass(frozen=True)
@@ -94,92 +92,108 @@ def in_turn(tasks: Sequence[str]) -> list[int]:
     return [row for row in chain(*zip_longest(*by_task.values())) if row is not None]
 
 
-def play(
-    experiment: Experiment,
-    player: Player,
-    services: RolloutServices,
-    spec: RolloutSpec,
-    plan: PlayPlan,
-    mode: Mode,
-) -> Played:
-    """Play, publish and score the episodes under the experiment's next free name; the mode hears of
-    each that ends.
+@dataclass(frozen=True)
+class PreparedPlay:
+    """Episodes of a player that can be played now, `at_once` at the same time."""
 
-    What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
-    NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
-    """
-    store, name = experiment.store, _take_name(experiment, player, plan, mode.name)
-    layout = PlayLayout(name)
-    try:
-        publish(store, _key(layout.tokenizer, {}), partial(_save, services))
-        inputs = {"data": plan.data.digest}
+    experiment: Experiment
+    request: PlayRequest
+    player: Player
+    data: Artifact
+    episodes: Sequence[EpisodeSpec]
+    at_once: int
+
+    def play(self, logs: Path, mode: Mode) -> Played:
+        """Play, publish and score the episodes under the experiment's next free name.
+
+        Nothing is left unless a shard was stored. Raises SamplerLost with the sampler, NoReply with
+        a scripted policy, and EpisodeBroken for what other code of an author raised.
+        """
+        here, store = self.experiment, self.experiment.store
+        with services(here, self.player, logs) as ready:
+            changed = replace(
+                ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
+            )
+            spec = mode.rules(rollout_spec(here, ready.tokenizer, ready.frozen))
+            name = self._take_name(mode.name)
+            layout = PlayLayout(name)
+            try:
+                publish(store, _key(layout.tokenizer, {}), partial(_save, ready))
+                begun = time.monotonic()
+                rollouts = self._rollouts(layout, changed, spec, mode.ended)
+                ungated = here.on(here.settings.model_copy(update={"gates": OPEN}))
+                scored = score(ungated, rollouts, 0, name)
+                seconds = time.monotonic() - begun
+            except BaseException:  # whatever it is, it passes on
+                if not store.holds(layout.rollout(0)):
+                    store.remove(layout.uri)
+                raise
+        scores = read_scores(store.open(scored) / SCORES)
+        return Played(name, trajectories_in(store, rollouts), scores, seconds)
+
+    def _rollouts(
+        self, layout: PlayLayout, services: RolloutServices, spec: RolloutSpec, ended: OnEpisode
+    ) -> list[Artifact]:
+        """Play and publish one shard after the other."""
+        inputs = {"data": self.data.digest}
+        if isinstance(self.player, ModelPlayer):
+            inputs["policy"] = self.player.policy.digest
+        progress = watching("play", 0, 0, len(self.episodes))
+
+        def watch(trajectory: Trajectory) -> None:
+            ended(trajectory)
+            progress(trajectory)
+
+        def make(start: int, folder: Path) -> Mapping[str, float]:
+            shard = self.episodes[start : start + self.at_once]
+            environments = services.environments
+            return play_shard(spec, OPEN, services.sampler, shard, folder, watch, environments)
+
+        return [
+            publish(
+                self.experiment.store, _key(layout.rollout(number), inputs), partial(make, start)
+            )
+            for number, start in enumerate(range(0, len(self.episodes), self.at_once))
+        ]
+
+    def _take_name(self, mode: ModeName) -> str:
+        """The next free name, taken by writing its play.json."""
+        experiment, settings, player = self.experiment, self.experiment.settings, self.player
+        sampled_from: ArtifactRecord | None = None
         if isinstance(player, ModelPlayer):
-            inputs["policy"] = player.policy.digest
-        begun = time.monotonic()
-        rollouts = list(_rollouts(store, services, spec, plan, mode.ended, inputs, layout))
-        ungated = experiment.on(experiment.settings.model_copy(update={"gates": OPEN}))
-        scored = score(ungated, rollouts, 0, name)
-        seconds = time.monotonic() - begun
-    except BaseException:  # whatever it is, it passes on
-        if not store.holds(layout.rollout(0)):
-            store.remove(layout.uri)
-        raise
-    played = trajectories_in(store, rollouts)
-    return Played(name, played, read_scores(store.open(scored) / SCORES), seconds)
+            sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
+        record: PlayRecord = {
+            "experiment": experiment.name,
+            "policy": player.reference,
+            "sampled_from": sampled_from,
+            "script": None if isinstance(player, ModelPlayer) else player.path,
+            "way": mode,
+            "split": self.request.split,
+            "seed": settings.seed,
+            "settings": settings.model_dump(mode="json"),
+            "settings_digest": settings.digest,
+            "time_ms": int(time.time() * 1000),
+            "command": self.request.command,
+        }
+        while True:
+            name = next_play(experiment.store, experiment.name)
+            if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
+                return name  # or another process took it meanwhile
 
 
-def _rollouts(
-    store: Store,
-    services: RolloutServices,
-    spec: RolloutSpec,
-    plan: PlayPlan,
-    ended: OnEpisode,
-    inputs: Mapping[str, str],
-    layout: PlayLayout,
-) -> Iterator[Artifact]:
-    """Play and publish one shard after the other."""
-    progress = watching("play", 0, 0, len(plan.episodes))
-
-    def watch(trajectory: Trajectory) -> None:
-        ended(trajectory)
-        progress(trajectory)
-
-    def make(shard: Sequence[EpisodeSpec], folder: Path) -> Mapping[str, float]:
-        return play_shard(spec, OPEN, services.sampler, shard, folder, watch, services.environments)
-
-    for number, shard in enumerate(plan.shards):
-        target = _key(layout.rollout(number), inputs)
-        yield publish(store, target, partial(make, shard))
+def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
+    """Prepare the dataset and the policy; raises ValueError for what is not there."""
+    data, name, count = inputs.dataset(experiment), request.split, request.episodes
+    chosen = problems(experiment.store.open(data), name, count, request.problem)
+    temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
+    specs = of_split(temperature, seed, chosen, name, count)
+    player = players.player(experiment, request.policy, chosen)
+    return PreparedPlay(experiment, request, player, data, specs, at_once)
 
 
 def _save(services: RolloutServices, folder: Path) -> Mapping[str, float]:
     services.tokenizer.save_pretrained(folder)
     return {}
-
-
-def _take_name(experiment: Experiment, player: Player, plan: PlayPlan, mode: ModeName) -> str:
-    """The next free name, taken by writing its play.json."""
-    settings = experiment.settings
-    sampled_from: ArtifactRecord | None = None
-    if isinstance(player, ModelPlayer):
-        sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
-    record: PlayRecord = {
-        "experiment": experiment.name,
-        "policy": player.reference,
-        "sampled_from": sampled_from,
-        "script": None if isinstance(player, ModelPlayer) else player.path,
-        "way": mode,
-        "split": plan.split,
-        "seed": settings.seed,
-        "settings": settings.model_dump(mode="json"),
-        "settings_digest": settings.digest,
-        "time_ms": int(time.time() * 1000),
-        "command": plan.command,
-    }
-    while True:
-        name = next_play(experiment.store, experiment.name)
-        if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
-            return name  # or another process took it meanwhile
 
 
 def _key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
@@ -17,9 +18,9 @@ from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
-from agentfly_core.pipeline.stages.rejection_sampling import choose as choose_demonstrations
 from agentfly_core.records.dataset import split
-from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 
 
 def demonstrate(
@@ -45,33 +46,28 @@ def demonstrate(
     return publish(experiment.store, target, make)
 
 
-def choose(experiment: Experiment, model: Artifact, data: Artifact) -> Artifact:
-    """Publish the successes among the episodes that another run has stored, of this experiment's
-    training problems.
+def choose(
+    store: Store, settings: WarmStart, target: ArtifactKey, model: Artifact, data: Artifact
+) -> Artifact:
+    """Publish another run's successes on the training problems of `data` as demonstrations.
 
     They are chosen once: later changes of that run have no effect. The manifest names the
     episodes by digest.
     """
-    target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
-    settings = experiment.settings.warm_start
-    if chosen := find(experiment.store, target):
+    if chosen := find(store, target):
         return chosen
-    last = run_step(settings.demonstrations) if settings else None
-    assert settings is not None and last is not None
-    require_same_tokens(
-        experiment.store, settings.demonstrations, policy_of(experiment.store, last.run, 0), model
-    )
-    episodes = rejection_sampling.artifacts(experiment.store, last.run, last.step)
-    target = replace(
-        target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}}
-    )
+    last = run_step(settings.demonstrations)
+    assert last is not None
+    require_same_tokens(store, settings.demonstrations, policy_of(store, last.run, 0), model)
+    episodes = rejection_sampling.artifacts(store, last.run, last.step)
+    origins = {episode.uri: episode.digest for episode in episodes}
 
     def make(folder: Path) -> Mapping[str, float]:
-        training = {problem.id for problem in split(experiment.store.open(data), "train")}
-        played = rejection_sampling.stored(experiment.store, episodes, training)
-        return choose_demonstrations(settings, played, folder)
+        training = {problem.id for problem in split(store.open(data), "train")}
+        played = rejection_sampling.stored(store, episodes, training)
+        return rejection_sampling.choose(settings, played, folder)
 
-    return publish(experiment.store, target, make)
+    return publish(store, replace(target, inputs={**target.inputs, **origins}), make)
 
 
 def warm_start(

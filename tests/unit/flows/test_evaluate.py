@@ -13,7 +13,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.loop import evaluation
+from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.runs.summary import Evaluation
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
@@ -57,25 +57,16 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     here = experiments.experiment(tmp_path, evaluate={"datasets": {"hard": hard}})
     played: list[tuple[int, str, str]] = []
 
-    def evaluated(
-        _: Stages,
-        there: Experiment,
-        __: Any,
-        policy: Artifact,
-        data: Artifact,
-        split: str,
-        step: int,
-    ) -> Evaluation:
-        played.append((there.settings.data.test, data.digest, split))
+    def on_split(here: Evaluator, _: Any, policy: Artifact, split: str, step: int) -> Evaluation:
+        played.append((here.experiment.settings.data.test, here.data.digest, split))
         return Evaluation(policy.digest, split, 0.5, (0.0, 1.0), {}, 1.0, step)
 
-    monkeypatch.setattr(evaluation, "evaluated", evaluated)
+    monkeypatch.setattr(Evaluator, "on_split", on_split)
     there = here.on(here.settings.on(here.settings.evaluate.datasets["hard"]))
     policy, own, other = (Pointer("", name) for name in ("9f2c", "da7a", "4a6d"))
     services: Any = None
-    found = evaluation.evaluated_everywhere(
-        Stages(), here, services, policy, own, {"hard": (there, other)}, 3
-    )
+    further = {"hard": Evaluator(Stages(), there, other)}
+    found = Evaluator(Stages(), here, own, further).on_test(services, policy, 3)
     assert played == [(4, "da7a", "test"), (2, "4a6d", "test")]
     assert (found.split, found.datasets["hard"].split) == ("test", "hard")
     assert there.settings.data.seed == 9

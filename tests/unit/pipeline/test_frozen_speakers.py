@@ -186,7 +186,7 @@ def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budge
     tmp_path: Path,
 ) -> None:
     here = experiment(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
-    plays = inputs.endpoint(here, "gpt")
+    plays = inputs.policy_named(here, "endpoint:gpt", inputs.base_model)
     with rollout_services(here, plays, "owner", tmp_path) as found:
         critic, judge = found.frozen["critic"], found.frozen["judge"]
         assert isinstance(found.sampler, EndpointSampler)
@@ -201,7 +201,9 @@ def test_frozen_policies_rest_with_the_sampler(
     publish(here.store, 1, [*nano.iterdir()])
     rested: list[TransformersSampler] = []
     monkeypatch.setattr(TransformersSampler, "rest", lambda sampler: rested.append(sampler))
-    with rollout_services(here, inputs.endpoint(here, "gpt"), "owner", tmp_path) as found:
+    with rollout_services(
+        here, inputs.policy_named(here, "endpoint:gpt", inputs.base_model), "owner", tmp_path
+    ) as found:
         found.rest()
         critic = found.frozen["critic"]
         assert isinstance(critic, FrozenPolicy) and rested == [critic.sampler]

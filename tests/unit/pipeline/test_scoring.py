@@ -23,7 +23,7 @@ def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_after
         write_trajectories(shard / EPISODES, episodes)
         write_timings(shard, [])
     scored = experiment(tmp_path, rewards={"tests.support.teams:writers_share": 1.0})
-    beside = {shard: scored_shard(scored, shard) for shard in shards}
+    beside = {shard: scored_shard(scored.whole.rewards, scored.scores, shard) for shard in shards}
     known = [(one.trajectory_id, one.reward) for shard in beside.values() for one in shard.scores]
     assert known == [("t1", 5.0), ("t2", 0.5)]
     for name, before in {"beside": beside, "after": {}}.items():
@@ -44,7 +44,8 @@ def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> No
         write_trajectories(tmp_path / name / EPISODES, episodes)
         write_timings(tmp_path / name, [])
     comparing = experiment(tmp_path, rewards={"tests.support.crunchers:rank": 1.0})
-    assert scored_shard(comparing, tmp_path / "first").scores == []
+    rewards, first = comparing.whole.rewards, tmp_path / "first"
+    assert scored_shard(rewards, comparing.scores, first).scores == []
     found = []
     for shards in (["whole"], ["first", "second"]):
         scored = tmp_path / f"scored by {len(shards)}"

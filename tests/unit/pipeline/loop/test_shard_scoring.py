@@ -40,7 +40,8 @@ def played(store: Store, uri: str, name: str) -> Artifact:
 
 def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
-    with scoring_shards(here.store, partial(scored_shard, here)) as scoring:
+    score = partial(scored_shard, here.whole.rewards, here.scores)
+    with scoring_shards(here.store, score) as scoring:
         for name in ("t0", "t1", "t2"):
             scoring.begin(played(here.store, f"runs/demo/{name}", name))
         found = scoring.shards().values()
@@ -50,10 +51,8 @@ def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
     shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
-    with (
-        pytest.raises(KeyboardInterrupt),
-        scoring_shards(here.store, partial(scored_shard, here)) as scoring,
-    ):
+    score = partial(scored_shard, here.whole.rewards, here.scores)
+    with pytest.raises(KeyboardInterrupt), scoring_shards(here.store, score) as scoring:
         for shard in shards:
             scoring.begin(shard)
         raise KeyboardInterrupt
