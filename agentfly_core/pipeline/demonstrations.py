@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.config.experiment import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
@@ -18,7 +18,6 @@ from agentfly_core.pipeline.playing import (
     OnEpisode,
     collect_into,
     episode_specs,
-    rollout_spec,
     watching,
 )
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
@@ -28,7 +27,7 @@ from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
-from agentfly_core.rollout.rules import EpisodeSpec, Frozen
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import NO_ANSWER, collect
 
 if TYPE_CHECKING:
@@ -45,7 +44,8 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """A script that plays problems: `DemonstrationPlayer.of(experiment, tokenizer, problems)`.
+    """A script that plays problems: `DemonstrationPlayer.of(spec, tokenizer, problems, warm_start,
+    settings.quotas, seed, failed)`.
 
     `unsure` replies without a tool call. More than the share `failed` of failed episodes raises
     GateClosed.
@@ -62,23 +62,19 @@ class DemonstrationPlayer:
     @classmethod
     def of(
         cls,
-        experiment: Experiment,
+        spec: RolloutSpec,
         tokenizer: PreTrainedTokenizerBase,
         problems: Sequence[Problem],
-        frozen: Mapping[str, Frozen] = {},
-        seed: int | None = None,
+        warm_start: WarmStart,
+        quotas: Callable[[int], Mapping[str, int]],
+        seed: int,
+        failed: float,
     ) -> DemonstrationPlayer:
-        """The demonstrations of an experiment with a warm start, by default with its own seed."""
-        settings, warm_start = experiment.settings, experiment.settings.warm_start
-        assert warm_start is not None
-        seed = settings.seed if seed is None else seed
-        spec, encode = rollout_spec(experiment, tokenizer, frozen), reply_encoder(tokenizer)
+        """Load the script that a warm start names; `quotas` divides episodes among tasks."""
         policy = policy_at(warm_start.demonstrations, warm_start.settings, problems, seed)
-        script, unsure = (
-            Scripted(encode, spec.template.stop_tokens[0], each) for each in (policy, _unsure)
-        )
-        failed = settings.gates.failed
-        return cls(problems, spec, script, unsure, settings.quotas, seed, failed)
+        encode, stop = reply_encoder(tokenizer), spec.template.stop_tokens[0]
+        script, unsure = (Scripted(encode, stop, each) for each in (policy, _unsure))
+        return cls(problems, spec, script, unsure, quotas, seed, failed)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
         """`count` episodes, each task with its quota; a fair draw, whatever is cut off."""
@@ -169,10 +165,7 @@ def unshown(
         properties = tool.parameters.get("properties")
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
         message = Message("assistant", "", (ToolCall(tool.name, arguments),))
-        reply = (
-            *encode(reply_text(message)),
-            spec.template.stop_tokens[0],
-        )
+        reply = (*encode(reply_text(message)), spec.template.stop_tokens[0])
         calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,11 +77,14 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
 
         reads_bytes, training = own_nano.byte_tokenizer(), split(store.open(data), "train")
         spec = rollout_spec(experiment, reads_bytes)
-        if settings.warm_start:
+        if warm_start := settings.warm_start:
+            # without limits of length or a seed; the script also speaks for frozen speakers
+            rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
+            shown = DemonstrationPlayer.of(
+                rules, reads_bytes, training, warm_start, quotas, 0, failed
+            )
             with environment_loop(spec.limits) as environments:
-                # without limits of length or a seed; the script also speaks for frozen speakers
-                shown = DemonstrationPlayer.of(experiment, reads_bytes, training, seed=0)
-                spans = replace(shown, spec=boundless(spec)).spans(environments)
+                spans = shown.spans(environments)
         else:
             spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
         pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]

@@ -81,17 +81,14 @@ def training_services(
 
     A warm start alone is `scripted`: it serves no sampler.
     """
-    share_prefixes = experiment.settings.update.share_prefixes
+    store, site, shares = (
+        experiment.store,
+        experiment.divided_site,
+        experiment.settings.update.share_prefixes,
+    )
     with (
         rollout_services(experiment, model, owner, logs, scripted) as playing,
-        learner_service(
-            experiment.store,
-            model,
-            share_prefixes,
-            experiment.divided_site,
-            owner,
-            logs,
-        ) as learner,
+        learner_service(store, model, shares, site, owner, logs) as learner,
     ):
         yield TrainingServices(
             playing.sampler, playing.environments, playing.tokenizer, playing.frozen, learner
@@ -108,18 +105,17 @@ def rollout_services(
     is missing or has other tokens.
     """
     store, speakers = experiment.store, experiment.settings.agent.speakers
-    chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
+    site, dtype = experiment.divided_site, experiment.settings.dtype
+    chats = chat_services(store, site, speakers, endpoint_of(store, model))
     sampling: AbstractContextManager[Sampler] = (
-        nullcontext(in_process(experiment.divided_site, experiment.settings.dtype))
+        nullcontext(in_process(site, dtype))
         if scripted
         else sampler_service(experiment, model, owner, logs, chats)
     )
-    with (
-        sampling as sampler,
-        environments_service(experiment.whole) as environments,
-    ):
+    with sampling as sampler, environments_service(experiment.whole) as environments:
         tokenizer = tokenizer_of(store, model)
-        frozen = frozen_speakers(experiment, tokenizer, chats)
+        experiment.require_speakers_unchanged()
+        frozen = frozen_speakers(store, speakers, site, dtype, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
@@ -213,21 +209,24 @@ def chat_services(
 
 
 def frozen_speakers(
-    experiment: Experiment, tokenizer: PreTrainedTokenizerBase, chats: Mapping[str, ChatService]
+    store: Store,
+    speakers: Mapping[str, SpeakerReference],
+    site: Site,
+    dtype: str,
+    tokenizer: PreTrainedTokenizerBase,
+    chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
     """Frozen speakers by role; each policy is loaded into a sampler of its own.
 
-    Raises ValueError for a missing or changed policy, and for other tokens than `tokenizer`.
+    Raises ValueError for a missing policy, and for other tokens than `tokenizer`.
     """
-    experiment.require_speakers_unchanged()
-    speakers, site = experiment.settings.agent.speakers, experiment.divided_site
     loaded = dict[SpeakerReference, Frozen]()
     for role, who in speakers.items():
         if isinstance(who, EndpointPolicy):
             loaded[who] = FrozenEndpoint(str(who), chats[who.name])
         elif who not in loaded:
-            sampler, key = in_process(site, experiment.settings.dtype), f"agent.frozen.{role}"
-            loaded[who] = _frozen_policy(experiment.store, key, who, sampler, tokenizer)
+            key = f"agent.frozen.{role}"
+            loaded[who] = _frozen_policy(store, key, who, in_process(site, dtype), tokenizer)
     return {role: loaded[who] for role, who in speakers.items()}
 
 

@@ -36,32 +36,31 @@ def services(experiment: Experiment, player: Player, logs: Path) -> Iterator[Rol
 
     A script needs no weights, no GPU and no server.
     """
-    speakers = experiment.settings.agent.speakers
+    store, site, settings = experiment.store, experiment.divided_site, experiment.settings
+    speakers = settings.agent.speakers
     needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
     sampling: AbstractContextManager[Sampler]
     if isinstance(player, ModelPlayer):
         policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
-        tokenizer, endpoint = (
-            tokenizer_of(experiment.store, policy),
-            endpoint_of(experiment.store, policy),
-        )
-        chats = chat_services(experiment.store, experiment.site, speakers, endpoint)
+        tokenizer, endpoint = tokenizer_of(store, policy), endpoint_of(store, policy)
+        chats = chat_services(store, site, speakers, endpoint)
         sampling = sampler_service(experiment, policy, owner, logs, chats)
         needs_gpu = needs_gpu or not endpoint
     else:
         tokenizer, _ = inputs.tokenizer(experiment)
-        chats = chat_services(experiment.store, experiment.site, speakers)
-        stop = template_of(experiment.settings.template, tokenizer).stop_tokens[0]
+        chats = chat_services(store, site, speakers)
+        stop = template_of(settings.template, tokenizer).stop_tokens[0]
         sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
-    on_gpu = needs_gpu and experiment.site.device == "cuda"
-    gpus = numbered(experiment.site.sampler_gpus, experiment.site.locks) if on_gpu else []
+    on_gpu = needs_gpu and site.device == "cuda"
+    gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
     with (
         held(gpus, f"episodes of {player.reference}", logger.warning),
         environment_loop(experiment.whole.limits) as environments,
         sampling as sampler,
     ):
-        frozen = frozen_speakers(experiment, tokenizer, chats)
+        experiment.require_speakers_unchanged()
+        frozen = frozen_speakers(store, speakers, site, settings.dtype, tokenizer, chats)
         ready = RolloutServices(sampler, environments, tokenizer, frozen)
         if isinstance(player, ModelPlayer):
-            ready.load(experiment.store, player.policy, 0)
+            ready.load(store, player.policy, 0)
         yield ready

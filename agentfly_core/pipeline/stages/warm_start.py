@@ -14,6 +14,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
+from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
@@ -27,23 +28,25 @@ def demonstrate(
     experiment: Experiment, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Artifact:
     """Publish episodes that a script played on training problems, after the rewards scored some."""
-    target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
-    if episodes := find(experiment.store, target):
+    store, settings, gates = experiment.store, experiment.settings, experiment.settings.gates
+    target = StageKeys(settings).demonstrations(model, data, experiment.frozen)
+    if episodes := find(store, target):
         return episodes
-    tokenizer = services.tokenizer
-    problems = split(experiment.store.open(data), "train")
-    shown = DemonstrationPlayer.of(experiment, tokenizer, problems, services.frozen)
-    rehearsed = shown.rehearse(services.environments)
-    scores = experiment.scores(rehearsed, rehearsed)
-    check_rewards(rehearsed, scores, experiment.settings.gates.unscored)
-    warm_start = experiment.settings.warm_start
+    warm_start, tokenizer = settings.warm_start, services.tokenizer
     assert warm_start is not None
+    spec = rollout_spec(experiment, tokenizer, services.frozen)
+    problems, quotas = split(store.open(data), "train"), settings.quotas
+    shown = DemonstrationPlayer.of(
+        spec, tokenizer, problems, warm_start, quotas, settings.seed, gates.failed
+    )
+    rehearsed = shown.rehearse(services.environments)
+    check_rewards(rehearsed, experiment.scores(rehearsed, rehearsed), gates.unscored)
 
     def make(folder: Path) -> Mapping[str, float]:
         shown.play(warm_start.episodes, folder, services.environments)
         return {}
 
-    return publish(experiment.store, target, make)
+    return publish(store, target, make)
 
 
 def choose(

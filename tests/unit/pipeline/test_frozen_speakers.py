@@ -23,7 +23,8 @@ from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
-from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
+from agentfly_core.records.problem_schedule import ProblemSchedule
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -42,8 +43,10 @@ def experiment(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experim
     return replace(made, site=site)
 
 
-def chats(here: Experiment) -> dict[str, Any]:
-    return dict(chat_services(here.store, here.site, here.settings.agent.speakers))
+def speakers_of(here: Experiment, tokenizer: Any) -> dict[str, Frozen]:
+    speakers, dtype = here.settings.agent.speakers, here.settings.dtype
+    chats = chat_services(here.store, here.site, speakers)
+    return frozen_speakers(here.store, speakers, here.site, dtype, tokenizer, chats)
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
@@ -144,12 +147,11 @@ def test_a_run_goes_on_with_the_speakers_that_it_began_with(
     assert moved.frozen["judge"] != here.frozen["judge"]
     with opened(moved, "mine") as run:
         assert run.experiment.frozen == here.frozen
-        tokenizer = AutoTokenizer.from_pretrained(nano)
-        frozen_speakers(run.experiment, tokenizer, chats(run.experiment))
+        run.experiment.require_speakers_unchanged()
         assert "another url, model or extra of endpoint:gpt" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
         with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
-            frozen_speakers(run.experiment, tokenizer, chats(run.experiment))
+            run.experiment.require_speakers_unchanged()
 
 
 def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
@@ -174,7 +176,7 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
-    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano), chats(here))
+    found = speakers_of(here, AutoTokenizer.from_pretrained(nano))
     critic, referee, judge = found["critic"], found["referee"], found["judge"]
     assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
     assert critic.sampler is referee.sampler
@@ -223,7 +225,7 @@ def test_a_policy_with_tokens_of_another_model_is_refused(
     with pytest.raises(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
-        frozen_speakers(here, tokenizer, {})
+        speakers_of(here, tokenizer)
 
 
 def test_a_training_in_which_nobody_is_trained_stops() -> None:

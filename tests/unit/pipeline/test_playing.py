@@ -14,6 +14,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
@@ -201,13 +202,19 @@ def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(
         )
 
 
+def player_of(experiment: Experiment, tokenizer: Any) -> DemonstrationPlayer:
+    spec, settings = rollout_spec(experiment, tokenizer), experiment.settings
+    of = (settings.warm_start, settings.quotas, settings.seed, settings.gates.failed)
+    return DemonstrationPlayer.of(spec, tokenizer, PROBLEMS, *of)
+
+
 def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
     with (
         environment_loop({}) as here,
         pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
     ):
         made = experiment_of(settings_with())
-        shown = DemonstrationPlayer.of(made, tokenizer, PROBLEMS)
+        shown = player_of(made, tokenizer)
         shown.play(made.settings.warm_start.episodes, tmp_path, here)
 
 
@@ -279,7 +286,7 @@ def test_eight_demonstrations_are_scored_before_the_warm_start(
     tokenizer = AutoTokenizer.from_pretrained(nano)
     experiment = experiment_of(settings_with(**changes))
     with environment_loop({}) as here, pytest.raises(GateClosed, match=told):
-        played = DemonstrationPlayer.of(experiment, tokenizer, PROBLEMS).rehearse(here)
+        played = player_of(experiment, tokenizer).rehearse(here)
         scores = experiment.scores(played, played)
         check_rewards(played, scores, experiment.settings.gates.unscored)
 
@@ -289,7 +296,7 @@ def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
     experiment = experiment_of(settings_with(tools=[], rewards=exact, agent={"max_turns": 1}))
     with environment_loop({}) as here:
         tokenizer = AutoTokenizer.from_pretrained(nano)
-        played = DemonstrationPlayer.of(experiment, tokenizer, PROBLEMS).rehearse(here)
+        played = player_of(experiment, tokenizer).rehearse(here)
         scores = experiment.scores(played, played)
         check_rewards(played, scores, experiment.settings.gates.unscored)
     assert len(played) == 8
