@@ -1,6 +1,4 @@
-"""The small files that DVC keeps of an experiment: pointers to artifacts, metrics, and a plot's
-points.
-"""
+"""Files for DVC: pointers to artifacts, metrics, and a plot's points."""
 
 from __future__ import annotations
 
@@ -29,14 +27,12 @@ def wanted() -> bool:
 
 
 def folder(experiment: str) -> Path:
-    """Where an experiment's results lie."""
+    """Folder of an experiment's results."""
     return Path("results") / experiment
 
 
 def overrides(experiment: str) -> list[str]:
-    """The overrides with which a stage that DVC started works: those of the configuration that its
-    `resolve` stage wrote. None for who is started by others.
-    """
+    """Overrides of the configuration that DVC's stage `resolve` wrote; empty outside DVC."""
     config = folder(experiment) / "config.yaml"
     if not wanted() or not config.is_file():
         return []
@@ -49,8 +45,8 @@ def write_config(
     own_code: Mapping[str, Mapping[str, str]],
     overrides: Sequence[str],
 ) -> None:
-    """The complete configuration, with the version of each stage's code, AgentFly's and the
-    author's own, and the overrides of params.yaml that are in it.
+    """Write the complete settings with the versions of all stages, digests of the author's code,
+    and the overrides of params.yaml.
     """
     code: JSON = {stage: own_code.get(stage, {}) for stage in COUNTED}
     listed: JSON = [*overrides]
@@ -69,12 +65,12 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write_pointer(experiment: str, name: str, artifact: Artifact) -> None:
-    """Where an artifact is and its digest."""
+    """Write an artifact's uri and digest."""
     dvc_pointer.write(folder(experiment) / f"{name}.json", artifact)
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:
-    """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
+    """Write a finished run's final policy, summary, and a table of steps for `dvc plots`."""
     experiment, run = summary["experiment"], summary["run"]
     write_pointer(experiment, "policy", final_policy(store, run))
     write_json(folder(experiment) / "summary.json", as_json(summary))
@@ -86,5 +82,5 @@ def write_run(store: Store, steps: range, summary: Summary) -> None:
 
 
 def write_evaluation(experiment: str, evaluation: Evaluation) -> None:
-    """How a policy does on held-out problems."""
+    """Write a policy's held-out success."""
     write_json(folder(experiment) / "evaluation.json", evaluation.to_json())

@@ -1,6 +1,4 @@
-"""The beginning of a flow run: what it was started with, which Prefect has stored before, and its
-process.
-"""
+"""The experiment of a flow run."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ from flows.local.flow_run_owners import sign
 def experiment_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> Experiment:
-    """`load_experiment` for a flow, whose run is labelled with this process.
+    """Load the experiment of a flow run, and label the run with this process.
 
-    With a secret, the error says how to delete it from Prefect.
+    For a secret, the error contains the command that deletes the flow run from Prefect.
     """
     sign()
     try:

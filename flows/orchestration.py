@@ -1,4 +1,4 @@
-"""Prefect around a command, and what a person reads when it ends before its work is done."""
+"""Prefect around a command, and the message when a command fails."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ MISTAKES = (
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether a person reads the error's own words, without a traceback."""
+    """Whether a user reads the error's own message, without a traceback."""
     return issubclass(type(error), MISTAKES)  # isinstance would ask the error
 
 
 def message(error: BaseException) -> str:
-    """What a person reads about an error: a mistake's own words, with the line of their code that
-    it came from, if any.
+    """The message of an error: a mistake's own words and the line in the user's code.
 
-    Anything else is an error in code: its traceback, without the lines of installed packages.
+    Other errors have a traceback without the lines of installed packages.
     """
     if not is_mistake(error):
         return (
@@ -56,11 +55,11 @@ def message(error: BaseException) -> str:
 
 @contextmanager
 def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
-    """Prefect for this process: its server starts while the rest is imported, and ends with the
+    """Run a block with Prefect; its server starts while modules are imported, and ends with the
     block.
 
-    Yields the places of its state. What would be logged on the terminal goes to a file. Whatever
-    the block raises, but Locked, becomes Stopped with that file, the cause and `next_step`.
+    Logs go to a file. Errors other than Locked become Stopped with that file, the cause and
+    `next_step`.
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
@@ -80,7 +79,7 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
 
 
 def next_step(error: Exception, again: Callable[[], str]) -> str:
-    """The command that continues, `again`; none for an error that the same command repeats."""
+    """The command that continues, or a note that it would fail again."""
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
         return "The same command fails again until that is corrected."
     return f"To continue: {again()}"

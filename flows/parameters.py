@@ -1,6 +1,4 @@
-"""What a flow is started with, as the Prefect form shows it and as its server checks it before
-anything starts.
-"""
+"""Parameters of flows: types with the schema that Prefect's form and server use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run is shown: its flow run in Prefect and its run in MLflow lead to each other."""
+"""Links between a flow run in Prefect and its run in MLflow."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def name_after(run: str) -> None:
 
 
 def show_summary(store: Store, site: Site, summary: Summary) -> None:
-    """Make the summary the artifact `run-<experiment>` of this flow run, with a link to MLflow.
+    """Publish the summary as the artifact `run-<experiment>` of this flow run, linked to MLflow.
 
-    Never raises: the run is finished, whether Prefect shows it or not.
+    Never raises, because the run is finished.
     """
     run, experiment = summary["run"], summary["experiment"]
     try:
@@ -50,7 +50,7 @@ def show_summary(store: Store, site: Site, summary: Summary) -> None:
 
 
 def summary_page(summary: Summary, link: str) -> str:
-    """The end of a run in markdown: held-out success before and after, and where there is more."""
+    """Held-out success before and after in markdown, with links."""
     rows = ["| held-out success | solved | 95 % interval |", "|---|---|---|"]
     for when, share, (low, high) in (
         ("before", summary["success_before"], summary["interval_before"]),
@@ -73,7 +73,7 @@ def this_page() -> str:
 
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
-    """The link to a run in MLflow, empty where MLflow has not heard of it or is gone."""
+    """Link to a run in MLflow; "" if MLflow does not have it or fails."""
     place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
     if not run_ids:
         return ""

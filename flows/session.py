@@ -1,6 +1,4 @@
-"""One process's work on a run: its devices, lock, warm services, live display and MLflow run,
-opened and closed together.
-"""
+"""A process's work on a run: devices, lock, warm services, live display and MLflow run."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from flows.run_pages import name_after
 
 @dataclass(frozen=True)
 class RunSession:
-    """What a flow works with: the run, the function that reports it and the folder of its logs."""
+    """A flow's run, the function that reports it and the folder of its logs."""
 
     run: Run
     report: Callable[[Run], None]

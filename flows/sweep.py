@@ -1,6 +1,4 @@
-"""The runs of a sweep, one after the other: each in a process of its own, so that whatever ends one
-of them, the others are done; all at one Prefect server.
-"""
+"""The runs of a sweep, one after the other, each in its own process, with one Prefect server."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ INTERRUPTED = 130
 def make_sweep(
     experiment: str, overrides: Sequence[str], site: str, uri: str, seeds: int | None, name: str
 ) -> tuple[Sweep, Store]:
-    """Store a sweep in the store at `uri`; raises ValueError if its runs could not be compared."""
+    """Store a sweep in the store at `uri`; raises ValueError if its runs cannot be compared."""
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]
     runs = [each.run_name("", False) for each in experiments]
@@ -52,9 +50,9 @@ def make_sweep(
 
 
 def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member]:
-    """Train what a sweep has still to do; returns the runs that failed.
+    """Train the unfinished runs of a sweep; returns the failed ones.
 
-    `where` are the words that name the site and the store. Raises KeyboardInterrupt where a run was
+    `where` are the words that name the site and the store. Raises KeyboardInterrupt if a run was
     interrupted.
     """
     left, count = sweep.unfinished(store), len(sweep.members)
@@ -77,7 +75,7 @@ def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member
 
 
 def _command(words: Sequence[str]) -> int:
-    """The exit status of an `agentfly` command; it ends with this process."""
+    """Run an `agentfly` command and return its exit status; it ends with this process."""
     child = subprocess.Popen(
         [sys.executable, "-m", "flows", *words],
         env={**environment(), **finding_ours()},

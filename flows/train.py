@@ -30,7 +30,7 @@ def train(
 ) -> Summary:
     """Train an agent: start the run, or continue it from disk.
 
-    The step during which `hours` are over is the run's last one, as if no more had been asked for.
+    The step during which `hours` are over is the run's last one.
     """
     until = Deadline.after(hours)
     with session(experiment, run, overrides, new, site, store) as here:

@@ -22,9 +22,9 @@ R = TypeVar("R")
 
 
 def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:
-    """A task of a stage function, called `name`, a pattern over its parameters.
+    """Make a task of a stage function; `name` is a pattern over its parameters.
 
-    `retries` are for a warm service that died under it: the supervisor starts that again.
+    `retries` are for a warm service that died: the supervisor starts it again.
     """
     made: Any = task(
         task_run_name=name,

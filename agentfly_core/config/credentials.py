@@ -40,7 +40,7 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
 
 
 def _fault(key: str, value: JSON) -> str:
-    """What is wrong with a setting, as a phrase to follow its name; empty for most."""
+    """Return the fault of a setting as a phrase after its name, or ""."""
     words = _words(key)
     if not isinstance(value, str):
         number = isinstance(value, int | float) and not isinstance(value, bool)

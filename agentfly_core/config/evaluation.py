@@ -17,8 +17,8 @@ SPLITS = ("train", "validation", "test")
 class Evaluate(Section):
     """Held-out evaluation: test before and after, validation each `every` steps (0: never).
 
-    `pass_at` are the k of pass@k, `by` is a fact whose values are evaluated separately, and
-    `datasets` are evaluated with the test split.
+    `pass_at` are the k of pass@k, `by` is a fact with separate rates for each value, `datasets` are
+    evaluated with the test split.
     """
 
     goal: str = Field(

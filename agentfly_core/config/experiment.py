@@ -1,7 +1,7 @@
 """The experiment file: settings that define an experiment; site.py defines where it runs.
 
-The defaults below are vetted; `conf/NAME.yaml` says only what differs.
-How files and overrides are read: loading.py.
+Defaults are vetted, so `conf/NAME.yaml` contains only deviations. loading.py reads files and
+overrides.
 """
 
 from __future__ import annotations
@@ -46,14 +46,13 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class WarmStart(Section):
-    """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds`
-    resumable parts of it.
+    """Masked supervised fine-tuning on demonstrations before reinforcement learning, in resumable
+    `rounds`.
 
-    `demonstrations` is the import path of a policy, an `async def` of one Conversation, or of a
-    function of (problems, seed, its own settings) that returns one; or `run:NAME@STEP`: those of
-    that run's stored episodes of the steps 1 to STEP that RejectionSampling chooses
-    (pipeline/stages/rejection_sampling.py). The learning rate falls from round to round: with 4
-    rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    `demonstrations` is the import path of a policy (an `async def` of one Conversation) or of a
+    function of (problems, seed, its own settings) that returns one; `run:NAME@STEP` selects
+    episodes of that run's steps 1 to STEP by RejectionSampling. The learning rate falls from round
+    to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
     demonstrations: str
@@ -75,12 +74,12 @@ class WarmStart(Section):
 
 
 class Adapter(Section):
-    """Train a low-rank adapter on the model's linear layers instead of its weights (LoRA, arXiv
+    """Train a low-rank adapter on linear layers instead of the model's weights (LoRA, arXiv
     2106.09685).
 
-    A layer of weights W computes (W + alpha / rank * B A) x, where W stays as it is, A has `rank`
-    rows, and B begins as 0. `targets` are all linear layers but the output projection, or those of
-    these names, such as [q_proj, v_proj].
+    A layer of weights W computes (W + alpha / rank * B A) x. W is frozen, A has `rank` rows and B
+    starts as 0. `targets` are the names of layers, such as [q_proj, v_proj]; all-linear excludes
+    the output projection.
     """
 
     rank: Annotated[int, Field(ge=1, le=512)] = 16
@@ -89,13 +88,12 @@ class Adapter(Section):
 
 
 class Rollout(Section):
-    """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
+    """Episodes of a step: `problems` x `group_size`, `shard` of them at the same time.
 
-    A shard is what is lost when a sampler dies, and bounds the requests in flight. In up to
-    `refills` further rounds, as many other problems are played as had episodes of equal reward only
-    (dynamic sampling, DAPO, arXiv 2503.14476); how many, the algorithm says where the experiment
-    does not. With `max_staleness` s, step k samples from policy k - 1 - s, while earlier updates
-    still run.
+    A dead sampler loses at most a shard. Each of up to `refills` further rounds replaces the
+    problems whose episodes all had equal rewards (dynamic sampling, DAPO, arXiv 2503.14476); the
+    algorithm gives the default. With `max_staleness` s, step k samples from policy k - 1 - s while
+    earlier updates run.
     """
 
     problems: Positive = 16
@@ -108,13 +106,11 @@ class Rollout(Section):
 
 
 class Update(Section):
-    """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW; and what is kept
-    of them on disk.
+    """AdamW steps of one update, `epochs` x `mini_batches`, and retention on disk.
 
-    A learner state each `learner_every` steps, the newest `keep_learner` of these, and the weights
-    of the newest `keep_policies` policies (0: of all). With `share_prefixes` what several episodes
-    have in common, as a prompt, goes through the model once; the result is the same but for
-    rounding.
+    The newest `keep_learner` of the learner states of each `learner_every` steps stay, and the
+    weights of the newest `keep_policies` policies (0: of all). `share_prefixes` computes a common
+    prefix, such as a prompt, once; results differ by rounding only.
     """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
@@ -146,10 +142,9 @@ class Update(Section):
 
 
 class OrderPosition(Section):
-    """Where an order of problems is continued: `{epoch: 2, problem: 512}`.
+    """A place in the order of problems: `{epoch: 2, problem: 512}`.
 
-    An epoch plays each training problem once, in an order of its own; `problem` of them are behind
-    the run when it starts.
+    An epoch plays each training problem once in its own order; `problem` of them are already done.
     """
 
     epoch: Annotated[int, Field(ge=0)] = 0
@@ -157,9 +152,8 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """Where a run of many that are one training begins in the order of each task's problems:
-    `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Its sampling seeds belong to its
-    `number` alone.
+    """Start of a nightly run in the order of each task's problems: `{number: 12, tasks: {single:
+    {epoch: 2, problem: 512}}}`. Its sampling seeds depend on its `number` alone.
     """
 
     number: Positive
@@ -171,11 +165,10 @@ class Night(Section):
 
 
 class Fork(Section):
-    """The run that this one continues from, and from which of its steps:
-    `{run: quickstart-1f2e3d4c, step: 7}`.
+    """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    Its own first step is then 8, with the order of problems, the seeds and the learner state that
-    the other run's step 8 has; with `optimizer_state: fresh` only the policy continues.
+    The fork begins with step 8, with the order, seeds and learner state of the other run's step 8;
+    with `optimizer_state: fresh` only the policy continues.
     """
 
     run: str
@@ -191,10 +184,10 @@ class Gates(Section):
 
 
 class Settings(Section):
-    """What an experiment is; two runs with equal settings digests answer the same question.
+    """Settings of an experiment; runs with equal settings digests are the same.
 
-    `code_files` are data files that its code reads. `code` is found out, not set: digests of the
-    author's own modules by the stage that they count for, `{"rollout": {"my_tools": "9f2c..."}}`.
+    `code_files` are data files that its code reads. `code` is computed: digests of the author's
+    modules by stage, `{"rollout": {"my_tools": "9f2c..."}}`.
     """
 
     model: str
@@ -294,8 +287,9 @@ class Settings(Section):
 
     @property
     def each(self) -> Mapping[str, Settings]:
-        """The settings of each task as an experiment of its own; without `tasks`
-        `{"single": self}`. `rollout.problems` of them are the task's quota of a step.
+        """Settings of each task as an experiment; `{"single": self}` without `tasks`.
+
+        Their `rollout.problems` is the task's quota of a step.
         """
         if not self.tasks:
             return {SINGLE: self}
@@ -321,17 +315,17 @@ class Settings(Section):
 
     @property
     def start_step(self) -> int:
-        """The step whose policy training starts from: 0, of a fork the one it continues from."""
+        """Step of the policy that training starts from: 0, or the origin's step of a fork."""
         return self.fork.step if self.fork else 0
 
     @property
     def own_steps(self) -> range:
-        """The steps that the run itself does: 1 to `steps`; a fork's begin behind its start."""
+        """Steps of the run itself: 1 to `steps`, or those after a fork's start."""
         return range(self.start_step + 1, self.steps + 1)
 
     @property
     def own_warm_start(self) -> WarmStart | None:
-        """The warm start that the run itself does; a fork has it behind it."""
+        """The run's warm start; a fork has none of its own."""
         return None if self.fork else self.warm_start
 
     @property
@@ -343,9 +337,7 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The import path of the reward that says whether an episode solved its problem; of a
-        mixture the name under which scores have those of the tasks.
-        """
+        """Import path of the reward that decides success; GOAL in a mixture."""
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards))
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -363,8 +355,8 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Settings:
-        """The same with the seed of its data as its only one: what the dataset and how held-out
-        problems are played depend on.
+        """The same settings with `seed` replaced by the seed of the data, for the dataset and
+        held-out episodes.
         """
         if self.data.seed is None:
             return self
@@ -382,9 +374,7 @@ class Settings(Section):
         return self.model_copy(update={"data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """What the seeds of a step's episodes are derived from: `(seed, 7)`, and with a night's
-        number `(seed, "night", 12, 7)`.
-        """
+        """Base of the seeds of a step's episodes: `(seed, 7)`, or `(seed, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

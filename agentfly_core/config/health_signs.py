@@ -1,4 +1,4 @@
-"""Signs that training goes wrong: bounds on metrics, and the vetted ones that ship."""
+"""Bounds on metrics that detect failing training, with vetted defaults."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ SIGNS: dict[str, Sign | None] = {
     "kl": Sign(metric="train/kl", above=0.5),
     "reward_fall": Sign(metric="rollout/reward_fall", above=0.3),
 }
-"""Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
+"""Vetted defaults; `null` in an experiment file removes one."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Optional, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Optional, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -23,15 +23,10 @@ from agentfly_core.system.formats.tracebacks import own_line
 from agentfly_core.system.module_search import refuse_hidden
 
 R = TypeVar("R")
+Maker = Callable[..., Any]
 Parameters = Mapping[str, inspect.Parameter]
 ALGORITHMS = "agentfly_core.algorithms"
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-class Maker(Protocol):
-    """A function or class with any parameters."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @contextmanager
@@ -103,7 +98,7 @@ def check_settings(
 
     Raises ValueError for unknown settings, other types, and missing settings that are not `given`.
     """
-    name, parameters = _called(maker), _parameters(maker)
+    name, parameters = _called(maker), parameters_of(maker)
     for key in given:
         if key not in parameters:
             raise ValueError(
@@ -119,12 +114,8 @@ def check_settings(
     return {key: typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
 
 
-def settings_of(maker: Maker) -> list[str]:
-    """The setting names of a class; a function has none."""
-    return list(_parameters(maker)) if isinstance(maker, type) else []
-
-
-def _parameters(maker: Maker) -> Parameters:
+def parameters_of(maker: Maker) -> Parameters:
+    """The parameters of a function or class; raises ValueError for anything else."""
     try:
         parameters = inspect.signature(maker).parameters
     except ValueError:
@@ -143,7 +134,7 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
 
     Annotations of other parameters may use names imported for type checking only.
     """
-    parameters = {key: p for key, p in _parameters(maker).items() if key in names}
+    parameters = {key: p for key, p in parameters_of(maker).items() if key in names}
     annotations = {
         key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()
     }
@@ -200,7 +191,9 @@ def with_defaults(
 
     `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}`.
     """
-    defaults = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
+    defaults = {
+        p.name: p.default for p in parameters_of(maker).values() if p.default is not p.empty
+    }
     typed = check_settings(maker, settings, given)
     sections = {
         key: value for key, value in {**defaults, **typed}.items() if isinstance(value, BaseModel)

@@ -36,19 +36,17 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""Parts completed with defaults, and the arguments that each gets besides its settings."""
+"""Parts completed with defaults, with the arguments beside their settings."""
 TASKS = "tasks"
-"""The origin of values that a mixture copies from its tasks."""
+"""Origin of values that a mixture copies from its tasks."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFile:
-    """A file with its overrides: the experiment's name and settings, and the source of each value.
-
-    `ExperimentFile("quickstart", Settings(...), {"update.learning_rate": "conf/quickstart.yaml",
-    "seed": "default"})`
+    """An experiment's name, settings, and the source of each value: `ExperimentFile("quickstart",
+    Settings(...), {"update.learning_rate": "conf/quickstart.yaml", "seed": "default"})`.
     """
 
     name: str
@@ -116,9 +114,7 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 
 
 def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
-    """Where the settings of two dumped settings configurations differ, key by key; digests of code
-    are no settings.
-    """
+    """Differences of two dumped settings, key by key, without digests of code."""
     before, after = ({**flat(tree), "code": None} for tree in (old, new))
     free = set(resumable(Settings))
     return [
@@ -158,9 +154,7 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 
 def _completed(settings: Settings) -> Settings:
-    """The settings with the defaults of the parts that it names, of tools, rewards, ... where any
-    setting is given, so that nothing it depends on is left unsaid.
-    """
+    """Add the defaults of all named parts, so that stored settings are complete."""
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
     explicit = settings.rollout.model_fields_set
@@ -246,7 +240,7 @@ def override(text: str) -> tuple[str, JSON]:
 
 
 def _keys(key: str) -> list[str]:
-    """The parts of a dotted key; an import path is one part of rewards.my.rewards:cites.weight."""
+    """Parts of a dotted key; an import path is one part of rewards.my.rewards:cites.weight."""
     before, _, name = key.partition(":")
     outer = 3 if key.startswith("tasks.") else 1  # tasks.NAME.rewards
     *sections, module = before.split(".", outer)

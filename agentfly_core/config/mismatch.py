@@ -1,4 +1,4 @@
-"""What is wrong with a value, in the words of YAML and JSON rather than of Python."""
+"""Error messages about values, in the words of YAML and JSON instead of Python."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def place(steps: Iterable[int | str]) -> str:
 
 
 def settings_like(key: str, settings: Sequence[str]) -> list[str]:
-    """Return the settings that a name may mean: `["update.learning_rate"]` for `learning_rate`,
-    `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`; empty if there is none.
+    """Return similar settings: `["update.learning_rate"]` for `learning_rate`,
+    `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`; empty if none is similar.
     """
     key = key.lstrip("-").replace("-", "_")
     last = key.rpartition(".")[2]

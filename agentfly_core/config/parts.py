@@ -22,7 +22,7 @@ from agentfly_core.config.import_path import (
     at,
     construct,
     load,
-    settings_of,
+    parameters_of,
     with_defaults,
 )
 from agentfly_core.config.reference import SpeakerReference, speaker
@@ -55,16 +55,19 @@ class Part(Section):
         return construct(load(self.use), self.settings)
 
 
-class AlgorithmPart(Part):
-    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`.
-
-    A name alone is short for `{use: name}`.
-    """
+class NamedPart(Part):
+    """A part whose name alone is short for `{use: name}`."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_name(cls, value: T) -> T | dict[str, str]:
         return by_name(value)
+
+
+class AlgorithmPart(NamedPart):
+    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a
+    name alone is short for `{use: name}`.
+    """
 
     @field_validator("use")
     @classmethod
@@ -85,16 +88,8 @@ class Data(Part):
     )
 
 
-class ToolPart(Section):
+class ToolPart(NamedPart):
     """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`."""
-
-    model_config = OPEN
-    use: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_path(cls, value: T) -> T | dict[str, str]:
-        return by_name(value)
 
     @model_serializer(mode="wrap")
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
@@ -102,11 +97,11 @@ class ToolPart(Section):
 
 
 class RewardPart(Section):
-    """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`.
+    """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`; a number is
+    short for its weight.
 
-    A number is short for its weight. `timeout`, `retries` and `concurrency` override those of
-    `@reward`; further keys are settings of its class. Its key is the import path, or with `use` its
-    name in metrics.
+    `timeout`, `retries` and `concurrency` override those of `@reward`; further keys are settings of
+    its class. Its key is the import path, or with `use` its name in metrics.
     """
 
     model_config = OPEN
@@ -130,9 +125,8 @@ class RewardPart(Section):
 class AgentPart(Section):
     """The agent and its limits in tokens, `max_tokens` of a reply, and `deadline` in seconds.
 
-    `stop` are strings that end a reply, `["Observation:"]` for ReAct; the agent's text ends before
-    them. `frozen` are roles that are not trained: `{critic: "run:demo@7", judge: "endpoint:gpt"}`.
-    Further keys are settings of the agent's class.
+    `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
+    `{critic: "run:demo@7", judge: "endpoint:gpt"}`. Further keys are settings of the agent's class.
     """
 
     model_config = OPEN
@@ -167,10 +161,10 @@ class AgentPart(Section):
 
 
 class PoolSettings(Section):
-    """Environments of a kind: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`.
+    """Environments of a kind: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`;
+    a number is the limit.
 
-    At most `limit` exist, each for `max_uses` episodes and `lifetime` seconds. A number is the
-    limit.
+    At most `limit` exist, each for `max_uses` episodes and `lifetime` seconds.
     """
 
     limit: Positive
@@ -209,8 +203,9 @@ class OwnSettings:
         """Settings with the defaults of the class; raises ValueError for unknown settings."""
         where = ".".join(self.keys)
         with at(where):
-            maker = self._maker()
-            own = settings_of(maker)
+            loaded = load(self.path)
+            maker: Maker = getattr(loaded, "made_of", loaded)  # of a decorated class
+            own = list(parameters_of(maker)) if isinstance(maker, type) else []
             if clash := [key for key in own if key in self.taken]:
                 raise ValueError(
                     f"{self.path} has a setting {clash[0]!r}, a key of this section: rename it."
@@ -222,11 +217,6 @@ class OwnSettings:
                 raise ValueError(f"{where}.{key}: there is no such key.{hint}{only}")
         with at(where):
             return with_defaults(maker, self.settings) if isinstance(maker, type) else {}
-
-    def _maker(self) -> Maker:
-        loaded = load(self.path)
-        maker: Maker = getattr(loaded, "made_of", loaded)  # of a decorated class
-        return maker
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
@@ -242,9 +232,9 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 class Curriculum(Section):
     """Choice of problems by pass rate: `{window: 4, by: kind}`.
 
-    Of `window` times as many problems as a step plays, each is drawn by weight p (1 - p) + 0.01.
-    p is the pass rate in earlier steps, with one solved and one unsolved episode added, of the
-    problem, or of all problems with the same fact `by`.
+    A step draws from `window` times its problems by weight p (1 - p) + 0.01. The pass rate p in
+    earlier steps, with one solved and one unsolved episode added, is that of the problem, or of all
+    problems with the same fact `by`.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -252,10 +242,10 @@ class Curriculum(Section):
 
 
 class Nano(Section):
-    """The model `nano`, whose tokens are learned from training problems and demonstrations.
+    """The model `nano`: its tokens are learned from training problems and demonstrations.
 
-    Matches of the regular expressions `atoms` are tokens, as digits and words are:
-    `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
+    Matches of the regular expressions `atoms` become tokens, as digits and words do: `{atoms:
+    ["[+*/-]", "red cup|blue kettle"]}`.
     """
 
     atoms: tuple[str, ...] = ()

@@ -13,11 +13,11 @@ Margin = Annotated[float, Field(gt=0)]
 
 
 class HeldOutDataset(Section):
-    """Its `test` problems are played, as those of the section `data` are:
-    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000}`.
+    """A dataset for evaluation with its `test` split: `{use: "agentfly_core.datasets.files:files",
+    train_file: hard.jsonl, test: 1000}`.
 
-    All is as in that section, whose seed counts where there is none. One training problem is made,
-    since that split may not be empty.
+    Settings are those of `data`, and so is the default seed. It has one training problem, because
+    that split may not be empty.
     """
 
     model_config = OPEN
@@ -30,14 +30,14 @@ class HeldOutDataset(Section):
 
     @property
     def data(self) -> dict[str, JSON]:
-        """What the section `data` would say of it."""
+        """The same as a section `data`."""
         return self.model_dump(mode="json")
 
 
 class GuardDataset(HeldOutDataset):
-    """A dataset of one's own on which success must not fall; champion and challenger play it.
+    """A dataset on which success must not fall by `margin`: `{use:
+    "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
 
-    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
     Margins below 2.5 standard errors of the difference reject equal policies: 0.04 to 0.05 with
     1,000 problems of one episode, 0.08 to 0.10 with 250.
     """
@@ -46,16 +46,15 @@ class GuardDataset(HeldOutDataset):
 
     @property
     def data(self) -> dict[str, JSON]:
-        """What the section `data` would say of it."""
+        """The same as a section `data`."""
         return self.model_dump(mode="json", exclude={"margin"})
 
 
 class Confirmation(Section):
     """Further problems on which a winning challenger must be better.
 
-    `fresh`: problems of another seed, `times` as many as data.test. `split`: a `share` of the test
-    problems, excluded from the first comparison. `auto`: fresh for a `@generated` dataset, else
-    split. `none`: no confirmation.
+    `fresh`: problems of another seed, `times` data.test. `split`: a `share` of the test problems,
+    excluded from the first comparison. `auto`: fresh for a `@generated` dataset, else split.
     """
 
     use: Literal["auto", "fresh", "split", "none"] = "auto"
@@ -64,15 +63,15 @@ class Confirmation(Section):
 
 
 class Promotion(Section):
-    """Conditions of a promotion, all at 95 % confidence: higher success, and each guard within its
+    """Conditions of a promotion at 95 % confidence: higher success, and each guard within its
     margin; `null` removes a guard.
 
-    `rewards` is the margin of each reward's mean and of parts that all test problems have, in its
-    own unit, `reward_margins` that of single ones by MLflow's name, `{"exact/tag": 0.02}`. `tasks`
-    is the margin of success in each task, `tokens` a share of the champion's tokens, and
-    `unreadable_calls` and `unscored` are differences of shares. With 1,000 problems a 95 % bound is
-    0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better answers are
-    often longer, so tokens may grow by a quarter. `start` is the policy of the next night.
+    `rewards` bounds each reward's mean (and its parts) in the reward's unit, `reward_margins`
+    single ones by MLflow's name, `{"exact/tag": 0.02}`. `tasks` bounds success in each task,
+    `tokens` the growth as a share, `unreadable_calls` and `unscored` differences of shares. With
+    1,000 problems a 95 % bound is 0.02 to 0.04 below the difference, so smaller margins than 0.05
+    measure chance. Better answers are often longer, hence a quarter for tokens. `start` is the
+    policy of the next night.
     """
 
     rewards: Margin | None = 0.05

@@ -1,4 +1,4 @@
-"""How a person names a model or a policy, parsed into one type for each kind."""
+"""References to models and policies, parsed into one type for each kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar
 from agentfly_core.system.formats.text import did_you_mean, nearest
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Of a run, of a service and of all else that is a file's name or part of a reference."""
+"""Names of runs, services, files and parts of a reference."""
 OWN_MODEL = "nano"
 RECIPES = ("calculator", "python", "shop")
 """The recipes of models/nano.py, which loads torch."""
@@ -135,7 +135,7 @@ Reference = ModelReference | EndpointPolicy | PolicyFile | ScriptPolicy | WordPo
 
 
 def reference(text: str, runs: Sequence[str]) -> Reference:
-    """Parse a person's word for a policy; `runs` are the names that need no `run:`.
+    """Parse a reference to a policy; `runs` are the names that need no `run:`.
 
     Raises ValueError for an unknown policy, without a request to the hub.
     """
@@ -206,7 +206,7 @@ def policy_of_run(text: str) -> RunPolicy | LastPolicy | None:
 
 
 def run_step(text: str) -> RunPolicy | None:
-    """Parse run:NAME@STEP; None for anything else: a function, a service, a run's last policy."""
+    """Parse run:NAME@STEP; None for anything else."""
     policy = policy_of_run(text) if text.startswith("run:") else None
     return policy if isinstance(policy, RunPolicy) else None
 

@@ -17,7 +17,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 RESUMABLE: JsonDict = {"resumable": True}
 """Marks a setting that may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-"""Of a section with further keys, the settings of what it names."""
+"""For sections whose further keys are settings of the named part."""
 
 
 class Section(BaseModel):

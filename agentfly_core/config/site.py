@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from agentfly_core.config.credentials import VARIABLE
@@ -23,21 +23,32 @@ T = TypeVar("T")
 Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
-def without_secret(uri: str, instead: str) -> str:
-    """The uri; raises ValueError with the remedy `instead` if it contains a secret."""
-    if redact(uri) != uri:
-        raise ValueError(f"a secret is not a setting; {instead}")
-    return uri
+def _without_secret(instead: str) -> AfterValidator:
+    """Refuse a uri that contains a secret, with the remedy `instead`."""
+
+    def check(uri: str) -> str:
+        if redact(uri) != uri:
+            raise ValueError(f"a secret is not a setting; {instead}")
+        return uri
+
+    return AfterValidator(check)
 
 
-def variable(name: str, held: str, example: str) -> str:
-    """The name of an environment variable, or ""; raises PydanticCustomError without the value."""
-    if name and not VARIABLE.fullmatch(name):
-        raise PydanticCustomError(
-            UNSHOWN,
-            f"expected the name of an environment variable that holds {held}, as {example}",
-        )
-    return name
+def _variable(held: str, example: str) -> AfterValidator:
+    """Refuse a text that is no name of an environment variable, without showing it."""
+
+    def check(name: str) -> str:
+        if name and not VARIABLE.fullmatch(name):
+            raise PydanticCustomError(
+                UNSHOWN,
+                f"expected the name of an environment variable that holds {held}, as {example}",
+            )
+        return name
+
+    return AfterValidator(check)
+
+
+Uri = Annotated[str, _without_secret("MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")]
 
 
 def _places(site: Mapping[str, Any]) -> int:
@@ -54,12 +65,16 @@ class Endpoint(Section):
     api_key_env: OPENAI_API_KEY}`.
 
     `max_requests` counts retries too, `max_tokens` prompts and replies of a command. `extra` are
-    further fields of a request; null removes one of ours.
+    further request fields; null removes one of ours.
     """
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
+    url: Annotated[
+        str,
+        Field(pattern=r"^https?://[^\s?#]+$"),
+        _without_secret("name the variable with the key, api_key_env"),
+    ]
     model: str
-    api_key_env: str = ""
+    api_key_env: Annotated[str, _variable("the key", "OPENAI_API_KEY")] = ""
     extra: dict[str, Any] = Field(default_factory=dict)
     timeout: Annotated[float, Field(gt=0)] = Field(
         default=120.0, description="seconds of an attempt"
@@ -70,22 +85,12 @@ class Endpoint(Section):
     max_requests: Positive = 10_000
     max_tokens: Positive = 10_000_000
 
-    @field_validator("url")
-    @classmethod
-    def _holds_no_password(cls, url: str) -> str:
-        return without_secret(url, "name the variable with the key, api_key_env")
-
-    @field_validator("api_key_env")
-    @classmethod
-    def _names_a_variable(cls, name: str) -> str:
-        return variable(name, "the key", "OPENAI_API_KEY")
-
 
 class Site(Section):
     """Where an experiment runs; recorded with a run, and may change when it continues."""
 
     name: str = "local"
-    store: str = "."
+    store: Uri = "."
     sampler: Literal["vllm", "transformers"] = (
         "vllm" if importlib.util.find_spec("vllm") else "transformers"
     )
@@ -123,8 +128,8 @@ class Site(Section):
     locks: str = Field(
         default_factory=devices.folder, description="folder of the locks on GPUs and slots"
     )
-    mlflow_tracking_uri: str = ""
-    ping_url_env: str = Field(
+    mlflow_tracking_uri: Uri = ""
+    ping_url_env: Annotated[str, _variable("the URL", "PING_URL")] = Field(
         default="",
         description="name of the environment variable with a URL to call after each night",
     )
@@ -155,16 +160,6 @@ class Site(Section):
         if hostfile:
             hardware.slots(hostfile)
         return hostfile
-
-    @field_validator("store", "mlflow_tracking_uri")
-    @classmethod
-    def _holds_no_password(cls, uri: str) -> str:
-        return without_secret(uri, "MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
-
-    @field_validator("ping_url_env")
-    @classmethod
-    def _names_a_variable(cls, name: str) -> str:
-        return variable(name, "the URL", "PING_URL")
 
     @field_validator("endpoints", mode="before")
     @classmethod

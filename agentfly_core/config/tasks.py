@@ -1,4 +1,4 @@
-"""The tasks that an experiment mixes, and what it then is as a whole."""
+"""Tasks of a mixture, and the settings that follow for the whole experiment."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from agentfly_core.system.formats.json_value import JSON
 DATA = "agentfly_core.datasets.mixture:mixture"
 DEMONSTRATIONS = "agentfly_core.experiment.policy_path:of_tasks"
 GOAL = "goal"
-"""What the reward that says solved is called in the scores of a mixture, whichever it is of a task.
-"""
+"""Name of the goal in the scores of a mixture, whatever each task's goal is."""
 TASK = "task"
-"""What tells the problems of a mixture apart in an evaluation, beside the fact of `evaluate.by`."""
+"""Label of evaluations by task, in addition to the fact `evaluate.by`."""
 SINGLE = "single"
-"""The task of an experiment that mixes none. Datasets and episodes contain it, and experiments with
+"""The task of an experiment without `tasks`. Datasets and episodes contain it, and experiments with
 equal settings share them, so it is not the experiment's name.
 """
 
@@ -48,7 +47,7 @@ TaskName = Annotated[
 
 
 class TaskLimits(Section):
-    """What a task has of the section `agent` for itself: `{system: "You shop.", max_turns: 8}`."""
+    """Overrides of the section `agent` for a task: `{system: "You shop.", max_turns: 8}`."""
 
     system: str | None = None
     max_turns: Positive | None = None
@@ -64,20 +63,19 @@ class TaskLimits(Section):
 
 
 class Demonstrations(Section):
-    """What the warm start imitates on the problems of a task: see `WarmStart`."""
+    """Demonstrations of a task, see `WarmStart`."""
 
     demonstrations: str
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class TaskSettings(Section):
-    """One of the tasks of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools:
-    [...], rewards: {...}, agent: {max_turns: 6}}`.
+    """A task of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools: [...],
+    rewards: {...}, agent: {max_turns: 6}}`.
 
-    `weight` is its share of a step's problems, among the weights of all. `tools`, `rewards` and
-    `environments` stand for the experiment's where the task has its own, and the limits under
-    `agent` one by one. `goal` is its reward that says solved (1 or more), needed when there are
-    several. All else is the same for all tasks.
+    `weight` is its share of a step's problems. Own `tools`, `rewards`, `environments` and single
+    limits under `agent` replace the experiment's. `goal` is the reward that decides success, needed
+    with several rewards.
     """
 
     weight: Annotated[float, Field(gt=0)] = 1.0
@@ -91,7 +89,7 @@ class TaskSettings(Section):
 
     @property
     def own(self) -> dict[str, Any]:
-        """The sections that stand for the experiment's."""
+        """Sections that replace the experiment's."""
         sections = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
         return {name: section for name, section in sections.items() if section is not None}
 
@@ -100,8 +98,8 @@ _TASKS = TypeAdapter(dict[TaskName, TaskSettings])
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
-    """`count` divided in these proportions by the method of largest remainders; of equal remainders
-    the first counts: `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
+    """Divide `count` in these proportions by largest remainders, the first of equal ones:
+    `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
     """
     exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}
     counts = {name: int(share) for name, share in exact.items()}
@@ -112,10 +110,9 @@ def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
 
 
 def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An experiment's settings with the sections that follow from its `tasks`: its data are theirs,
-    and so is what its warm start imitates.
+    """Add the data and demonstrations that follow from `tasks` to an experiment's settings.
 
-    Raises ValueError for data or demonstrations of the experiment beside those.
+    Raises ValueError if the experiment has data or demonstrations itself.
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])
@@ -137,13 +134,13 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
-    """The import paths that a dataset comes from; in a mixture those of its tasks, too."""
+    """The import paths of a dataset, in a mixture also of its tasks."""
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]
 
 
 def data_of(tasks: Mapping[str, TaskSettings], seed: JSON) -> dict[str, JSON]:
-    """What the section `data` says of a mixture of these tasks."""
+    """The section `data` of a mixture of these tasks."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
         name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted

@@ -1,4 +1,4 @@
-"""What can be wrong with a valid configuration: refused before any work, with the way out."""
+"""Checks of a valid configuration before any work; messages contain the remedy."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_run(experiment: Experiment, name: str) -> None:
-    """Raise ValueError for frozen speakers that are not there, and for what `check_beginning`
-    refuses; a run that has begun no longer needs its model and data files.
+    """Raise ValueError for missing frozen speakers, and as `check_beginning`; a run that has begun
+    no longer needs its model and data files.
     """
     if record_of(experiment.store, name) is None:
         _ = experiment.frozen
@@ -104,16 +104,14 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(reference: str, share_prefixes: bool) -> None:
-    """Raise ValueError for a model that can be sampled and not trained, as far as it is at hand."""
+    """Raise ValueError for a model on this machine that can be sampled but not trained."""
     if (config := _config_at_hand(reference)) is not None:
         with at("model"):
             model_config.require_trainable(config, share_prefixes)
 
 
 def check_inputs(settings: Settings) -> None:
-    """Look at the model and the data files of an experiment, as far as they are at hand; raises
-    ValueError.
-    """
+    """Check the model and the data files that exist on this machine; raises ValueError."""
     with at("model"):
         model = model_reference(settings.model)
         require(model)
@@ -135,8 +133,8 @@ def check_inputs(settings: Settings) -> None:
 
 
 def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
-    """Likely mistakes that are no errors, a sentence each:
-    `["The tool 'search': its parameter 'key' has no description: ..."]`.
+    """Return likely mistakes, a sentence each: `["The tool 'search': its parameter 'key' has no
+    description: ..."]`.
     """
     of_tasks = (remark for task in tasks.values() for remark in _task_remarks(task))
     if isinstance(model_reference(model), HubModel) and _config_at_hand(model) is None:
@@ -192,7 +190,7 @@ def check_place(settings: Settings, place: Site) -> None:
 
 
 def _require_a_trained_speaker(whole: Task) -> None:
-    """Raise ValueError where the agent's own speaker, who is the policy, is to be frozen."""
+    """Raise ValueError if the agent's own speaker, the policy, is frozen."""
     name = injection.name(whole.agent)
     if who := whole.settings.agent.frozen.get(name):
         raise ValueError(
@@ -251,8 +249,8 @@ def _config_at_hand(reference: str) -> PreTrainedConfig | None:
 
 
 def _require_template(reference: str, template: Part) -> None:
-    """Raise ValueError unless the template can write for the tokenizer of a folder, or of a hub's
-    model that was fetched before.
+    """Raise ValueError unless the template can write for the model's tokenizer, if that is on this
+    machine.
     """
     from transformers import AutoTokenizer  # takes seconds
 
@@ -274,7 +272,7 @@ def _require_template(reference: str, template: Part) -> None:
 
 
 def _require_algorithm(use: str) -> None:
-    """Raise ValueError for what is no algorithm, and for sft, which learns from no reward."""
+    """Raise ValueError for other classes, and for sft, which ignores rewards."""
     from agentfly_core.rl.interface import Algorithm  # loads torch, which takes seconds
 
     with at("algorithm.use"):
@@ -293,7 +291,7 @@ def _require_algorithm(use: str) -> None:
 
 
 def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
-    """Raise ValueError for a dataset whose function or settings are not there."""
+    """Raise ValueError for datasets with unknown functions or settings."""
     for name, dataset in datasets.items():
         with at(f"{key}.{name}"):
             data = Data.model_validate(dataset.data)
@@ -301,7 +299,7 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
 
 
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
-    """Raise ValueError where the gate of a night would find that it cannot judge."""
+    """Raise ValueError for settings with which the gate of a night cannot judge."""
     for name in promotion.reward_margins:
         if name.partition("/")[0] not in names:
             raise ValueError(

@@ -48,8 +48,8 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
 
 
 def refuse_finished(store: Store, name: str, code: Code) -> None:
-    """Raise ValueError where a run, which has done all its steps, is to continue under other code:
-    its evaluations are those of the code that it has.
+    """Raise ValueError if a finished run is to continue under other code: its evaluations belong to
+    its own code.
     """
     record = record_of(store, name)
     if record and changed(record, code):
@@ -60,11 +60,9 @@ def refuse_finished(store: Store, name: str, code: Code) -> None:
 
 
 def refuse_other_settings(store: Store, name: str, settings: Settings) -> None:
-    """Raise ValueError, key by key, for a run that was started with other settings, or with other
-    files in its model folder.
+    """Raise ValueError, key by key, for a run with other settings or model files.
 
-    Those that may change when a run is continued do not count; `steps` may not where the learning
-    rate of a step that is done depends on it.
+    Resumable settings may differ; `steps` may not if the learning rate depends on it.
     """
     if (record := record_of(store, name)) is None:
         return

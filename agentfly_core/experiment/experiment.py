@@ -1,4 +1,4 @@
-"""An experiment as it runs: its settings, the objects that they name, its site and its store."""
+"""An experiment resolved once: settings, imported parts, site and store."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment and the place where it runs: `Experiment.of("quickstart", settings,
-    {"seed": "default", ...}, Site(), Store.at(".", cache))`.
+    """An experiment and the place where it runs: `Experiment.of("quickstart", settings, {"seed":
+    "default", ...}, Site(), Store.at(".", cache))`.
 
-    `tasks` has the key `single` in an experiment without a mixture; `whole` is all of them
-    together. `pinned` are the `frozen` that a run began with.
+    `tasks` has the key `single` without a mixture; `whole` joins all tasks. `pinned` are the
+    `frozen` at the begin of a run.
     """
 
     name: str
@@ -65,22 +65,22 @@ class Experiment:
         pinned: Mapping[str, str] | None = None,
         tasks: Mapping[str, Task] | None = None,
     ) -> Experiment:
-        """Import the tools, rewards and environments, unless `tasks` have them; raises ValueError
-        with the key of a wrong setting.
+        """Import tools, rewards and environments unless `tasks` are given; raises ValueError with
+        the key of a wrong setting.
         """
         tasks = import_tasks(settings) if tasks is None else tasks
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
     def on(self, settings: Settings) -> Experiment:
-        """The same place and parts, with the data, the model or the steps of other settings."""
+        """Return the experiment with other data, model, code or steps, and the same parts."""
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
         whole = replace(self.whole, settings=settings)
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
     def run_name(self, name: str, new: bool) -> str:
-        """Return `name`, or this experiment's name with its digest; with `new` the next free one.
+        """Return `name`, or the default name with a digest; with `new` the next free one.
 
         Raises ValueError for a name that cannot be a folder name.
         """
@@ -124,9 +124,7 @@ class Experiment:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy that a fork continues from, or that a model reference `run:NAME` or
-        `run:NAME@STEP` names, or None.
-        """
+        """Policy of the run that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or None."""
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
         with at("model"):
@@ -139,9 +137,7 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it
-        does.
-        """
+        """Policy run:NAME@STEP of the algorithm's KL penalty, or None."""
         where = self.algorithm.needs.reference
         if where is None or (policy := run_step(where)) is None:
             return None
@@ -183,9 +179,9 @@ class Experiment:
     def sizes(self, policy: Pointer) -> tuple[int, int]:
         """Bytes of a policy and of a learner state.
 
-        The state is three float32 numbers a weight (master, and AdamW's two moments), and as many
-        again for a critic that is a model of its own; the policy is one number of the model's
-        dtype. Only an adapter's weights count where only they are trained.
+        A state has three float32 numbers a weight (master, and AdamW's two moments), twice as many
+        with a critic model; a policy one of the model's dtype. With an adapter only its weights
+        count.
         """
         models = 2 if self.algorithm.needs.critic == "model" else 1
         width = 2 if self.settings.dtype == "bfloat16" else 4
@@ -198,7 +194,7 @@ class Experiment:
 
     def require_speakers_unchanged(self) -> None:
         """Raise ValueError for a frozen policy that changed since the run began; log a warning for
-        a changed chat service, which its site may have moved.
+        a changed chat service, because a site may move it.
         """
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:
@@ -217,10 +213,10 @@ class Experiment:
 
     @property
     def divided_site(self) -> Site:
-        """The site as the sampler's and the learner's services are to take it.
+        """The site for services; on CPU each gets half of the threads if both work at once.
 
-        On CPU each has half of the threads where both work at the same time. With all of them a
-        step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of 9.9 to 10.6 s.
+        With all threads a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of 9.9 to
+        10.6 s.
         """
         together = self.settings.rollout.max_staleness > 0 and self.site.device == "cpu"
         each = {"threads": max(1, self.site.threads // 2)} if together else {}

@@ -1,4 +1,4 @@
-"""Which facts of its problem an author's function reads, as its source says."""
+"""Facts of a problem that an author's function reads, found in its source."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agentfly_core.system import parsing
 
 
 def facts_read(function: Callable[..., Any]) -> list[str]:
-    """The names in its `problem.facts["answer"]`, in order; none where there is no source.
+    """Return the names in `problem.facts["answer"]`, in order; empty without a source.
 
-    Of a class, and of an object, its `__call__` is read. What is read by another name for the
-    facts, or through another function, is not seen.
+    Reads `__call__` of classes and objects. Other names for the facts and reads in called functions
+    are not found.
     """
     owner = function if isinstance(function, type) else type(function)
     code = function if inspect.isroutine(function) else owner.__call__

@@ -1,7 +1,6 @@
 """The key of each stage's output: a digest of its inputs and of the settings that the stage reads.
 
-`VERSIONS` says how each stage computes; a number goes up when its code would give another result
-for the same inputs.
+A number in `VERSIONS` goes up when a stage would compute other results from the same inputs.
 """
 
 from __future__ import annotations
@@ -40,22 +39,22 @@ VERSIONS: Mapping[str, int] = {
 }
 UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
 SHARED = "artifacts"
-"""The folder of what the runs of a store share."""
+"""Folder of artifacts that all runs of a store share."""
 FINE_TUNING = tuple(
     f"warm_start.{key}" for key in ("rounds", "epochs_per_round", "batch", "learning_rate")
 )
-"""Settings of the warm start which do not change its demonstrations."""
+"""Settings of the warm start that do not change its demonstrations."""
 PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
 
 @dataclass(frozen=True, slots=True)
 class StageKeys:
-    """The keys of what the stages of one experiment make: `StageKeys(settings).prepare()`."""
+    """Keys of the stages of an experiment: `StageKeys(settings).prepare()`."""
 
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """The dataset: three splits; what its settings name of files counts by its content."""
+        """The dataset with its three splits; files in its settings count by content."""
         read = {}
         for name, path in self.data_files().items():
             if path.is_file():
@@ -72,7 +71,7 @@ class StageKeys:
         return StageKeys(settings)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
     def solvable(self, data: Pointer) -> str:
-        """The file with the report on whether a dataset's problems can be solved."""
+        """File of the report on whether a dataset's problems can be solved."""
         reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
         key = self._key("score", reads, {"data": data.digest}, "solvable")
         return f"{SHARED}/solvable/{key[:16]}.json"
@@ -84,8 +83,8 @@ class StageKeys:
         return {module: code for module, code in digests.items() if module in made_by}
 
     def data_files(self) -> dict[str, Path]:
-        """The files that a dataset's settings name, and for settings annotated with Path the
-        folders: `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
+        """Existing files, and for Path settings folders, that a dataset's settings name:
+        `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
         """
         paths = {}
         for task, one in self.settings.each.items():
@@ -108,14 +107,12 @@ class StageKeys:
         return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
 
     def model_digest(self) -> str:
-        """The digest of the files of the model folder that a run starts from; empty without one."""
+        """Digest of the files of the model folder that a run starts from, or ""."""
         files = {} if self.settings.fork else self.model_files()
         return digest(files) if files else ""
 
     def own_nano(self, train: str) -> ArtifactKey:
-        """The model `nano`, made of the training split with this sha256 and its demonstrations; no
-        held-out problem counts.
-        """
+        """The model `nano` of the training split with this sha256 and its demonstrations."""
         warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
         inputs = {"train": train, "demonstrations": digest(shown)}
@@ -138,7 +135,7 @@ class StageKeys:
         return self._shared("demonstrate", reads, inputs)
 
     def warm_start(self, model: Pointer, demonstrations: Pointer, round: int) -> ArtifactKey:
-        """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
+        """The policy after warm start round 1, 2, ..."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
         target = self._shared("warm_start", reads, inputs, self.settings.update.share_prefixes)
@@ -156,7 +153,7 @@ class StageKeys:
         drawn: Sequence[int | str],
         frozen: Mapping[str, str],
     ) -> ArtifactKey:
-        """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
+        """One shard of a step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
         `frozen`: see `Experiment.frozen`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
@@ -188,9 +185,9 @@ class StageKeys:
         )
 
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
-        """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
+        """Scores of the episodes of a step or an evaluation, in the folder of the rollouts.
 
-        Round 1, 2, ... are those of a step that may be refilled, before it is.
+        Round 1, 2, ... are scores of a step before its refills.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
@@ -210,7 +207,7 @@ class StageKeys:
         step: int,
         reference: Pointer | None = None,
     ) -> ArtifactKey:
-        """The policy that step 1, 2, ... publishes; `reference` is that of the KL penalty."""
+        """The policy that step 1, 2, ... publishes; `reference` belongs to the KL penalty."""
         inputs = {"policy": policy.digest, "scored": scored.digest} | (
             {"reference": reference.digest} if reference else {}
         )
@@ -245,19 +242,19 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """A chat service as a policy: what it is, and the digest of the tokens that count its words."""
+    """A chat service as a policy; `tokenizer` is the digest of the counting tokenizer."""
     inputs = {"tokenizer": tokenizer}
     key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])
     return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
 
 
 def chat_service(settings: Endpoint) -> str:
-    """A digest of what a chat service is, of which its answers are."""
+    """Digest of the settings that determine a chat service's answers."""
     return digest(["chat_service", 1, _identity(settings)])
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
-    """The learner state that goes with a policy, published beside it."""
+    """The learner state of a policy, published in its folder."""
     return ArtifactKey(
         f"{policy.uri.rpartition('/')[0]}/learner",
         policy.stage,
@@ -267,7 +264,7 @@ def learner(policy: ArtifactKey) -> ArtifactKey:
 
 
 def ledger(run: str, policy: Pointer) -> ArtifactKey:
-    """The whole run's ledger, derived from its steps'."""
+    """The ledger of a whole run."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 
@@ -279,7 +276,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @cache
 def _unchanged_sha256(path: Path, size: int, changed_ns: int) -> str:
-    """The sha256 of a large file, which a process reads once as long as it is not written."""
+    """The sha256 of a large file, read once by a process while it is unchanged."""
     return sha256(path)
 
 

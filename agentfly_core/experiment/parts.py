@@ -1,4 +1,4 @@
-"""What an experiment names by import path, imported and made with its settings."""
+"""Import the parts that an experiment names, with their settings."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ VERBS = ("start", "reset", "healthy", "state_key", "snapshot", "restore", "close
 
 
 def tool_of(part: ToolPart) -> Tool:
-    """The tool, with its settings; raises ValueError for what is none."""
+    """Load a tool with its settings; raises ValueError for other objects."""
     with at("tools"):
         tool = _named(part.use, Tool)
         return tool.with_settings(**part.model_extra) if part.model_extra else tool
 
 
 def reward_of(key: str, part: RewardPart) -> Reward:
-    """The reward that stands at a key, with what the experiment sets of it; raises ValueError for
-    what is none.
-    """
+    """Load the reward of a key with its settings; raises ValueError for other objects."""
     with at("rewards"):
         declared = _named(part.use or key, Reward)
         if part == RewardPart(weight=part.weight):
@@ -57,7 +55,7 @@ def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
-    """The kinds of environments and how many there are; raises ValueError for what is none."""
+    """Load environments with their limits; raises ValueError for other classes."""
     limits = {}
     with at("environments"):
         for path, pool in pools.items():

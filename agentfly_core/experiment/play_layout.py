@@ -1,4 +1,4 @@
-"""Where the files and artifacts of played episodes lie in their store."""
+"""Paths of played episodes in their store."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ PLAYS = "plays"
 class PlayLayout:
     """Paths of played episodes: `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
 
-    `record`, a PlayRecord, says what was played, by which policy and how it was asked for. `scored`
-    holds the scores of all episodes; its manifest's inputs name the shards, see `rollouts` in
-    run_layout. `tokenizer` is that of their tokens.
+    `record` is a PlayRecord. `scored` has the scores of all episodes; the inputs in its manifest
+    name the shards, see `rollouts` in run_layout. `tokenizer` reads their tokens.
     """
 
     def __init__(self, name: str) -> None:
@@ -30,7 +29,7 @@ class PlayLayout:
 
 
 def plays(store: Store) -> list[str]:
-    """The names of all played episodes, those of an experiment in the order of their numbers."""
+    """Return the names of all played episodes, ordered by experiment and number."""
     return sorted(store.names(PLAYS), key=_parts)
 
 

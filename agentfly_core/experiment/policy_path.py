@@ -1,4 +1,4 @@
-"""Scripted policies that are named by their import path."""
+"""Scripted policies by import path."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ GIVEN = ("problems", "seed")
 def policy_at(
     path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
 ) -> ScriptedPolicy:
-    """The policy that an import path names, or that the function there makes of the problems, the
-    seed and its settings.
+    """Load a policy, or make it by the function at the path from problems, seed and settings.
 
-    Raises ValueError for what is neither, and for settings that do not fit.
+    Raises ValueError for other objects and for settings that do not fit.
     """
     check_policy(path, settings)
     loaded = load(path)
@@ -42,10 +41,10 @@ def of_tasks(
     tasks: Mapping[str, Mapping[str, Any]],
     spoilt: float | None = None,
 ) -> ScriptedPolicy:
-    """A policy that for each task of a mixture is another one, such as
-    `{"sums": {"demonstrations": "my_sums:adds", "settings": {}}}`.
+    """Return a policy that plays each task of a mixture by its own policy, such as `{"sums":
+    {"demonstrations": "my_sums:adds", "settings": {}}}`.
 
-    Where `spoilt` is given, it is that of each that has such a setting.
+    `spoilt` overrides that setting of each policy that has it.
     """
     policies = {}
     for name, shown in tasks.items():
@@ -65,7 +64,7 @@ def of_tasks(
 
 
 def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
-    """Raise ValueError for a path that names nothing callable, and for settings that do not fit."""
+    """Raise ValueError for a path without a callable, and for settings that do not fit."""
     loaded = load(path)
     if not is_policy(loaded):
         if inspect.isfunction(loaded) and "problems" not in inspect.signature(loaded).parameters:
@@ -82,7 +81,7 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
 
 
 def is_policy(value: object) -> TypeGuard[ScriptedPolicy]:
-    """Whether it is an `async def`, or an object whose `__call__` is one."""
+    """Whether a value is an `async def`, or an object with an async `__call__`."""
     if isinstance(value, type):
         return False
     called = getattr(type(value), "__call__", None)  # noqa: B004

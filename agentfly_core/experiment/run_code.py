@@ -23,9 +23,9 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 from agentfly_core.system.revision import revision
 
 BEFORE_STEPS = ("prepare", "demonstrate")
-"""The stages whose outputs a run that has come to its first step continues with."""
+"""Stages whose outputs a run keeps after its first step."""
 CodeDigests = Mapping[str, Mapping[str, str]]
-"""By stage and module, see `Settings.code`."""
+"""Digests by stage and module, see `Settings.code`."""
 DIGESTS = TypeAdapter(dict[str, dict[str, str]])
 
 
@@ -40,9 +40,8 @@ def digests(record: RunRecord) -> dict[str, dict[str, str]]:
 
 
 def under(own: CodeDigests, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """The digests of a run's current code; `own` are those of the code at hand.
-
-    A dataset that is evaluated in addition has its own.
+    """The digests of a run's current code; `own` are those of this process, and add the code of
+    further evaluation datasets.
     """
     code: dict[str, Mapping[str, str]] = {**digests(record)}
     if made := {**own.get("prepare", {}), **code.get("prepare", {})}:
@@ -51,9 +50,7 @@ def under(own: CodeDigests, record: RunRecord) -> dict[str, Mapping[str, str]]:
 
 
 def of_fork(store: Store, own: CodeDigests, fork: Fork | None, data: Data) -> CodeDigests:
-    """The digests of a fork's code: its data are those of the run that it continues from, so the
-    code that made them is that run's, too. `own` without a fork.
-    """
+    """The digests of a fork's code: the code of its data is the origin's. `own` without a fork."""
     origin = None
     with suppress(Damaged):  # a fork that has begun continues without it
         origin = record_of(store, fork.run) if fork else None
@@ -68,8 +65,8 @@ def of_fork(store: Store, own: CodeDigests, fork: Fork | None, data: Data) -> Co
 
 
 def changed(record: RunRecord, code: Code) -> list[str]:
-    """The files that differ between a run's code and the code at hand, of the modules that both
-    name: `["my_shop/prices.py"]`.
+    """The files that differ between a run's code and this code, in modules of both:
+    `["my_shop/prices.py"]`.
     """
     files = set[str]()
     for module, before in record["code"]["files"].items():
@@ -79,7 +76,7 @@ def changed(record: RunRecord, code: Code) -> list[str]:
 
 
 def refuse_other_code(store: Store, name: str, code: Code) -> None:
-    """Raise ValueError, file by file, for a run that has other code of its author."""
+    """Raise ValueError, file by file, for a run with other code of its author."""
     record = record_of(store, name)
     if record and (files := changed(record, code)):
         raise ValueError(
@@ -90,8 +87,8 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
 
 
 def accept_code(store: Store, name: str, own: CodeDigests, code: Code) -> None:
-    """Let a run continue under the code at hand, `own` its digests by stage, with an entry in
-    run.json; steps that are done stay. Raises Locked while a process writes it.
+    """Let a run continue under this code, `own` its digests by stage, with an entry in run.json;
+    finished steps stay. Raises Locked while a process writes it.
     """
     layout = RunLayout(name)
     if record_of(store, name) is None:
@@ -133,9 +130,7 @@ def _accepted(
 def before_edit(
     store: Store, settings: Mapping[str, JSON], code: Code
 ) -> tuple[RunRecord, list[str]] | None:
-    """The newest run of the same settings under other code, and the files that differ; None where
-    there is none.
-    """
+    """The newest run with these settings under other code, and the files that differ."""
     if not settings["code"]:
         return None
     same = {**settings, "code": 0}
@@ -147,5 +142,5 @@ def before_edit(
 
 
 def listed(lines: Iterable[str]) -> str:
-    """Lines as a message has them."""
+    """Indent lines for a message."""
     return "\n".join(f"  {line}" for line in lines)

@@ -1,4 +1,4 @@
-"""Where the files and artifacts of a run lie in its store, and how it was started."""
+"""Paths of a run's files and artifacts in its store, and reading its records."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 class StepLayout:
-    """What a step leaves: `StepLayout("runs/demo/steps/000007").policy` is
+    """Paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
     `runs/demo/steps/000007/policy`.
 
-    `scored` holds the scores of all its episodes; its manifest's inputs name the shards, see
-    `rollouts`. `learner` is the state that goes with `policy`; `metrics`, a JSON file, says what
-    the step measured.
+    `scored` has the scores of all its episodes; the inputs in its manifest name the shards, see
+    `rollouts`. `learner` is the state of `policy`; `metrics` is a JSON file.
     """
 
     def __init__(self, uri: str) -> None:
@@ -40,10 +39,9 @@ class StepLayout:
 class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
-    `record` says how the run was started, `start` which policy its first step starts from, `links`
-    its ids in other systems, `tags` its tags, `summary` how it ended; a finished run has a
-    `ledger`, and `mlflow` once MLflow has all of it; a judged night has a `report`; `night` has a
-    copy of its entries in the night ledger.
+    `start` has the policy before step 1, `links` ids in other systems. A finished run has a
+    `summary` and a `ledger`, and `mlflow` once MLflow has all of it. A judged night has a `report`;
+    `night` copies its entries of the night ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,13 +57,11 @@ class RunLayout:
         self.night = f"{self.uri}/night.json"
 
     def step(self, number: int) -> StepLayout:
-        """Where the outputs of step 1, 2, ... lie."""
+        """Paths of step 1, 2, ..."""
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def rescored(self, rewards: str) -> str:
-        """Below which the scores of other rewards lie, one artifact a step; `rewards` is a digest
-        of these.
-        """
+        """Folder of the scores of other rewards, one artifact a step; `rewards` is a digest."""
         return f"{self.uri}/rescored/{rewards[:16]}"
 
     def steps(self, store: Store) -> list[int]:
@@ -74,7 +70,7 @@ class RunLayout:
 
 
 def record_of(store: Store, name: str) -> RunRecord | None:
-    """The run.json of a run, or None where there is none; Damaged says what to do about it."""
+    """Read a run.json, or None if missing; Damaged contains the remedy."""
     try:
         record: RunRecord | None = store.read_json(RunLayout(name).record)
         return record
@@ -87,7 +83,7 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 
 
 def run_records(store: Store) -> Iterator[RunRecord]:
-    """The run.json of each run, without damaged ones, which are reported where they are used."""
+    """Read the run.json of each run, without damaged ones."""
     for name in store.names("runs"):
         with suppress(Damaged):
             if record := record_of(store, name):
@@ -105,15 +101,13 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """The summary of a run that has done this many steps, which are all that it is to do."""
+    """The summary of a run that has done all its `steps`, or None."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 
 
 def done_by(store: Store, run: str, step: int) -> str:
-    """The run that did a step, 0 for the start: this one, or where it is a fork from a later step
-    the one that it continues from.
-    """
+    """The run that did a step, 0 for the start: this one, or the origin of a fork."""
     try:
         record = store.read_json(RunLayout(run).record)
     except Damaged:  # what the run did itself can be read all the same
@@ -123,12 +117,12 @@ def done_by(store: Store, run: str, step: int) -> str:
 
 
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
-    """Where a run's step lies: with the run that did it, where a fork continues from that."""
+    """Paths of a run's step, in the run that did it."""
     return RunLayout(done_by(store, name, step)).step(step)
 
 
 def shard_uri(folder: str, number: int) -> str:
-    """Where a shard's episodes lie in a folder: `runs/demo/steps/000007/rollout-000`."""
+    """The path of a shard in a folder: `runs/demo/steps/000007/rollout-000`."""
     return f"{folder}/rollout-{number:03d}"
 
 
@@ -149,12 +143,12 @@ def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
 
 
 def begun_shards(store: Store, folder: str) -> list[str]:
-    """The shards in a folder, in order, those that are not published yet, too."""
+    """The shards in a folder, in order, with unpublished ones."""
     return [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """The rollouts, in order, whose episodes `scored` holds the scores of; they lie beside it."""
+    """The rollouts, in order, of the episodes in `scored`, from the same folder."""
     folder = scored.uri.rpartition("/")[0]
     shards = sorted(scored.manifest["inputs"].items())
     return [Pointer(f"{folder}/{name}", digest) for name, digest in shards]

@@ -16,8 +16,8 @@ from agentfly_core.system.formats.text import nearest
 
 @dataclass(frozen=True)
 class Parent:
-    """The policy of another run that this run starts from:
-    `Parent("nightly-2026-11-20", Pointer(...))`.
+    """The policy of another run that a run starts from: `Parent("nightly-2026-11-20",
+    Pointer(...))`.
     """
 
     run: str
@@ -34,9 +34,9 @@ def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference
 
 
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
-    """The policy of a run, and the run's name; `key` is the setting that names it.
+    """Return the policy of a run with the run's name; `key` is the setting that names it.
 
-    Step 0 is the start of step 1. Raises ValueError for a missing policy.
+    Step 0 is the policy before step 1. Raises ValueError for a missing policy.
     """
     with at(key):
         policy = (
@@ -67,7 +67,7 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 
 def policy_of(store: Store, name: str, step: int) -> Pointer:
-    """Return the policy of a run's step, 0 for its start; a fork also has the steps before it.
+    """Return the policy of a run's step, 0 for its start, in a fork also of the origin.
 
     Raises ValueError for a missing policy.
     """

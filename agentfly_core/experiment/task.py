@@ -21,11 +21,10 @@ from agentfly_core.rollout.pool import Limit
 
 @dataclass(frozen=True)
 class Task:
-    """A task with its tools, rewards and environments: `Task(settings, agent, (calculator,),
-    {exact: 1.0}, "exact", {})`.
+    """A task with its parts: `Task(settings, agent, (calculator,), {exact: 1.0}, "exact", {})`.
 
     `settings` describe an experiment with this task alone. `rewards` maps rewards to weights,
-    `goal` names the reward for solved problems, `limits` maps kinds of environments to limits.
+    `goal` names the reward that decides success, `limits` maps environments to limits.
     """
 
     settings: Settings
@@ -42,7 +41,7 @@ class Task:
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """Import the tasks of an experiment, by name; without a mixture `{"single": Task(...)}`.
+    """Import the tasks of an experiment by name, `{"single": Task(...)}` without a mixture.
 
     Raises ValueError with the key of a wrong setting.
     """
@@ -61,10 +60,7 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
 
 
 def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
-    """All tasks as one, with the tools, rewards and environments of each.
-
-    Raises ValueError where two tasks give a reward or a kind of environment other settings.
-    """
+    """Join all tasks; raises ValueError if two set a reward or environment differently."""
     if SINGLE in tasks:
         return tasks[SINGLE]
     agent = agent_of(settings.agent)

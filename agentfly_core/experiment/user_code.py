@@ -1,6 +1,4 @@
-"""An author's own code: the files of the modules that an experiment names, and the stages that they
-count for.
-"""
+"""An author's own code: files of the modules that an experiment names, and affected stages."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ Code = Mapping[str, Mapping[str, str]]
 Modules = Set[tuple[str, str]]
 """Stages with the author's modules that count for them: `{("rollout", "my_tools")}`."""
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
-"""The stages that an author's own code counts for."""
+"""Stages whose keys contain an author's code."""
 IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
@@ -72,8 +70,8 @@ def code_of(modules: Modules, code_files: Sequence[str]) -> Code:
 
 
 def modules_of(settings: Settings, tasks: Mapping[str, Task]) -> Modules:
-    """Return the modules that an experiment names, each with a stage that it counts for:
-    `{("rollout", "my_tools"), ("demonstrate", "my_tools")}`.
+    """Return the modules that an experiment names, each with a stage it affects: `{("rollout",
+    "my_tools"), ("demonstrate", "my_tools")}`.
     """
     played = [settings.template.use, settings.agent.use]
     for task in tasks.values():
@@ -103,7 +101,7 @@ def sources(module: str) -> dict[str, str]:
     """Return the sha256 of each file of a module's top-level package, and of its imports that are
     not installed. Empty for AgentFly's modules and the standard library.
 
-    A package that this process has imported keeps the digests of the first look: that code runs.
+    An imported package keeps the digests of the first call, because that code runs.
     """
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names:
@@ -124,7 +122,7 @@ def sources(module: str) -> dict[str, str]:
 
 
 def _spec(top: str) -> ModuleSpec | None:
-    """Where the import system finds a top-level module; None where it has no file."""
+    """The import spec of a top-level module, or None without a file."""
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # the main module of a notebook
@@ -158,8 +156,8 @@ def _package(name: str, spec: ModuleSpec) -> _Package:
 
 
 def _imports(path: Path) -> set[str]:
-    """The top-level names that a source imports. A line of text may look like an import: it counts
-    where a module of this name exists.
+    """The top-level names that a source imports. Text may look like an import, so a name counts
+    only if a module of this name exists.
     """
     tops = set[str]()
     for package, modules in IMPORT.findall(path.read_bytes()):

@@ -1,1 +1,1 @@
-"""What the stages of a run do: inputs, playing, scoring, updates, stop conditions, retention."""
+"""Stages of a run: inputs, playing, scoring, updates, stop conditions, retention."""

@@ -1,4 +1,4 @@
-"""Learner states on their way to the store while training continues."""
+"""Saving learner states in the background while training continues."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """A learner, and the saving of its states, one at a time: training waits for the copy in memory
-    only.
+    """A learner and the saving of its states, one at a time; training waits only for the copy in
+    memory.
     """
 
     def __init__(self, learner: DeepSpeedLearner) -> None:
@@ -25,11 +25,10 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the learner's state; a thread writes it to the folder of the publication, ends that,
-        and does `then`.
+        """Copy the learner's state; a thread writes it to the publication, ends that, and calls
+        `then`.
 
-        Waits for the state before this one. Raises what went wrong with that, LearnerLost and
-        LearnerFailed.
+        Waits for the previous save and raises its error, LearnerLost or LearnerFailed.
         """
         self.wait()
         with ExitStack() as stack:
@@ -37,22 +36,20 @@ class AsyncCheckpointer:
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
-        """Write and publish it before anything else is done; raises what went wrong."""
+        """Write and publish the state; raises errors of the previous save, too."""
         self.wait()
         with publication as folder:
             self.learner.save_state(folder)()
 
     def busy(self) -> bool:
-        """Whether a state is on its way; raises what `wait` would where one is not any more."""
+        """Whether a save is running; raises the error of one that ended."""
         if self._begun and self._begun.done():
             self.wait()
         return self._begun is not None
 
     def wait(self) -> None:
-        """Until nothing is on its way any more; raises what went wrong, once, unless it was that
-        the learner died.
-
-        That is only logged: its next update starts from an older state.
+        """Wait for the running save and raise its error. A dead learner is only logged, because its
+        next update starts from an older state.
         """
         begun, self._begun = self._begun, None
         try:

@@ -1,4 +1,4 @@
-"""Training problems as the script of the warm start plays them."""
+"""Training problems played by the script of the warm start."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REHEARSED = 8
-"""The number of demonstrations that are scored before the warm start."""
+"""Demonstrations that are scored before the warm start."""
 HEARD = 512
-"""The number of episodes from which the model `nano` learns its tokens."""
+"""Episodes from which the model `nano` learns its tokens."""
 BYTES_A_TOKEN = 4
 Spans = list[tuple[int, ...]]
-"""The tokens of a conversation, span by span."""
+"""Tokens of a conversation, span by span."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class DemonstrationPlayer:
         return cls(problems, spec, script, unsure, quotas, seed, failed)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
-        """`count` episodes, each task with its quota; a fair draw, whatever is cut off."""
+        """Draw `count` episodes, each task with its quota; any prefix is a fair draw."""
         specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
@@ -157,8 +157,8 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Token spans of the first problems of each task, without demonstrations: each prompt with an
-    empty call of every tool.
+    """Token spans of the first problems of each task, for an experiment without demonstrations:
+    each prompt with an empty call of every tool.
     """
     encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
     for tool in spec.schemas:

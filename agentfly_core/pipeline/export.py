@@ -1,6 +1,4 @@
-"""A policy as a directory that other programs load: copies of its files, the chat template that it
-was trained with, and a page that says how.
-"""
+"""Export of a policy as a directory for other programs, with its chat template and a README."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
-"""Files of a policy in a store that other programs have no use for."""
+"""Files of a policy that other programs do not need."""
 BASE = "base"
-"""Where the model lies within the directory of an adapter."""
+"""Folder of the base model within an exported adapter."""
 
 
 def export(store: Store, reference: str, folder: Path) -> None:
     """Write the policy NAME or NAME@STEP, with or without `run:`, into a new folder.
 
-    An adapter has the model that it stands on beside it, in `base`. Raises ValueError for a policy
-    that is not there, and for a folder that is.
+    An adapter's base model is in its folder `base`. Raises ValueError for a missing policy and for
+    an existing folder.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: name a folder that is not, or remove it.")

@@ -1,4 +1,4 @@
-"""Forks, runs that continue from a step of another: their settings, and what they need of it."""
+"""Forks: runs that continue from a step of another run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentfly_core.store.store import Store
 
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
-"""The settings that a place in the order of problems counts in."""
+"""Settings that determine the order of problems."""
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
@@ -32,7 +32,7 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
 
 
 def require_done(store: Store, fork: Fork) -> None:
-    """Raise ValueError for a step that the run, which exists, has not done."""
+    """Raise ValueError for a step that the run has not done."""
     if store.holds(step_layout(store, fork.run, fork.step).policy):
         return
     layout = RunLayout(fork.run)
@@ -42,17 +42,17 @@ def require_done(store: Store, fork: Fork) -> None:
 
 
 def check_start(run: Run) -> None:
-    """Raise ValueError where a fork that has not come to its first step lacks what it needs.
+    """Raise ValueError if a fork before its first step lacks its origin.
 
-    From then on the other run keeps it, which reads the fork's run.json.
+    Later the origin keeps what the fork needs, because it reads the fork's run.json.
     """
     if run.settings.fork and run.store.read_json(run.layout.start) is None:
         require_origin(run.store, run.settings)
 
 
 def require_origin(store: Store, settings: Settings) -> None:
-    """Raise ValueError unless a fork that begins finds what it continues with: the policies, the
-    learner state, and its place in the order of problems.
+    """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
+    and the same order of problems.
     """
     fork = settings.fork
     assert fork is not None

@@ -98,7 +98,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     """Load the tokenizer of the experiment's model, and a digest of its source.
 
-    Only `nano` and the policy of a run are made or downloaded for it.
+    It makes `nano` if necessary, and no other model.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -125,10 +125,10 @@ def _endpoint(
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """Return the policy of a reference, chat services included; by default the run's last policy.
+    """Return the policy of a reference, a chat service too; by default the run's last policy.
 
     `model` makes the base model of an experiment. Step 0 is the policy before step 1. Raises
-    ValueError for a missing policy and for a script, which has no weights.
+    ValueError for a missing policy and for a script.
     """
     store = experiment.store
     if not named:

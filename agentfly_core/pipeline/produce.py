@@ -20,9 +20,9 @@ class Reused(Artifact):
 
 
 def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """The artifact of a key: `Reused` if it is in the store, else what `make` leaves in a folder.
+    """Return the artifact of a key: `Reused` if it is in the store, else made and published.
 
-    Raises what `make` raises; nothing is published then.
+    Nothing is published if `make` raises.
     """
     return find(store, target) or publish(store, target, make)
 
@@ -34,7 +34,7 @@ def find(store: Store, target: ArtifactKey) -> Reused | None:
 
 
 def reused(artifact: Artifact) -> Reused:
-    """The same artifact as one that was there before."""
+    """The artifact, marked as published earlier."""
     return Reused(artifact.uri, artifact.digest, artifact.manifest)
 
 

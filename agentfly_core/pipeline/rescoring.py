@@ -1,4 +1,4 @@
-"""Other rewards for stored episodes: nothing is played again."""
+"""Other rewards for stored episodes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from agentfly_core.system.formats.json_value import JSON
 
 @dataclass(frozen=True)
 class NewReward:
-    """A reward that is asked for, with its weight and settings: `NewReward("my_rewards:brief",
-    RewardPart(weight=0.5), brief)`.
+    """A reward with its weight and settings: `NewReward("my_rewards:brief", RewardPart(weight=0.5),
+    brief)`.
     """
 
     path: str
@@ -41,18 +41,17 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """Its path, its weight and settings, and the digests of the files behind it."""
+        """Path, weight, settings, and digests of the source files."""
         files: JSON = {**sources(self.path.partition(":")[0])}
         return [self.path, self.part.model_dump(mode="json"), VERSIONS["score"], files]
 
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """The episodes of a step with their old and new scores; `artifact` holds the new ones, unless
-    some could not be scored.
+    """Episodes of a step with their old and new scores: `RescoredStep(7,
+    Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old, new), ...))`.
 
-    `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old,
-    new), ...))`
+    `artifact` has the new scores; it is None if some could not be computed.
     """
 
     step: int
@@ -61,9 +60,7 @@ class RescoredStep:
 
 
 def new_rewards(texts: Sequence[str]) -> list[NewReward]:
-    """The rewards that are asked for, see `new_reward`; raises ValueError for one that is named
-    twice.
-    """
+    """Parse several rewards, see `new_reward`; raises ValueError for duplicates."""
     paths = [text.partition("=")[0] for text in texts]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise ValueError(f"--reward {twice[0]} is given twice; give it once, with one weight.")
@@ -71,9 +68,10 @@ def new_rewards(texts: Sequence[str]) -> list[NewReward]:
 
 
 def new_reward(text: str) -> NewReward:
-    """What `my_rewards:brief`, `my_rewards:brief=0.5` with a weight, or `my_rewards:cites={weight:
-    0.5, least: 2}` with settings names; raises ValueError where it is no reward, is given a secret,
-    or needs more than the record of an episode.
+    """Parse `my_rewards:brief`, `my_rewards:brief=0.5` with a weight, or `my_rewards:cites={weight:
+    0.5, least: 2}` with settings.
+
+    Raises ValueError for other objects, secrets, and rewards that need an environment.
     """
     path, equals, value = text.partition("=")
     given = strict_yaml.parse(value, f"--reward {path}") if equals else 1.0
@@ -99,12 +97,10 @@ def new_reward(text: str) -> NewReward:
 def rescored(
     store: Store, run: str, step: int | None, rewards: Sequence[NewReward]
 ) -> Iterator[RescoredStep]:
-    """Score a step of a run, or each, with other rewards and publish the scores; those that are
-    published are read.
+    """Score a step of a run, or each, with other rewards; published scores are reused.
 
-    A step of which an episode could not be scored is not published: a judge may be back later.
-
-    Raises ValueError for a step that is not scored, FileNotFoundError where its episodes are gone.
+    A step with an unscored episode is not published, so that a later call repeats it. Raises
+    ValueError for a step without scores, FileNotFoundError for removed episodes.
     """
     agent = recorded_settings(known_run(store, run)).agent.use.rpartition(":")[2]
     layout = RunLayout(run)

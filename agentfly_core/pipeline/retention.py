@@ -31,8 +31,8 @@ class NoSpace(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Steps with learner states, and with policy weights, that other runs need:
-    `Kept(learners={7}, policies={6, 7})`.
+    """Steps with learner states, and with policies, that other runs need: `Kept(learners={7},
+    policies={6, 7})`.
     """
 
     learners: set[int]
@@ -42,7 +42,7 @@ class Kept:
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
     """Find the policy of a step; the run's newest counts only with its learner state.
 
-    If the run died between publishing the two, both are recomputed.
+    A run that died between publishing the two recomputes both.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -58,9 +58,8 @@ def keeps_state(run: Run, step: int) -> bool:
 def retain(run: Run, step: int) -> None:
     """Remove old learner states and policy weights, by the settings of the update.
 
-    Nothing is removed unless the newest learner state verifies. Files that other runs need stay.
-    Weights also stay for evaluated policies, and for policies that a resumed update or a later
-    step's sampler may load.
+    Nothing is removed unless the newest learner state verifies. Files of other runs and weights of
+    evaluated policies stay, and those that a resumed update or a later step's sampler may load.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
@@ -119,9 +118,8 @@ def first_policy(step: int, staleness: int) -> int:
 
 
 def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheckpointer) -> None:
-    """Raise NoSpace unless the disk has room for a policy and a learner state of these `sizes`.
-
-    A state that is being saved counts, too. Sizes are in bytes.
+    """Raise NoSpace unless the disk has room for a policy and a learner state of these `sizes` in
+    bytes, and for a state that is being saved.
     """
     policy, state = sizes
     needed = policy + state * (2 if checkpointer.busy() else 1)
@@ -136,8 +134,8 @@ def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheck
 def require_space_for_night(experiment: Experiment, night: str) -> None:
     """Raise NoSpace unless the disk has room for the remaining steps of a run.
 
-    An upper bound: each episode is assumed to fill the model's context. With object storage the
-    disk of the working copies is checked. Before the base model exists, only episodes count.
+    An upper bound: each episode fills the model's context. With object storage the disk of the
+    working copies is checked. Before the base model exists, only episodes count.
     """
     settings, store, layout = experiment.settings, experiment.store, RunLayout(night)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
@@ -172,8 +170,8 @@ def require_space_for_night(experiment: Experiment, night: str) -> None:
 def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[int, int]:
     """Upper bound of the policies and learner states on disk at a time.
 
-    A new file is written before an old one is removed. Policies are kept back to the oldest kept
-    learner state.
+    A new file is written before an old one is removed. Policies stay back to the oldest learner
+    state.
     """
     states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
     if update.keep_policies == 0:

@@ -34,9 +34,7 @@ ScoreEpisodes = Callable[[Sequence[Trajectory], Sequence[Trajectory]], list[Scor
 
 @dataclass(frozen=True, slots=True)
 class ScoredShard:
-    """A shard that was read and scored before its step's scores are made: `ScoredShard(
-    [Trajectory("t0", ...), Trajectory("t1", ...)], [Scored("t0", ...)])`, of which t1 is left.
-    """
+    """A shard that was scored before its step ended; unscored trajectories have no score yet."""
 
     trajectories: Sequence[Trajectory]
     scores: Sequence[Scored]
@@ -50,11 +48,10 @@ def score_episodes(
     folder: Path,
     shards: Mapping[Path, ScoredShard] = {},
 ) -> dict[str, float]:
-    """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
+    """Score stored episodes and write scores and ledger to `folder`; returns metrics.
 
-    Episodes with a score in `earlier` or in `shards` are not scored again; baselines are left out
-    of the ledger and the metrics. Raises GateClosed when more, baselines too, could not be scored
-    than the experiment allows.
+    Episodes with a score in `earlier` or `shards` are not scored again; ledger and metrics exclude
+    baselines. Raises GateClosed if too many, baselines included, have no score.
     """
     everything = list[Trajectory]()
     for rollout in rollouts:
@@ -94,10 +91,10 @@ def score(
     round: int = 0,
     shards: Mapping[Artifact, ScoredShard] = {},
 ) -> Artifact:
-    """The scores and the ledger of a step's, or an evaluation's, episodes.
+    """Publish the scores and the ledger of the episodes of a step or an evaluation.
 
-    Scores in `before`, those of an earlier round, and in `shards` are reused. `round` 1, 2, ... of
-    a step with refills has its own artifact; `what` names the stage in logs.
+    Scores in `before` (an earlier round) and `shards` are reused. `round` 1, 2, ... of a step with
+    refills has its own artifact; `what` names the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -141,7 +138,7 @@ def _counted(
     played: Sequence[Trajectory],
     outcomes: Mapping[str, Sequence[bool]],
 ) -> list[LedgerRow]:
-    """The ledger's rows with the kind and the solved episodes of each problem, for a curriculum."""
+    """Add the kind and the solved episodes of each problem to ledger rows, for a curriculum."""
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [
         replace(row, kind=kinds[row.problem], solved=sum(outcomes.get(row.problem, [])))

@@ -1,4 +1,4 @@
-"""The live services of a session: started once, kept over its steps, handed to stages."""
+"""Live services of a session, started once and handed to stages."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 ENDPOINT_FILE = "endpoint.json"
-"""Beside the tokenizer in a policy that is a chat service: which."""
+"""File with the name of a chat service that is used as a policy."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutServices:
-    """What plays episodes: `RolloutServices(VLLM(...), EnvironmentLoop(...), tokenizer, {"critic":
-    FrozenPolicy(...)})`.
+    """Services that play episodes: `RolloutServices(VLLM(...), EnvironmentLoop(...), tokenizer,
+    {"critic": FrozenPolicy(...)})`.
 
     All policies of a session share the tokenizer. `frozen` has the untrained speakers by role.
     """
@@ -54,12 +54,12 @@ class RolloutServices:
     frozen: Mapping[str, Frozen]
 
     def load(self, store: Store, policy: Pointer, version: int) -> None:
-        """Have the sampler take a policy, its tokens labelled `version`; raises SamplerLost."""
+        """Load a policy into the sampler, its tokens labelled `version`; raises SamplerLost."""
         folder, base = adapter_artifact.folders(store, policy)
         self.sampler.load(folder, version, base)
 
     def rest(self) -> None:
-        """Give the learner the memory of the GPUs that samplers and it use; raises SamplerLost."""
+        """Release the GPU memory of samplers for the learner; raises SamplerLost."""
         self.sampler.rest()
         for speaker in self.frozen.values():
             if isinstance(speaker, FrozenPolicy):
@@ -68,7 +68,7 @@ class RolloutServices:
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices(RolloutServices):
-    """The same, and the learner, with the saving of its states."""
+    """Services that play and train."""
 
     learner: AsyncCheckpointer
 
@@ -77,7 +77,7 @@ class TrainingServices(RolloutServices):
 def training_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[TrainingServices]:
-    """Start what training needs; `owner` is the uid of the run that the services belong to.
+    """Start the services of training; `owner` is the uid of their run.
 
     A warm start alone is `scripted`: it serves no sampler.
     """
@@ -99,10 +99,10 @@ def training_services(
 def rollout_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[RolloutServices]:
-    """Start the site's sampler, for `model` and policies trained from it, and the environments.
+    """Start the site's sampler, for `model` and policies trained from it, and environments.
 
-    With `scripted` the sampler is in this process. Raises ValueError if a frozen speaker
-    is missing or has other tokens.
+    With `scripted` the sampler is in this process. Raises ValueError for a frozen speaker that is
+    missing or has other tokens.
     """
     store, speakers = experiment.store, experiment.settings.agent.speakers
     site, dtype = experiment.divided_site, experiment.settings.dtype
@@ -127,9 +127,7 @@ def sampler_service(
     logs: Path,
     chats: Mapping[str, ChatService],
 ) -> Iterator[Sampler]:
-    """Start the sampler of the site, or use the chat service of `model`; a vLLM server ends with
-    the block.
-    """
+    """Start the sampler of the site, or use the chat service of `model`."""
     if name := endpoint_of(experiment.store, model):
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
@@ -160,9 +158,9 @@ def sampler_service(
 
 @contextmanager
 def environments_service(task: Task) -> Iterator[EnvironmentLoop]:
-    """The environments of an experiment, starting in this process, as many as a shard needs.
+    """Start the environments of an experiment in this process, as many as a shard needs.
 
-    They are closed at the end of the block; raises RuntimeError for an environment still in use.
+    Raises RuntimeError for an environment still in use at the end of the block.
     """
     rollout = task.settings.rollout
     kinds = kinds_needed(task.parts)
@@ -177,7 +175,7 @@ def learner_service(
     store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
     """Start the learner; the end of the block waits for its last save. Raises ValueError for a
-    `model` without support for training.
+    model that cannot be trained.
     """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)
@@ -196,9 +194,7 @@ def learner_service(
 def chat_services(
     store: Store, site: Site, speakers: Mapping[str, SpeakerReference], *policies: str
 ) -> dict[str, ChatService]:
-    """Chat services of a session by name, frozen speakers and `policies`. Each has one budget for
-    all its callers.
-    """
+    """Chat services of frozen speakers and `policies` by name; all callers share a budget."""
     frozen = {who.name for who in speakers.values() if isinstance(who, EndpointPolicy)}
     names = {name for name in (*frozen, *policies) if name}
     if not names:
@@ -249,7 +245,7 @@ def _frozen_policy(
 
 
 def _written(tokenizer: PreTrainedTokenizerBase) -> str:
-    """All that a tokenizer does to a text, of which its vocabulary is a part."""
+    """Serialize a tokenizer, normalizer included."""
     from transformers import PreTrainedTokenizerFast
 
     if isinstance(tokenizer, PreTrainedTokenizerFast):
@@ -258,13 +254,13 @@ def _written(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
-    """Return the name of a chat service used as a policy; empty for a policy with weights."""
+    """Return the name of a chat service used as a policy; "" for other policies."""
     endpoint = store.part(policy, ENDPOINT_FILE)
     return str(endpoint["name"]) if endpoint else ""
 
 
 def in_process(site: Site, dtype: str) -> Sampler:
-    """The sampler that needs no server."""
+    """The sampler without a server."""
     from agentfly_core.inference.in_process import TransformersSampler
 
     device = f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu"

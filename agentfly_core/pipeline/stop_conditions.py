@@ -1,7 +1,4 @@
-"""When a run stops: too many failed or unscored episodes, updates that diverge, and health signs.
-
-The signs of an experiment's `health` are looked for in each step's metrics.
-"""
+"""Stop conditions of a run: failed or unscored episodes, diverging updates, and health signs."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """Too much of a stage went wrong; the message says how much, of how much, and why."""
+    """Too many failures in a stage; the message has the share and the causes."""
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and more than one, FAILED or ended
-    with AGENT_ERROR: they lost a service, or their agent broke off.
+    """Raise GateClosed if more than `share` of the episodes, and more than one, ended with FAILED
+    or AGENT_ERROR.
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
@@ -34,10 +31,10 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and more than two, lack a reward
-    given while they ran.
+    """Raise GateClosed if more than `share` of the episodes, and more than two, lack a reward given
+    while they ran.
 
-    Once they are stored they lack it for good, however the reward is mended; so they must not be.
+    Stored episodes could never get that reward, so they must not be stored.
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
@@ -47,10 +44,9 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
 def stop_if_unscored(
     trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
 ) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and over two, have no reward.
+    """Raise GateClosed if more than `share` of the episodes, and over two, have no reward.
 
-    `scores[i]` is that of `trajectories[i]`. FAILED episodes have none either, but are the other
-    gate's to count.
+    `scores[i]` belongs to `trajectories[i]`. FAILED episodes count for `stop_if_failing` only.
     """
     rewards = {score.trajectory_id: score.reward for score in scores}
     episodes = by_episode(trajectories)
@@ -70,9 +66,7 @@ def stop_if_all_frozen(trajectories: Sequence[Trajectory]) -> None:
 
 
 def stop_if_diverging(skipped: int) -> None:
-    """Raise GateClosed when three optimizer steps in a row, the last ones, were skipped: a policy
-    that has diverged.
-    """
+    """Raise GateClosed if the last three optimizer steps were all skipped."""
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(
             f"{skipped} optimizer steps in a row had a gradient that is not finite and were "
@@ -84,8 +78,8 @@ def stop_if_diverging(skipped: int) -> None:
 def lasting(
     signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]
 ) -> dict[str, float]:
-    """For how many steps in a row each sign has been seen: `{"health/entropy": 2.0}`; `before` are
-    the last step's.
+    """Return for how many steps in a row each sign has been seen: `{"health/entropy": 2.0}`;
+    `before` are the metrics of the last step.
     """
     return {
         f"health/{name}": before.get(f"health/{name}", 0.0) + 1.0 if sign.seen(metrics) else 0.0
@@ -95,9 +89,9 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Warnings of signs whose metric is absent: never seen if it has another name.
+    """Return warnings of signs with an unknown metric, whose name may be mistyped.
 
-    The vetted metrics have no other name; not every algorithm has all of them.
+    Vetted metrics are exempt, because some algorithms lack them.
     """
     measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {
@@ -111,7 +105,7 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
 
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
-    """The signs that have lasted as long as they must for a warning, by name."""
+    """Return the signs that have lasted long enough for a warning, by name."""
     return {
         name: sign
         for name, sign in signs.items()
@@ -135,8 +129,8 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 def warnings(
     signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Warnings of a step, whose `metrics` hold how long each sign has lasted, and again when it has
-    lasted twice as long; raises GateClosed to stop the run.
+    """Return warnings of a step, repeated each time a sign has lasted twice as long; raises
+    GateClosed to stop the run.
 
     `advice` is added to the signs of these names.
     """
@@ -160,9 +154,7 @@ def warnings(
 def _allow_unscored(
     scores: Sequence[Sequence[float | Score | Unscored]], episodes: int, share: float
 ) -> None:
-    """Raise GateClosed where too many of this many episodes have an Unscored among their scores;
-    each one's first says why.
-    """
+    """Raise GateClosed if too many of these episodes have an Unscored among their scores."""
     missing = [[score for score in one if isinstance(score, Unscored)] for one in scores]
     reasons = [some[0].reason for some in missing if some]
     what = f"of {episodes} episodes have no reward"
@@ -170,7 +162,7 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed for more than `most` causes of what the setting allows for a share."""
+    """Raise GateClosed for more causes than `most`; `setting` allows the share."""
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))
         raise GateClosed(

@@ -1,5 +1,5 @@
-"""From what is on disk to one update of the policy, and back to disk: the policy, and the learner's
-state beside it.
+"""One update of the policy: its job, from stored artifacts, and publishing policy and learner
+state.
 """
 
 from __future__ import annotations
@@ -35,16 +35,14 @@ Save = Callable[[AbstractContextManager[Path]], None]
 
 
 def fresh(policy: Pointer) -> str:
-    """The label of a learner that has just started on this policy, without any history."""
+    """The label of a learner that starts on this policy without history."""
     return f"fresh:{policy.digest}"
 
 
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """The update of a step to the policy `target`, from the policy before it and the scored
-    episodes.
-    """
+    """The update of a step to the policy `target`, from the previous policy and scored episodes."""
     store, settings = run.store, run.settings
     policy, base = adapter_artifact.folders(store, before)
     goes_on = step > settings.own_steps.start or settings.inherits_learner
@@ -120,11 +118,10 @@ def publish(
     save: Save | None,
     watch: OnStep,
 ) -> Artifact:
-    """Run an update of the policy `before` and publish the one that it made, after the learner
-    state of `before`.
+    """Run an update of the policy `before` and publish the new policy.
 
-    `save` gets the publication of the new learner state, where that is to be kept. Raises
-    GateClosed, and publishes nothing, when the policy diverges.
+    `save` gets the publication of the new learner state, or is None. Raises GateClosed, and
+    publishes nothing, if the policy diverges.
     """
     for left in (keys.learner(target), target):  # a state and its policy belong together
         store.remove(left.uri)
@@ -182,7 +179,7 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Run the updates before `step` again whose learner state neither learner nor disk has."""
+    """Repeat the updates before `step` without a learner state in the learner or the store."""
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     checkpointer.wait()
@@ -197,7 +194,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Write the learner state after a step that has published its policy, unless it is there."""
+    """Write the learner state after a step with a published policy, unless it exists."""
     checkpointer.wait()
     target = keys.learner(_published(run, step))
     if run.store.find(target) is None:
@@ -206,7 +203,7 @@ def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def watching(stage: str, step: int) -> OnStep:
-    """A listener for the optimizer steps of an update that reports them as progress of a stage."""
+    """Return a listener that reports optimizer steps as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))
 
 

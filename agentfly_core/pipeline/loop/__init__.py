@@ -1,1 +1,1 @@
-"""Stages in their order: warm start, training, evaluation; functions for scripts."""
+"""The order of stages: warm start, training, evaluation; functions for scripts."""

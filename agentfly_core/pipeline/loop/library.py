@@ -37,7 +37,7 @@ from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.hardware import WAITING
 
 STATE = Path(".agentfly")
-"""Where logs and copies of a remote store are, in the working directory; as for the commands."""
+"""Folder of logs and copies of a remote store in the working directory, as for commands."""
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,11 +64,11 @@ def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
 def load_experiment(
     experiment: str, *overrides: str, site: str = "local", store: str = ""
 ) -> Experiment:
-    """An experiment by its name in `conf/` or the path of its file, with its overrides:
+    """Load an experiment by its name in `conf/` or the path of its file, with overrides:
     `load_experiment("quickstart", "steps=2", store="/tmp/shop")`.
 
-    `store` is a path or s3:// uri; by default the site's. Raises ValueError with the key of a
-    setting that is wrong.
+    `store` is a path or s3:// uri; by default the site's. Raises ValueError with the key of a wrong
+    setting.
     """
     for name, value in {**QUIET, **WAITING}.items():
         os.environ.setdefault(name, value)
@@ -79,10 +79,10 @@ def load_experiment(
 
 @_outside_loop
 def prepare(experiment: Experiment) -> Artifact:
-    """The dataset, made unless it is in the store: `experiment.store.open(prepare(experiment))` is
-    a folder with `train.parquet`, `validation.parquet` and `test.parquet`.
+    """Make or find the dataset: `experiment.store.open(prepare(experiment))` is a folder with
+    `train.parquet`, `validation.parquet` and `test.parquet`.
 
-    Raises ValueError for data that cannot be used and for problems that cannot be solved.
+    Raises ValueError for unusable data and for problems that cannot be solved.
     """
     return stage.prepare(experiment)
 
@@ -91,10 +91,10 @@ def prepare(experiment: Experiment) -> Artifact:
 def play(
     experiment: Experiment, policy: str = "", episodes: int = 8, split: str = "train"
 ) -> Played:
-    """Play and score episodes of the first problems of a split, and store them.
+    """Play, score and store episodes of the first problems of a split.
 
     `policy` is as `--policy` of `agentfly play`: `oracle`, `random`, `base`, `run:NAME`, ... Raises
-    ValueError for a policy that is not there.
+    ValueError for a missing policy.
     """
     request = PlayRequest(policy, split, episodes, "", "a script")
     prepared = plays.prepare(experiment, request, experiment.settings.rollout.shard)
@@ -103,11 +103,10 @@ def play(
 
 @_outside_loop
 def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
-    """Play a policy on the held-out test problems, unless that is in the store: its success has an
-    interval of 95 %.
+    """Evaluate a policy on the held-out test problems, unless the store has its evaluation.
 
     `policy` is as `--policy` of `agentfly evaluate`, by default the last one of the run that
-    `train` makes. Raises ValueError for a policy that is not there.
+    `train` makes. Raises ValueError for a missing policy.
     """
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
     data, gpus = stage.prepare(experiment), experiment.site.sampler_gpus
@@ -140,7 +139,7 @@ def train(
 
 @contextmanager
 def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold GPUs of the site where it has some; waits for other processes, and warns of it."""
+    """Hold GPUs of the site, if any; waits for other processes with a warning."""
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
     with held(wanted, holder, logger.warning):
         yield

@@ -1,6 +1,4 @@
-"""Rollouts that begin before the updates before them have ended, as far as the experiment lets them
-be stale.
-"""
+"""Rollouts that begin before earlier updates have ended, within the allowed staleness."""
 
 from __future__ import annotations
 
@@ -21,13 +19,12 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 @contextmanager
 def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
-    """What a step has played, given the policy of the step before: `played_by(step, policy)`, the
-    run's steps in turn.
+    """Yield `played_by(step, policy)`, called for the run's steps in turn with the policy before
+    each.
 
-    `play(policy, version, step)` plays step k with policy k - 1 - s, or the first there is, where s
-    is `rollout.max_staleness`. So which policy a step samples from never depends on what is faster.
-    With s > 0 the next steps are played in a thread while the block runs; an interrupted block
-    waits for the step that is being played.
+    `play(policy, version, step)` plays step k with policy k - 1 - s, or the first, where s is
+    `rollout.max_staleness`; speed never changes that choice. With s > 0 a thread plays the next
+    steps while the block runs; an interrupted block waits for the step in progress.
     """
     staleness = run.settings.rollout.max_staleness
     if staleness == 0:

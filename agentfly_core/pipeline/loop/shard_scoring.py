@@ -1,4 +1,4 @@
-"""Scores of a step's shards, made while its next shards are played."""
+"""Scoring a step's shards while its next shards are played."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ScoreShard = Callable[[Path], ScoredShard]
 
 @contextmanager
 def scoring_shards(store: Store, score: ScoreShard) -> Iterator[ShardScoring]:
-    """A thread that scores the shards it is given, one after the other.
+    """Yield a scorer with a thread that scores shards one after the other.
 
-    An interrupted block waits for the shard that is being scored and leaves the others.
+    An interrupted block waits for the shard in progress and cancels the others.
     """
     with ThreadPoolExecutor(1, "score") as thread:
         scoring = ShardScoring(store, score, thread)
@@ -33,10 +33,9 @@ def scoring_shards(store: Store, score: ScoreShard) -> Iterator[ShardScoring]:
 
 @dataclass(frozen=True)
 class ShardScoring:
-    """The shards of a step that are being scored: `scoring.begin(shard)`, later `scoring.shards()`.
+    """Shards of a step that are being scored: `scoring.begin(shard)`, later `scoring.shards()`.
 
-    The scores are those that the step's stage would find later: they are kept nowhere before that,
-    and a step that was killed scores its shards then.
+    Scores are in memory only; a step that was killed scores its shards in its stage.
     """
 
     store: Store
@@ -51,5 +50,5 @@ class ShardScoring:
         self.begun[shard] = self.thread.submit(work, self.score, episodes)
 
     def shards(self) -> dict[Artifact, ScoredShard]:
-        """All shards begun, which are waited for."""
+        """Wait for all shards begun, and return them."""
         return {shard: scored.result() for shard, scored in self.begun.items()}

@@ -1,6 +1,4 @@
-"""Training: data, warm start, then step after step of rollout, score and update, with held-out
-evaluation around it.
-"""
+"""Training: data, warm start, then rollout, score and update of each step, and held-out evaluation."""
 
 from __future__ import annotations
 
@@ -33,9 +31,8 @@ logger = logging.getLogger(__name__)
 class Training:
     """The training of a run: `Training(run, Path("logs"), Stages(), Deadline.after(6))`.
 
-    Services write below `logs`. The step during which time is over is the run's last one, as if no
-    more had been asked for. `report` is called when files of the run have changed; it returns at
-    once.
+    The step during which time is over is the run's last one. `report` is called after changes of
+    the run's files; it returns at once.
     """
 
     run: Run
@@ -45,10 +42,7 @@ class Training:
     report: Callable[[Run], None] = lambda run: None
 
     def complete(self) -> Summary:
-        """Do the remaining stages of the run, and return its summary.json.
-
-        Outputs in the store are not made again.
-        """
+        """Do the remaining stages of the run, and return its summary.json."""
         run, stages, experiment = self.run, self.stages, self.run.experiment
         data = stages.prepare(experiment)
         model = stages.base_model(experiment, run.parent)
@@ -72,9 +66,7 @@ class Training:
     def improved(
         self, services: TrainingServices, policy: Artifact, data: Artifact
     ) -> tuple[Artifact, Run]:
-        """The policy after the last step, and the run, which may end early when time is over; one
-        step is rollout, score, update.
-        """
+        """Train the remaining steps; returns the last policy, and the run, which may end early."""
         run, stages = self.run, self.stages
         run.remember_start(policy)
         self.report(run)
@@ -107,8 +99,8 @@ def episodes(
     version: int,
     step: int,
 ) -> tuple[list[Artifact], Artifact]:
-    """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
-    are replaced. A shard is scored while the next one is played.
+    """A step's rollouts and their scores; `rollout.refills` rounds replace problems without an
+    advantage. Shards are scored while the next ones are played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}

@@ -17,7 +17,7 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """Return the demonstrations and the policy of each round; none without an own warm start."""
+    """Return the demonstrations and the policy of each round; empty without an own warm start."""
     if (settings := experiment.settings.own_warm_start) is None:
         return []
     if run_step(settings.demonstrations):

@@ -1,1 +1,1 @@
-"""Playing problems outside of training: who plays, what is stored of it, and what it says."""
+"""Playing problems outside of training."""

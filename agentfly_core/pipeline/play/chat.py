@@ -1,4 +1,4 @@
-"""A person talks to a policy, which has its tools and the environment of a problem."""
+"""A person talks to a policy that has its tools and the environment of a problem."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Chat(Mode):
         self._first, self._ask, self._tell = first, ask, tell
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """The same ones, but for the agent and the limits of an episode that a person is in."""
+        """The same rules for an episode with a person: another agent and longer limits."""
         tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
         return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Talk until the person says nothing, or a tool ends the episode."""
+        """Talk until the person types nothing, or a tool ends the episode."""
         *system, _ = episode.rules.opening(episode.problem)
         seen = [item for item in episode.opening if isinstance(item, Observation)]
         self._heard(seen)

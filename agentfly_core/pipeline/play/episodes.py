@@ -35,7 +35,7 @@ from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
 
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""What is played to be looked at is stored, however much of it went wrong."""
+"""Gates of play: all episodes are stored, so that failures can be read."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class Played:
-    """What was played, stored as `name`, with its scores; `seconds` from the first prompt to the
-    last score that is stored.
-    """
+    """Played episodes, stored as `name`, with scores; `seconds` from first prompt to last score."""
 
     name: str
     episodes: Sequence[Trajectory]
@@ -66,8 +64,8 @@ class Played:
 
 
 def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
-    """At most `most` problems of a split of a prepared dataset, the first ones, of the tasks in
-    turn, or the one of this id; raises ValueError where there is none.
+    """The first `most` problems of a prepared split, the tasks in turn, or the one of the id
+    `named`; raises ValueError if missing.
     """
     file = folder / f"{name}.parquet"
     ids = read_column(file, "id")
@@ -83,9 +81,7 @@ def problems(folder: Path, name: str, most: int, named: str = "") -> list[Proble
 
 
 def in_turn(tasks: Sequence[str]) -> list[int]:
-    """Return the rows of problems of these tasks, one of each task after the other: of
-    `["sums", "sums", "shop"]` 0, 2, 1.
-    """
+    """Order the rows of problems of these tasks by turns: of `["sums", "sums", "shop"]` 0, 2, 1."""
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for row, task in enumerate(tasks):
         by_task[task].append(row)
@@ -157,7 +153,7 @@ class PreparedPlay:
         ]
 
     def _take_name(self, mode: ModeName) -> str:
-        """The next free name, taken by writing its play.json."""
+        """Take the next free name by writing its play.json."""
         experiment, settings, player = self.experiment, self.experiment.settings, self.player
         sampled_from: ArtifactRecord | None = None
         if isinstance(player, ModelPlayer):
@@ -182,7 +178,7 @@ class PreparedPlay:
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
-    """Prepare the dataset and the policy; raises ValueError for what is not there."""
+    """Prepare the dataset and the policy; raises ValueError if they are missing."""
     data, name, count = inputs.dataset(experiment), request.split, request.episodes
     chosen = problems(experiment.store.open(data), name, count, request.problem)
     temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed

@@ -15,9 +15,9 @@ from agentfly_core.runs.episodes import Decode
 
 
 class Mode:
-    """Hooks of a mode: change the sampler, change the rules, see ended episodes. Here no-ops.
+    """Hooks that change the sampler and the rules, and see ended episodes. Here no-ops.
 
-    `name` is what play.json calls it.
+    `name` is recorded in play.json.
     """
 
     name: ModeName = "experiment"

@@ -1,4 +1,4 @@
-"""Who plays: a policy whose tokens are sampled, or a function that gives the replies."""
+"""Players: a policy that samples tokens, or a function that replies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 @dataclass(frozen=True)
 class ModelPlayer:
-    """A policy whose tokens are sampled: `ModelPlayer("run:demo@7", Pointer(...))`."""
+    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`."""
 
     reference: str
     policy: Pointer
@@ -37,7 +37,7 @@ class ModelPlayer:
 
 @dataclass(frozen=True)
 class Script:
-    """A function that gives the replies: `Script("oracle", "my_shop:buys", buys)`."""
+    """A function that replies: `Script("oracle", "my_shop:buys", buys)`."""
 
     reference: str
     path: str
@@ -55,10 +55,10 @@ def described(player: Player, model: str) -> str:
 
 
 def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> Player:
-    """The player that a reference names; by default the last policy of the run that the same
-    settings make, else the base model.
+    """Resolve a reference to a player; by default the last policy of the run with these settings,
+    else the base model.
 
-    Raises ValueError for a policy that is not there, or a path that names none.
+    Raises ValueError for a missing policy.
     """
     if not named:
         run = experiment.run_name("", False)
@@ -84,9 +84,8 @@ def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> P
 def oracle(
     experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
 ) -> Script:
-    """Return the policy that an experiment's warm start demonstrates, with `spoilt` at 0.
-
-    Raises ValueError if the experiment names no such function.
+    """Return the policy that an experiment's warm start demonstrates, with `spoilt` at 0; raises
+    ValueError without one.
     """
     if warm_start is None or run_step(warm_start.demonstrations):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What plays for a player: a sampler, the environments and the tokenizer."""
+"""Services for a player: sampler, environments, tokenizer and frozen speakers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def services(experiment: Experiment, player: Player, logs: Path) -> Iterator[RolloutServices]:
-    """What plays for the player, ready; policies hold the site's GPUs, and a model's sampler ends
-    with the block.
-
-    A script needs no weights, no GPU and no server.
-    """
+    """Start the services of a player; policies hold the site's GPUs, scripts need no model."""
     store, site, settings = experiment.store, experiment.divided_site, experiment.settings
     speakers = settings.agent.speakers
     needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())

@@ -42,9 +42,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A reward's examples: `Checked(["exact: 8 of 8 problems ..."], {"add-41-58": "it earns 0"})`.
-
-    `unsolvable` are reasons by the ids of problems that their right answers do not solve.
+    """Results of a reward's examples: `Checked(["exact: 8 of 8 problems ..."], {"add-41-58": "it
+    earns 0"})`; `unsolvable` has reasons by problem id.
     """
 
     report: list[str]
@@ -52,11 +51,11 @@ class Checked:
 
 
 def check(experiment: Experiment, data: Artifact) -> list[str]:
-    """Score right and wrong answers to the problems of a dataset, play some of them by the oracle
-    and by an idle policy, and return a report, a sentence each.
+    """Score right and wrong answers to a dataset's problems, play some by the oracle and by an idle
+    policy, and return a report, a sentence each.
 
-    The report is cached by dataset, rewards and demonstrations. Raises ValueError if the right
-    answers of more than `data.tolerate_bad_rows` problems do not earn the reward.
+    The report is cached. Raises ValueError if the right answers of more than
+    `data.tolerate_bad_rows` problems do not earn the reward.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := _stored_report(store, uri):
@@ -82,7 +81,7 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
 
 
 def _stored_report(store: Store, uri: str) -> list[str] | None:
-    """The report of an earlier check; a damaged file is logged and counts as none."""
+    """The cached report; a damaged file is logged and counts as none."""
     try:
         stored = store.read_json(uri)
     except Damaged as damage:
@@ -196,9 +195,7 @@ def _tolerated(unsolvable: Mapping[str, str], places: Mapping[str, str], most: i
 
 
 def _places(sources: Mapping[str, Data], names: Collection[str]) -> dict[str, str]:
-    """The file and the row of problems that come from files, by their ids; `sources` are the data
-    of each task.
-    """
+    """The file and row of problems that come from files, by id; `sources` are the data by task."""
     places = dict[str, str]()
     for task, data in sources.items():
         if load(data.use) is not files:

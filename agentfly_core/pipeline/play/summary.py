@@ -1,4 +1,4 @@
-"""What played episodes say: how they ended, what they earned, what their tools did."""
+"""Statistics of played episodes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Figures:
 
 
 def figures(played: Played, tasks: Mapping[str, Task], goal: str) -> Figures:
-    """The figures of what was played of an experiment."""
+    """Compute the statistics of played episodes."""
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}
     rewards = _rewards(episodes, scores)

@@ -49,9 +49,7 @@ async def idle(conversation: Conversation) -> str:
 
 
 def asks_a_service(reward: Reward) -> bool:
-    """Whether a reward is declared to ask a service, such as a judge: it repeats or bounds its
-    calls.
-    """
+    """Whether a reward uses a service, such as a judge: it repeats or bounds its calls."""
     return reward.retries > 0 or reward.concurrency is not None
 
 
@@ -61,8 +59,8 @@ def scores_answers(reward: Reward) -> bool:
 
 
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
-    """Play PLAYED problems of an experiment that has environments, or a reward without examples;
-    returns a report, a sentence each.
+    """Play PLAYED problems if the experiment has environments or a reward without examples; returns
+    a report, a sentence each.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

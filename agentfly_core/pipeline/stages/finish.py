@@ -17,7 +17,7 @@ from agentfly_core.system.formats.json_value import as_json
 
 
 def finish(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> Summary:
-    """Write the ledger and summary.json of a run that did all its steps; returns the summary."""
+    """Write the ledger and summary.json of a finished run; returns the summary."""
     summary = summarise(run, made, before, after)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
 

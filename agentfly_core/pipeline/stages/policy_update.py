@@ -16,10 +16,9 @@ from agentfly_core.store.artifact import Artifact
 def update(
     run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int
 ) -> Artifact:
-    """Publish policy number `step`; updates without a stored learner state are run again first.
+    """Publish policy number `step`; earlier updates without a stored learner state are repeated.
 
-    The learner state of a step is written while the next one is played; the next policy waits for
-    it.
+    The learner state of a step is written while the next one is played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference)
     if policy_made := retention.made(run, target, step):
@@ -37,8 +36,6 @@ def update(
 
 
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
-    """Write the learner state of a step that becomes the run's last one before its time, unless it
-    is there.
-    """
+    """Write the learner state of a step that becomes the run's last, unless it exists."""
     services.rest()
     policy_updates.keep_state(run, services.learner, step)

@@ -1,5 +1,5 @@
-"""Rejection sampling from what a run has stored: its best episodes become demonstrations (RFT,
-arXiv 2308.01825).
+"""Rejection sampling from a run's stored episodes: the best become demonstrations (RFT, arXiv
+2308.01825).
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
-    """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it
-    has not scored.
-    """
+    """The scores and episodes of a run's steps 1 to `last`; raises ValueError for unscored steps."""
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
@@ -47,8 +45,8 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
 def stored(
     store: Store, episodes: Sequence[Pointer], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
-    """The episodes of `artifacts` with their scores, step by step, of these problems only, by id:
-    what is held out from one experiment may have trained another.
+    """Yield the episodes of `artifacts` with their scores, of these problems only, by id: a problem
+    held out here may have trained another experiment.
     """
     scores: dict[str, Scored] = {}
     for artifact in episodes:
@@ -63,10 +61,9 @@ def stored(
 def choose(
     settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
-    """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or
-    as there are.
+    """Write successes among stored episodes to `folder`, at most as many as the warm start needs.
 
-    Returns how many. Raises ValueError when there is none.
+    Returns their number. Raises ValueError if there are none.
     """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):

@@ -21,8 +21,8 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
-    False)).specs`. They are drawn for the first shard that is played, and kept for the others.
+    """Episodes of one round of a step, drawn for its first shard: `RoundEpisodes(run, data,
+    first_round(settings, 7, False)).specs`.
     """
 
     run: Run
@@ -31,7 +31,7 @@ class RoundEpisodes:
 
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
-        """Those of all shards, in their order."""
+        """The episodes of all shards, in order."""
         settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
         schedule = self.run.experiment.schedule
@@ -45,7 +45,7 @@ class RoundEpisodes:
 def rollout(
     services: RolloutServices, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
 ) -> Artifact:
-    """One shard of a step's episodes, played with an earlier step's policy."""
+    """Play one shard of a step's episodes with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
     problems = drawn.drawn(run.experiment.schedule)

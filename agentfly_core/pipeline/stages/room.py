@@ -16,9 +16,8 @@ from agentfly_core.store.artifact import Pointer
 def require_room(
     experiment: Experiment, model: Pointer, data: Pointer, names: Sequence[str]
 ) -> None:
-    """Raise ValueError for a model with fewer positions than `agent.max_model_len`, for a prompt in
-    these splits without room for a reply, and for a problem without the fact by which an evaluation
-    or a curriculum groups problems.
+    """Raise ValueError for a model with too few positions, for a prompt in these splits without
+    room for a reply, and for a problem without a fact that groups problems.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

@@ -1,4 +1,4 @@
-"""Metrics of a step: merged from the metrics of its stages."""
+"""Metrics of a step, merged from those of its stages."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SPREAD = (
 def log_step(
     run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
 ) -> None:
-    """Write the step's metrics.json; its metrics carry the time at which the step's update ended.
+    """Write the step's metrics.json with the time at which its update ended.
 
-    Metrics of environments are those of the worst shard.
+    Environments count with the metrics of the worst shard.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -54,7 +54,7 @@ def log_step(
 
 
 def look_at_health(run: Run, step: int) -> None:
-    """Warn of the signs in a step's metrics.json; raises GateClosed where one stops the run."""
+    """Warn of the signs in a step's metrics.json; raises GateClosed to stop the run."""
     metrics = _metrics(run, step)
     mistyped = stop_conditions.unmeasured(run.settings.health, metrics)
     if (
@@ -71,8 +71,8 @@ def look_at_health(run: Run, step: int) -> None:
 
 
 def _rate_advice(run: Run, step: int) -> str | None:
-    """How to train again with a lower learning rate, from before the last updates up to this step
-    that changed the policy too much; None where no update did.
+    """How to train again with a lower learning rate, from before the updates that changed the
+    policy too much; None if no update did.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):
@@ -105,5 +105,5 @@ def _metrics(run: Run, step: int) -> Mapping[str, float]:
 
 
 def _learned(metrics: Mapping[str, float]) -> bool:
-    """Whether a step has run an optimizer step, and so has all metrics of an update."""
+    """Whether a step has run an optimizer step."""
     return metrics["train/optimizer_steps"] > 0

@@ -27,7 +27,7 @@ from agentfly_core.store.store import Store
 def demonstrate(
     experiment: Experiment, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Artifact:
-    """Publish episodes that a script played on training problems, after the rewards scored some."""
+    """Play and publish demonstrations, after the rewards have scored some."""
     store, settings, gates = experiment.store, experiment.settings, experiment.settings.gates
     target = StageKeys(settings).demonstrations(model, data, experiment.frozen)
     if episodes := find(store, target):
@@ -80,9 +80,7 @@ def warm_start(
     demonstrations: Artifact,
     number: int,
 ) -> Artifact:
-    """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the
-    next one needs.
-    """
+    """Publish the policy and learner state after round 1, 2, ... of the warm start."""
     target = StageKeys(experiment.settings).warm_start(model, demonstrations, number)
     if (policy := find(experiment.store, target)) and experiment.store.find(keys.learner(target)):
         return policy
