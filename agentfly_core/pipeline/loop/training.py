@@ -1,4 +1,4 @@
-"""Training: data, warm start, then rollout, score and update of each step, and held-out evaluation."""
+"""Training: data, warm start, then rollout, score and update of each step, and evaluation."""
 
 from __future__ import annotations
 

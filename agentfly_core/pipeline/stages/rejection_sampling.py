@@ -25,7 +25,7 @@ from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
-    """The scores and episodes of a run's steps 1 to `last`; raises ValueError for unscored steps."""
+    """The scores and episodes of a run's steps 1 to `last`; raises ValueError if not scored."""
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
