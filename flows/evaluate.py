@@ -33,7 +33,7 @@ def evaluate(
     problems.
     """
     loaded = experiment_of_flow(experiment, overrides, site, store)
-    chosen = inputs.policy_named(loaded, policy, lambda model: TASKS.base_model(model, None))
+    chosen = inputs.policy_named(loaded, policy, TASKS.base_model)
     data, logs = TASKS.prepare(loaded), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or loaded.name}"
     with devices(loaded.site, loaded.site.sampler_gpus, holder):

@@ -1,27 +1,66 @@
-"""All stages as Prefect tasks."""
+"""All stages as Prefect tasks; the store, not Prefect, caches their outputs."""
 
 from __future__ import annotations
 
-from agentfly_core.pipeline.loop.stages import Stages
-from tasks.stage import stage
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
-PLAIN = Stages()
-TASKS = Stages(
-    version=stage("version the dataset with DVC", PLAIN.version),
-    prepare=stage("prepare the dataset", PLAIN.prepare),
-    base_model=stage("make the base model", PLAIN.base_model),
-    require_room=stage("look whether prompts fit", PLAIN.require_room),
-    demonstrate=stage("play demonstrations", PLAIN.demonstrate),
-    choose=stage("choose demonstrations", PLAIN.choose),
-    warm_start=stage("warm start round {number}", PLAIN.warm_start, retries=2),
-    rollout=stage(
-        "rollout step {episodes.sampling_round.step} shard {shard}", PLAIN.rollout, retries=3
-    ),
-    held_out=stage("evaluate {name} step {step} shard {shard}", PLAIN.held_out, retries=3),
-    score=stage("score {what}", PLAIN.score),
-    update=stage("update step {step}", PLAIN.update, retries=2),
-    keep_state=stage("keep the learner state of step {step}", PLAIN.keep_state, retries=2),
-    log_step=stage("log step {step}", PLAIN.log_step),
-    look_at_health=stage("look at the health of step {step}", PLAIN.look_at_health),
-    finish=stage("finish", PLAIN.finish),
-)
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Completed
+from prefect.utilities.annotations import quote
+
+from agentfly_core.inference.sampler import SamplerLost
+from agentfly_core.pipeline.loop.stages import Stages
+from agentfly_core.pipeline.produce import Reused
+from agentfly_core.system.formats.text import keeping_secrets
+from agentfly_core.training.job import LearnerLost
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:
+    """Make a task of a stage function; `name` is a pattern over its parameters.
+
+    `retries` are for a warm service that died: the supervisor starts it again.
+    """
+    made: Any = task(
+        task_run_name=name,
+        cache_policy=NO_CACHE,
+        retries=retries,
+        retry_condition_fn=_service_lost,
+    )(_stateful(keeping_secrets()(function)))
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        quoted = [quote(value) for value in args]
+        named = {key: quote(value) for key, value in kwargs.items()}
+        result: R | State[R] = made(*quoted, **named)
+        # asked for all results, Prefect's states would take 5 ms each
+        return result.result() if isinstance(result, State) else result
+
+    return run
+
+
+def _stateful(function: Callable[P, R]) -> Callable[P, R | State[R]]:
+    """The same function, with the state Reused for an artifact that was in the store."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R | State[R]:
+        result = function(*args, **kwargs)
+        if isinstance(result, Reused):
+            message = f"{result.uri} was there already."
+            return Completed(name="Reused", message=message, data=result)
+        return result
+
+    return run
+
+
+async def _service_lost(_: Task[..., R], __: TaskRun, state: State[R]) -> bool:
+    return isinstance(await state.aresult(raise_on_failure=False), SamplerLost | LearnerLost)
+
+
+TASKS = Stages(stage)

@@ -63,5 +63,5 @@ class Evaluator:
             stages.held_out(here, services, policy, self.data, split, shard, step)
             for shard in here.evaluation_shards(self.data, split)
         ]
-        scored = stages.score(here, played, step, f"{split} after step {step}", None, 0, {})
+        scored = stages.score(here, played, step, f"{split} after step {step}")
         return evaluation(here.store, here, policy, split, played, scored)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from typing import ParamSpec, Protocol, TypeVar
 
-from agentfly_core.config.experiment import Settings, WarmStart
-from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.run_policies import Parent
 from agentfly_core.pipeline import inputs, scoring
-from agentfly_core.pipeline.scoring import ScoredShard
-from agentfly_core.pipeline.services import RolloutServices, TrainingServices
 from agentfly_core.pipeline.stages import (
     finish,
     held_out,
@@ -22,58 +16,42 @@ from agentfly_core.pipeline.stages import (
     step_metrics,
     warm_start,
 )
-from agentfly_core.pipeline.stages.rollout import RoundEpisodes
-from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import Evaluation, StagesBefore
 from agentfly_core.runs.versioning import dataset_version
-from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
-from agentfly_core.store.store import Store
 
-Scores = Callable[
-    [
-        Experiment,
-        Sequence[Artifact],
-        int,
-        str,
-        Artifact | None,
-        int,
-        Mapping[Artifact, ScoredShard],
-    ],
-    Artifact,
-]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True)
+class Wrap(Protocol):
+    """Wraps a stage function: `name` is a pattern over its parameters, `retries` are for a warm
+    service that dies.
+    """
+
+    def __call__(self, name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]: ...
+
+
+def _plain(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:
+    return function
+
+
 class Stages:
-    """The functions of all stages: plain by default; flows replace each by a Prefect task of it."""
+    """The functions of all stages: plain ones, `Stages()`, or wrapped, as Prefect tasks are."""
 
-    version: Callable[[str, Settings, Path], str] = dataset_version
-    prepare: Callable[[Experiment], Artifact] = prepare.prepare
-    base_model: Callable[[Experiment, Parent | None], Artifact] = inputs.base_model
-    require_room: Callable[[Experiment, Pointer, Pointer, Sequence[str]], None] = room.require_room
-    demonstrate: Callable[[Experiment, TrainingServices, Artifact, Artifact], Artifact] = (
-        warm_start.demonstrate
-    )
-    choose: Callable[[Store, WarmStart, ArtifactKey, Artifact, Artifact], Artifact] = (
-        warm_start.choose
-    )
-    warm_start: Callable[[Experiment, TrainingServices, Artifact, Artifact, int], Artifact] = (
-        warm_start.warm_start
-    )
-    rollout: Callable[[RolloutServices, Pointer, int, RoundEpisodes, int], Artifact] = (
-        rollout.rollout
-    )
-    held_out: Callable[[Experiment, RolloutServices, Pointer, Pointer, str, int, int], Artifact] = (
-        held_out.held_out
-    )
-    score: Scores = scoring.score
-    update: Callable[[Run, TrainingServices, Artifact, Artifact, int], Artifact] = (
-        policy_update.update
-    )
-    keep_state: Callable[[Run, TrainingServices, int], None] = policy_update.keep_state
-    log_step: Callable[[Run, Sequence[Artifact], Artifact, Artifact, int], None] = (
-        step_metrics.log_step
-    )
-    look_at_health: Callable[[Run, int], None] = step_metrics.look_at_health
-    finish: Callable[[Run, StagesBefore, Evaluation, Evaluation], Summary] = finish.finish
+    def __init__(self, wrap: Wrap = _plain) -> None:
+        self.version = wrap("version the dataset with DVC", dataset_version)
+        self.prepare = wrap("prepare the dataset", prepare.prepare)
+        self.base_model = wrap("make the base model", inputs.base_model)
+        self.require_room = wrap("look whether prompts fit", room.require_room)
+        self.demonstrate = wrap("play demonstrations", warm_start.demonstrate)
+        self.choose = wrap("choose demonstrations", warm_start.choose)
+        self.warm_start = wrap("warm start round {number}", warm_start.warm_start, 2)
+        self.rollout = wrap(
+            "rollout step {episodes.sampling_round.step} shard {shard}", rollout.rollout, 3
+        )
+        self.held_out = wrap("evaluate {name} step {step} shard {shard}", held_out.held_out, 3)
+        self.score = wrap("score {what}", scoring.score)
+        self.update = wrap("update step {step}", policy_update.update, 2)
+        self.keep_state = wrap("keep the learner state of step {step}", policy_update.keep_state, 2)
+        self.log_step = wrap("log step {step}", step_metrics.log_step)
+        self.look_at_health = wrap("look at the health of step {step}", step_metrics.look_at_health)
+        self.finish = wrap("finish", finish.finish)

@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline.loop.stages import Stages
+from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.reports.nights.confirmation import fresh_settings
@@ -23,6 +23,7 @@ from tests.support.experiments import experiment as experiment_in
 from tests.support.experiments import experiment_of
 from tests.support.mixtures import BUYING, SUMS
 from tests.support.mixtures import settings_with as mixture
+from tests.support.stages import stages_with
 
 DATA = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 5000, "test": 1000}
 
@@ -43,21 +44,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
     """The policies that are played; each solves every second problem."""
     asked: list[Artifact] = []
 
-    def evaluated(
-        _: Stages,
-        experiment: Experiment,
-        __: Any,
-        policy: Artifact,
-        data: Artifact,
-        split: str,
-        ___: int,
-    ) -> None:
+    def on_split(here: Evaluator, _: Any, policy: Artifact, split: str, step: int) -> None:
         asked.append(policy)
-        play(experiment, policy, data)
+        play(here.experiment, policy, here.data)
 
-    monkeypatch.setattr(flow_work, "TASKS", Stages(prepare=published))
+    monkeypatch.setattr(flow_work, "TASKS", stages_with(prepare=published))
     monkeypatch.setattr(flow_work, "rollout_services", lambda *_: nullcontext())
-    monkeypatch.setattr(flow_work, "evaluated", evaluated)
+    monkeypatch.setattr(Evaluator, "on_split", on_split)
     return asked
 
 

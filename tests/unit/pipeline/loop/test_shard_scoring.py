@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
-from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import episodes
 from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
@@ -21,7 +20,7 @@ from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
-from tests.support.problems import schedule_of
+from tests.support.stages import stages_with
 
 POLICY, DATA = Pointer("p", "9f2c"), Pointer("d", "77b0")
 SETTINGS = {
@@ -75,7 +74,7 @@ def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
         scored.extend(one.trajectory_id for shard in shards.values() for one in shard.scores)
         return DATA
 
-    stages = Stages(rollout=rollout, score=score)
+    stages = stages_with(rollout=rollout, score=score)
     with opened(experiment(tmp_path, **SETTINGS), "demo") as run:
         rollout(RoundEpisodes(run, DATA, schedule_of(run.settings).first_round(1, False)), 0)
         services: Any = None

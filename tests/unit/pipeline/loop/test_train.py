@@ -22,6 +22,7 @@ from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
 from tests.support.experiments import experiment
+from tests.support.stages import stages_with
 
 NOW = Deadline.after(-1)
 
@@ -78,7 +79,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
     monkeypatch.setattr(training, "episodes", played)
     nothing: Any = lambda *_: None  # noqa: E731
-    learner.stages = Stages(
+    learner.stages = stages_with(
         update=update, keep_state=keep_state, log_step=nothing, look_at_health=nothing
     )
     return learner
