@@ -24,13 +24,12 @@ from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.play import episodes as plays
+from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.play.episodes import Played, PlayRequest
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.stages import prepare as stage
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.summary import Evaluation
-from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.store import Store
 from agentfly_core.system.devices import held, numbered
 from agentfly_core.system.formats.text import keeping_secrets
@@ -77,14 +76,7 @@ def load_experiment(
     return loaded
 
 
-@_outside_loop
-def prepare(experiment: Experiment) -> Artifact:
-    """Make or find the dataset: `experiment.store.open(prepare(experiment))` is a folder with
-    `train.parquet`, `validation.parquet` and `test.parquet`.
-
-    Raises ValueError for unusable data and for problems that cannot be solved.
-    """
-    return stage.prepare(experiment)
+prepare = _outside_loop(solvable.prepare)
 
 
 @_outside_loop
@@ -109,7 +101,7 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     `train` makes. Raises ValueError for a missing policy.
     """
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
-    data, gpus = stage.prepare(experiment), experiment.site.sampler_gpus
+    data, gpus = solvable.prepare(experiment), experiment.site.sampler_gpus
     with _holding(experiment.site, gpus, f"the evaluation of {policy or experiment.name}"):
         return Evaluator(Stages(), experiment, data).once(chosen, _logs("evaluate"))
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
 from agentfly_core.pipeline import inputs, scoring
+from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.stages import (
     finish,
     held_out,
     policy_update,
-    prepare,
     rollout,
     room,
     step_metrics,
@@ -39,7 +39,7 @@ class Stages:
 
     def __init__(self, wrap: Wrap = _plain) -> None:
         self.version = wrap("version the dataset with DVC", dataset_version)
-        self.prepare = wrap("prepare the dataset", prepare.prepare)
+        self.prepare = wrap("prepare the dataset", solvable.prepare)
         self.base_model = wrap("make the base model", inputs.base_model)
         self.require_room = wrap("look whether prompts fit", room.require_room)
         self.demonstrate = wrap("play demonstrations", warm_start.demonstrate)

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.config.experiment import Gates
+from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import players
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import ModelPlayer, Player
-from agentfly_core.pipeline.play.services import services
 from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
-from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.pipeline.services import (
+    RolloutServices,
+    chat_services,
+    endpoint_of,
+    frozen_speakers,
+    sampler_service,
+    tokenizer_of,
+)
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.run_record import ArtifactRecord, ModeName, PlayRecord
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import decode_with, trajectories_in
 from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.system.devices import held, numbered
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
 
+logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
 """Gates of play: all episodes are stored, so that failures can be read."""
 
@@ -106,7 +122,7 @@ class PreparedPlay:
         a scripted policy, and EpisodeBroken for what other code of an author raised.
         """
         here, store = self.experiment, self.experiment.store
-        with services(here, self.player, logs) as ready:
+        with self._services(logs) as ready:
             changed = replace(
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
@@ -127,13 +143,45 @@ class PreparedPlay:
         scores = read_scores(store.open(scored) / SCORES)
         return Played(name, trajectories_in(store, rollouts), scores, seconds)
 
+    @contextmanager
+    def _services(self, logs: Path) -> Iterator[RolloutServices]:
+        """Start the services of the player; scripts need no model and no GPU."""
+        experiment, settings, player = self.experiment, self.experiment.settings, self.player
+        store, site, speakers = experiment.store, experiment.divided_site, settings.agent.speakers
+        needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
+        sampling: AbstractContextManager[Sampler]
+        if isinstance(player, ModelPlayer):
+            policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
+            tokenizer, endpoint = tokenizer_of(store, policy), endpoint_of(store, policy)
+            chats = chat_services(store, site, speakers, endpoint)
+            sampling = sampler_service(experiment, policy, owner, logs, chats)
+            needs_gpu = needs_gpu or not endpoint
+        else:
+            tokenizer, _ = inputs.tokenizer(experiment)
+            chats = chat_services(store, site, speakers)
+            stop = template_of(settings.template, tokenizer).stop_tokens[0]
+            sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
+        on_gpu = needs_gpu and site.device == "cuda"
+        gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
+        with (
+            held(gpus, f"episodes of {player.reference}", logger.warning),
+            environment_loop(experiment.whole.limits) as environments,
+            sampling as sampler,
+        ):
+            experiment.require_speakers_unchanged()
+            frozen = frozen_speakers(store, speakers, site, settings.dtype, tokenizer, chats)
+            ready = RolloutServices(sampler, environments, tokenizer, frozen)
+            if isinstance(player, ModelPlayer):
+                ready.load(store, player.policy, 0)
+            yield ready
+
     def _rollouts(
         self, layout: PlayLayout, services: RolloutServices, spec: RolloutSpec, ended: OnEpisode
     ) -> list[Artifact]:
         """Play and publish one shard after the other."""
-        inputs = {"data": self.data.digest}
+        digests = {"data": self.data.digest}
         if isinstance(self.player, ModelPlayer):
-            inputs["policy"] = self.player.policy.digest
+            digests["policy"] = self.player.policy.digest
         progress = watching("play", 0, 0, len(self.episodes))
 
         def watch(trajectory: Trajectory) -> None:
@@ -147,7 +195,7 @@ class PreparedPlay:
 
         return [
             publish(
-                self.experiment.store, _key(layout.rollout(number), inputs), partial(make, start)
+                self.experiment.store, _key(layout.rollout(number), digests), partial(make, start)
             )
             for number, start in enumerate(range(0, len(self.episodes), self.at_once))
         ]

@@ -17,6 +17,7 @@ from agentfly_core.config.tasks import SINGLE
 from agentfly_core.datasets.files import files, read
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
 from agentfly_core.records.dataset import split
 from agentfly_core.records.speakers import reaches
@@ -48,6 +49,17 @@ class Checked:
 
     report: list[str]
     unsolvable: Mapping[str, str]
+
+
+def prepare(experiment: Experiment) -> Artifact:
+    """Make or find the dataset: `experiment.store.open(prepare(experiment))` is a folder with
+    `train.parquet`, `validation.parquet` and `test.parquet`.
+
+    Raises ValueError for unusable data and for problems that cannot be solved.
+    """
+    data = inputs.dataset(experiment)
+    check(experiment, data)
+    return data
 
 
 def check(experiment: Experiment, data: Artifact) -> list[str]:
