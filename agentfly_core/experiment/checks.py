@@ -81,18 +81,16 @@ def check_run(experiment: Experiment, name: str) -> None:
 def check_beginning(settings: Settings) -> None:
     """Raise ValueError for sizes, a model and data files with which no run may begin."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
-    # a default says of no reply that it must be this long
+    # a default needs no room
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
             f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
-            f"{agent.max_model_len} tokens in all, prompt and replies: raise that, or set "
-            "agent.max_tokens below it."
+            f"{agent.max_model_len} tokens, prompt included. Lower agent.max_tokens."
         )
     if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
         raise ValueError(
             f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
-            "(rollout.problems x rollout.group_size) to divide into them: set it to "
-            f"{episodes} or less."
+            f"(rollout.problems x rollout.group_size). Set it to {episodes} or less."
         )
     if update.decays and update.warmup_steps >= settings.steps:
         raise ValueError(
@@ -171,21 +169,20 @@ def check_place(settings: Settings, place: Site) -> None:
                 place.endpoint(who.name)
     if settings.rollout.max_staleness and place.shares_gpus:
         raise ValueError(
-            f"rollout.max_staleness is {settings.rollout.max_staleness}, and vLLM with the GPUs "
-            f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates "
-            "run, each needs GPUs of its own. Set sampler_gpus and learner_gpus apart, or "
-            "rollout.max_staleness=0."
+            f"rollout.max_staleness is {settings.rollout.max_staleness}, but vLLM on the GPUs "
+            f"{list(place.sampler_gpus)} shares a GPU with the learner, so it cannot sample during "
+            "updates. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
         )
     on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
     if settings.adapter and settings.dtype == "float32" and on_gpu:
         raise ValueError(
-            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose "
+            "dtype is float32, but vLLM on a GPU applies an adapter to bfloat16 only. Set "
             "dtype=bfloat16, or AGENTFLY_SAMPLER=transformers."
         )
     if place.zero_stage == 0 and place.ranks > 1 and settings.dtype != "float32":
         raise ValueError(
-            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {settings.dtype} weights "
-            "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
+            f"site.zero_stage is 0 with {place.ranks} ranks, but {settings.dtype} weights need "
+            "ZeRO for their float32 copies. Set site.zero_stage to 1, 2 or 3."
         )
 
 
@@ -194,10 +191,9 @@ def _require_a_trained_speaker(whole: Task) -> None:
     name = injection.name(whole.agent)
     if who := whole.settings.agent.frozen.get(name):
         raise ValueError(
-            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, whose replies are "
-            "those of the policy. Name the role of another speaker, one that the agent makes with "
-            "`episode.speaker(role)`; to see how others play the whole agent: `agentfly evaluate "
-            f"EXPERIMENT --policy {who}`."
+            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, which the policy "
+            "plays. Name another role of `episode.speaker(role)`; this plays the whole agent: "
+            f"`agentfly evaluate EXPERIMENT --policy {who}`."
         )
 
 
@@ -206,8 +202,8 @@ def _require_warm_start(reference: str, warm_start: WarmStart | None) -> None:
     if warm_start and (policy := run_step(warm_start.demonstrations)):
         if isinstance(model_reference(reference), OwnNano):
             raise ValueError(
-                f"model is {reference}, whose tokens are learned from what a function shows, "
-                f"and {warm_start.demonstrations} has tokens of its own model: expected "
+                f"model is {reference}, which learns its tokens from a function, and "
+                f"{warm_start.demonstrations} has tokens of its own model. Set "
                 f"model=run:{policy.run}@0, or an import path in warm_start.demonstrations."
             )
         with at("warm_start.settings"):
@@ -262,7 +258,7 @@ def _require_template(reference: str, template: Part) -> None:
         )
     except Exception as error:  # whatever damaged files make it raise
         if not is_folder:
-            return  # what is not here yet is looked at when it is fetched
+            return  # checked after its download
         raise ValueError(
             f"The tokenizer in {reference} cannot be loaded: {sentence(fault(error))}"
         ) from None
@@ -331,9 +327,8 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
             f"update.epochs x update.mini_batches is {steps}, and the loss of "
-            f"{use}, as it is set, has no ratio to the policy before the "
-            "update: it is right for 1 optimizer step an update. Set both to 1, or choose "
-            f"{ratio}."
+            f"{use} has no ratio to the policy before the update, so it allows 1 optimizer step. "
+            f"Set both to 1, or choose {ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
@@ -349,19 +344,18 @@ def _compare_something(use: str, rollout: Rollout, needs: Needs, rewards: Sequen
     compares = needs.compares_group
     if compares and rollout.group_size == 1:
         raise ValueError(
-            f"rollout.group_size is 1, and {use} compares the episodes of a "
-            "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
-            "remax or reinforce_pp."
+            f"rollout.group_size is 1, and {use} learns from differences between the episodes of a "
+            "problem. Raise it, or choose ppo, remax or reinforce_pp."
         )
     comparing = [reward.name for reward in rewards if reward.compares]
     if comparing and needs.greedy_episode:
         raise ValueError(
-            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and "
-            f"{use} also needs one of a greedy episode, which is compared with "
-            "none: choose another algorithm, such as rloo, or another reward."
+            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and {use} "
+            "also needs the reward of a greedy episode. Choose another algorithm, such as rloo, "
+            "or another reward."
         )
     if rollout.refills and not compares:
         raise ValueError(
-            f"rollout.refills is {rollout.refills}, and to {use} episodes of "
-            "equal reward teach as much as others: leave it out."
+            f"rollout.refills is {rollout.refills}, but {use} learns from episodes of equal "
+            "reward, too. Leave it out."
         )

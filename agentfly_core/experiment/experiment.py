@@ -201,12 +201,12 @@ class Experiment:
                 continue
             if isinstance(who, RunPolicy):
                 raise ValueError(
-                    f"agent.frozen.{role}: {who} is another policy than when the run began. Put "
-                    "back that one from a copy, or start another run with --new."
+                    f"agent.frozen.{role}: {who} is another policy than when the run began. "
+                    "Restore it from a copy, or start another run with --new."
                 )
             logger.warning(
-                "agent.frozen.%s: the run began with another url, model or extra of %s. What it "
-                "has played stays as it is, and the service as it is now speaks from here on.",
+                "agent.frozen.%s: the run began with another url, model or extra of %s. Later "
+                "episodes use the present service.",
                 role,
                 who,
             )

@@ -301,7 +301,7 @@ def _settings(stage: Stage, identity: Mapping[str, JSON], reads: Sequence[str]) 
     if isinstance(tasks := settings.get("tasks"), Mapping):
         for task in tasks.values():
             assert isinstance(task, dict)
-            task.pop("data", None)  # what is made of it counts
+            task.pop("data", None)  # the dataset's digest counts
             if "rewards" not in reads:
                 task.pop("rewards", None)
                 task.pop("goal", None)

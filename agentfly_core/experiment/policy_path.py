@@ -69,8 +69,8 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     if not is_policy(loaded):
         if inspect.isfunction(loaded) and "problems" not in inspect.signature(loaded).parameters:
             raise ValueError(
-                f"{path} is no policy, an `async def` of one Conversation, and makes none, which "
-                "a function of problems, seed and its settings does. Is `async` missing?"
+                f"{path} is neither a policy, an `async def` of one Conversation, nor a function "
+                "of problems, seed and its settings that returns one. Is `async` missing?"
             )
         check_settings(loaded, settings, GIVEN)
     elif settings:

@@ -80,8 +80,8 @@ def refuse_other_code(store: Store, name: str, code: Code) -> None:
     record = record_of(store, name)
     if record and (files := changed(record, code)):
         raise ValueError(
-            f"The run {name!r} works under other code:\n{listed(files)}\nPut it back; or continue "
-            "under this code with --accept-code, which run.json then says; or start another run "
+            f"The run {name!r} works under other code:\n{listed(files)}\nPut it back, continue "
+            "under this code with --accept-code (recorded in run.json), or start another run "
             "without --run."
         )
 

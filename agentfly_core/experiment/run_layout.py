@@ -76,9 +76,8 @@ def record_of(store: Store, name: str) -> RunRecord | None:
         return record
     except Damaged as damage:
         raise Damaged(
-            f"{damage} Put it back from a copy. Without one, remove it, and the command that "
-            "started the run continues from what it has published, in MLflow as a new run; with "
-            "other settings that would be made anew."
+            f"{damage} Restore it from a copy, or remove it: the command that started the run "
+            "then continues from its published artifacts, in MLflow as a new run."
         ) from None
 
 

@@ -88,5 +88,5 @@ def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer)
     if one is None or one != other:
         raise ValueError(
             f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers "
-            "differ, or one is missing. Name a run of this model, or one that comes from it."
+            "differ, or one is missing. Name a run of this model or of its descendants."
         )

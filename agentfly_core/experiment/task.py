@@ -76,8 +76,8 @@ def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
             if limit != same:
                 raise ValueError(
                     f"tasks.{name}.environments: {kind.__name__} has another limit or other "
-                    f"settings in the task {first}, and both are lent the same ones: give "
-                    "them once, beside `tasks`."
+                    f"settings in the task {first}, but tasks share environments. Set it once, "
+                    "outside `tasks`."
                 )
     return {kind: limit for kind, (_, limit) in limits.items()}
 
@@ -91,13 +91,12 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
             if part != same:
                 raise ValueError(
                     f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
-                    f"the task {first}, and a name means the same in all tasks: give it another, "
-                    "`{my_name: {use: its import path, weight: ...}}`."
+                    f"the task {first}. Rename it: `{{my_name: {{use: its path, weight: ...}}}}`."
                 )
     if GOAL in by_name:
         raise ValueError(
-            f"tasks.{by_name[GOAL][0]}.rewards: {GOAL} is what solved is called in the scores of a "
-            "mixture; give the reward another name."
+            f"tasks.{by_name[GOAL][0]}.rewards: {GOAL} is a reserved name in the scores of a "
+            "mixture; rename the reward."
         )
     return {reward: part.weight for _, part, reward in by_name.values()}
 

@@ -25,8 +25,8 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
         key = override.partition("=")[0]
         if any(f"{key}.".startswith(f"{settled}.") for settled in SETTLED) or key == "fork":
             raise ValueError(
-                f"Got {override!r}: a fork continues from the policy of {fork.run}@{fork.step}, "
-                "and what that was trained from is behind it. Train another run for that."
+                f"Got {override!r}, but a fork inherits {key} from {fork.run}@{fork.step}. Train "
+                "another run for that."
             )
     return [f"fork={fork.model_dump_json()}", *overrides]
 
@@ -69,10 +69,9 @@ def require_origin(store: Store, settings: Settings) -> None:
     if changed:
         listed = "\n".join(changed)
         raise ValueError(
-            f"A fork continues at the place in the order of problems that {fork.run} had after "
-            f"step {fork.step}, and these settings give another order:\n{listed}\nSet them back, "
-            "or start a run of its own from that policy, without its optimizer: `agentfly train` "
-            f"with model=run:{fork.run}@{fork.step}."
+            f"A fork continues the order of problems of {fork.run} after step {fork.step}, and "
+            f"these settings give another order:\n{listed}\nSet them back, or train a new run from "
+            f"that policy, without its optimizer: model=run:{fork.run}@{fork.step}."
         )
     if settings.inherits_learner:
         require_learner_state(store, fork)

@@ -157,9 +157,9 @@ def label_of(run: Run, step: int) -> str:
     start = run.store.resolve(run.start).key
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
-            f"update.optimizer_state: got parent, and beside {run.start.uri}, which step 1 starts "
-            "from, there is no learner state. Let `model` name the last step of a run of this "
-            "store, without a warm_start, or set it to fresh."
+            f"update.optimizer_state: got parent, but {run.start.uri} has no learner state. Set "
+            "`model` to the last step of a run of this store, without a warm_start, or set it to "
+            "fresh."
         )
     return start.key
 

@@ -89,8 +89,8 @@ def oracle(
     """
     if warm_start is None or run_step(warm_start.demonstrations):
         raise ValueError(
-            f"{experiment} has no oracle, a policy that knows the answers: its warm_start "
-            "names none. Give the import path of yours, --policy my_file:policy."
+            f"{experiment} has no oracle: its warm_start names no function. Give the import path "
+            "of yours, --policy my_file:policy."
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
     policy = load(path)

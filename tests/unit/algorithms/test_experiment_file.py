@@ -98,16 +98,15 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
                 "algorithm={use: remax, policy_loss: reinforce}",
                 "update={epochs: 2, mini_batches: 3}",
             ],
-            "mini_batches is 6, and the loss of .*ReMax, as it is set, has no ratio .*: it is "
-            "right for 1 optimizer",
+            "mini_batches is 6, and the loss of .*ReMax has no ratio .* so it allows 1 optimizer",
         ),
         (
             ["rollout.group_size=1"],
-            "group_size is 1, and .*GRPO compares the episodes of a problem with each other",
+            "group_size is 1, and .*GRPO learns from differences between the episodes of a problem",
         ),
         (
             ["algorithm=ppo", "rollout.refills=1"],
-            "refills is 1, and to .*PPO episodes of equal reward teach as much",
+            "refills is 1, but .*PPO learns from episodes of equal reward, too",
         ),
         (
             ["algorithm=remax", 'rewards={"tests.support.crunchers:rank": 1.0}'],

@@ -268,7 +268,7 @@ def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept
     checks.check_place(read.settings, Site(zero_stage=0))
     checks.check_place(read.settings, Site(ranks=2))
     with pytest.raises(
-        ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"
+        ValueError, match="zero_stage is 0 with 2 ranks, but bfloat16 weights need ZeRO"
     ):
         checks.check_place(read.settings, Site(ranks=2, zero_stage=0))
 

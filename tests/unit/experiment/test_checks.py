@@ -68,13 +68,13 @@ def settings_with(**settings: Any) -> Settings:
     [
         (
             {"agent": {"max_tokens": 300, "max_model_len": 256}},
-            "agent.max_tokens is 300, and agent.max_model_len leaves an episode 256 tokens in all, "
-            "prompt and replies: raise that, or set agent.max_tokens below it.",
+            "agent.max_tokens is 300, and agent.max_model_len leaves an episode 256 tokens, prompt "
+            "included. Lower agent.max_tokens.",
         ),
         (
             {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},
             "update.mini_batches is 9, and a step has 8 episodes (rollout.problems x "
-            "rollout.group_size) to divide into them: set it to 8 or less.",
+            "rollout.group_size). Set it to 8 or less.",
         ),
         (
             {"steps": 2, "update": {"lr_scheduler_type": "cosine", "warmup_steps": 2}},

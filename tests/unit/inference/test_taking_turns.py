@@ -189,7 +189,8 @@ def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a
     (tmp_path / "tiny.yaml").write_text(TINY)
     settings = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).settings
     with pytest.raises(
-        ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"
+        ValueError,
+        match="vLLM on a GPU applies an adapter to bfloat16 only. Set dtype=bfloat16, or",
     ):
         checks.check_place(settings, Site(sampler="vllm", device="cuda"))
     checks.check_place(settings, Site(sampler="vllm"))

@@ -378,7 +378,7 @@ def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first
 
 @pytest.mark.parametrize("override", ["model=nano:letters", "fork.step=1", "warm_start=null"])
 def test_what_a_fork_has_behind_it_cannot_be_changed(origin: Experiment, override: str) -> None:
-    with pytest.raises(ValueError, match=rf"Got '{override}': a fork continues from the policy of"):
+    with pytest.raises(ValueError, match=rf"Got '{override}', but a fork inherits .* from old@2"):
         forked(Fork(run="old", step=2), [override])
 
 
