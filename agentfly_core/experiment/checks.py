@@ -81,7 +81,7 @@ def check_run(experiment: Experiment, name: str) -> None:
 def check_beginning(settings: Settings) -> None:
     """Raise ValueError for sizes, a model and data files with which no run may begin."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
-    # a default needs no room
+    # only a value that the user set must fit
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
             f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
