@@ -190,7 +190,7 @@ def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a
     settings = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).settings
     with pytest.raises(
         ValueError,
-        match="vLLM on a GPU applies an adapter to bfloat16 only. Set dtype=bfloat16, or",
+        match=r"vLLM on a GPU applies an adapter to bfloat16 only\. Set dtype=bfloat16, or",
     ):
         checks.check_place(settings, Site(sampler="vllm", device="cuda"))
     checks.check_place(settings, Site(sampler="vllm"))
