@@ -23,15 +23,7 @@ class Stopped(RuntimeError):
 
 
 LONGEST_CAUSE = 20_000
-MISTAKES = (
-    ValueError,
-    Locked,
-    LockLost,
-    GateClosed,
-    ServiceLost,
-    OSError,
-    Stopped,
-)
+MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stopped)
 
 
 def is_mistake(error: BaseException) -> bool:

@@ -45,11 +45,7 @@ def session(
     """Open a run for writing, on devices of its own, and close everything at the end."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
     check_run(loaded, loaded.run_name(run, new))
-    with devices(
-        loaded.site,
-        loaded.site.gpus,
-        f"the run {loaded.run_name(run, new)}",
-    ):
+    with devices(loaded.site, loaded.site.gpus, f"the run {loaded.run_name(run, new)}"):
         name = loaded.run_name(run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(loaded, name) as mine:

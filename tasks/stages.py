@@ -28,10 +28,7 @@ def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, 
     `retries` are for a warm service that died: the supervisor starts it again.
     """
     made: Any = task(
-        task_run_name=name,
-        cache_policy=NO_CACHE,
-        retries=retries,
-        retry_condition_fn=_service_lost,
+        task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost
     )(_stateful(keeping_secrets()(function)))
 
     @functools.wraps(function)

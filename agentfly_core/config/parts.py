@@ -26,13 +26,7 @@ from agentfly_core.config.import_path import (
     with_defaults,
 )
 from agentfly_core.config.reference import SpeakerReference, speaker
-from agentfly_core.config.section import (
-    OPEN,
-    Keys,
-    Positive,
-    Section,
-    by_name,
-)
+from agentfly_core.config.section import OPEN, Keys, Positive, Section, by_name
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
 

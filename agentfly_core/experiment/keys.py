@@ -162,12 +162,7 @@ class StageKeys:
         return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
     def evaluation(
-        self,
-        policy: Pointer,
-        data: Pointer,
-        split: str,
-        shard: int,
-        frozen: Mapping[str, str],
+        self, policy: Pointer, data: Pointer, split: str, shard: int, frozen: Mapping[str, str]
     ) -> ArtifactKey:
         """One shard of a policy's held-out episodes, shared by all runs; `frozen`: see
         `Experiment.frozen`.
@@ -221,21 +216,13 @@ class StageKeys:
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
     def _shared(
-        self,
-        stage: Stage,
-        reads: Sequence[str],
-        inputs: Mapping[str, str],
-        *place: int | str,
+        self, stage: Stage, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
     ) -> ArtifactKey:
         key = self._key(stage, reads, inputs, *place)
         return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
 
     def _key(
-        self,
-        stage: Stage,
-        reads: Sequence[str],
-        inputs: Mapping[str, str],
-        *place: int | str,
+        self, stage: Stage, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
     ) -> str:
         settings = _settings(stage, self.settings.model_dump(mode="json"), reads)
         return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])

@@ -101,11 +101,7 @@ def accept_code(store: Store, name: str, own: CodeDigests, code: Code) -> None:
 
 
 def _accepted(
-    store: Store,
-    record: RunRecord,
-    files: list[str],
-    own: CodeDigests,
-    code: Code,
+    store: Store, record: RunRecord, files: list[str], own: CodeDigests, code: Code
 ) -> RunRecord:
     layout, before = RunLayout(record["name"]), digests(record)
     begun = BEFORE_STEPS if store.read_json(layout.start) else ()

@@ -176,11 +176,7 @@ def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[i
     states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
     if update.keep_policies == 0:
         return steps, states
-    back = max(
-        update.keep_policies,
-        update.keep_learner * update.learner_every,
-        max_staleness,
-    )
+    back = max(update.keep_policies, update.keep_learner * update.learner_every, max_staleness)
     evaluated = steps // every if every else 0
     return min(steps, back + evaluated + 1), states
 

@@ -147,10 +147,7 @@ def _counted(
 
 
 def _measured(
-    task: Task,
-    played: Sequence[Trajectory],
-    scores: Sequence[Scored],
-    timings: Sequence[Timing],
+    task: Task, played: Sequence[Trajectory], scores: Sequence[Scored], timings: Sequence[Timing]
 ) -> dict[str, float]:
     tools = dict.fromkeys(tool.name for tool in task.tools)
     return rollout_metrics(played, scores, timings, task.goal, [*tools])

@@ -121,11 +121,7 @@ def rollout_services(
 
 @contextmanager
 def sampler_service(
-    experiment: Experiment,
-    model: Pointer,
-    owner: str,
-    logs: Path,
-    chats: Mapping[str, ChatService],
+    experiment: Experiment, model: Pointer, owner: str, logs: Path, chats: Mapping[str, ChatService]
 ) -> Iterator[Sampler]:
     """Start the sampler of the site, or use the chat service of `model`."""
     if name := endpoint_of(experiment.store, model):
@@ -227,11 +223,7 @@ def frozen_speakers(
 
 
 def _frozen_policy(
-    store: Store,
-    key: str,
-    who: RunPolicy,
-    sampler: Sampler,
-    tokenizer: PreTrainedTokenizerBase,
+    store: Store, key: str, who: RunPolicy, sampler: Sampler, tokenizer: PreTrainedTokenizerBase
 ) -> FrozenPolicy:
     policy = of_run(store, who, key).policy
     if _written(tokenizer_of(store, policy)) != _written(tokenizer):

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import load
-from agentfly_core.config.reference import (
-    ScriptPolicy,
-    WordPolicy,
-    reference,
-    run_step,
-)
+from agentfly_core.config.reference import ScriptPolicy, WordPolicy, reference, run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import is_policy, policy_at
 from agentfly_core.experiment.run_policies import final_policy
