@@ -7,7 +7,7 @@ from time import time
 
 from prefect import flow
 
-from agentfly_core.pipeline.loop.warm_start import warm_started
+from agentfly_core.pipeline.loop.training import warm_started
 from agentfly_core.pipeline.services import training_services
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.store.artifact import Artifact

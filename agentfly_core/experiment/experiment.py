@@ -16,6 +16,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_reference, run_step
 from agentfly_core.config.site import Site
+from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import Parent, digest_of_speaker, of_run
@@ -98,7 +99,7 @@ class Experiment:
     @property
     def mixture(self) -> Mapping[str, Task]:
         """The tasks of a mixture; empty for other experiments."""
-        return self.tasks if self.settings.tasks else {}
+        return {} if SINGLE in self.tasks else self.tasks
 
     @property
     def greedy(self) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load, types_of
@@ -24,19 +23,8 @@ from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON
 
-Stage = Literal[
-    "prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"
-]
-VERSIONS: Mapping[str, int] = {
-    "prepare": 1,
-    "model": 1,
-    "demonstrate": 1,
-    "warm_start": 1,
-    "rollout": 1,
-    "score": 1,
-    "update": 1,
-    "evaluate": 1,
-}
+STAGES = "prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"
+VERSIONS: Mapping[str, int] = dict.fromkeys(STAGES, 1)
 UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
 SHARED = "artifacts"
 """Folder of artifacts that all runs of a store share."""
@@ -216,13 +204,13 @@ class StageKeys:
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
     def _shared(
-        self, stage: Stage, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
+        self, stage: str, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
     ) -> ArtifactKey:
         key = self._key(stage, reads, inputs, *place)
         return ArtifactKey(f"{SHARED}/{stage}/{key[:16]}", stage, key, inputs)
 
     def _key(
-        self, stage: Stage, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
+        self, stage: str, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
     ) -> str:
         settings = _settings(stage, self.settings.model_dump(mode="json"), reads)
         return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
@@ -276,7 +264,7 @@ def _identity(settings: Endpoint) -> JSON:
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
-def _settings(stage: Stage, identity: Mapping[str, JSON], reads: Sequence[str]) -> dict[str, JSON]:
+def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) -> dict[str, JSON]:
     """Settings read by a stage, without resumable settings and weights of rewards."""
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}

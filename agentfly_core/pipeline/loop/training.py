@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from agentfly_core.config.reference import run_step
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.lookahead import ahead
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.pipeline.loop.warm_start import warm_started
 from agentfly_core.pipeline.scoring import scored_shard
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
@@ -129,3 +131,25 @@ def episodes(
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
         return played, stages.score(experiment, played, step, what, scored, 0, scoring.shards())
+
+
+def warm_started(
+    stages: Stages,
+    experiment: Experiment,
+    services: TrainingServices,
+    model: Artifact,
+    data: Artifact,
+) -> list[Artifact]:
+    """Return the demonstrations and the policy of each round; empty without an own warm start."""
+    if (settings := experiment.settings.own_warm_start) is None:
+        return []
+    if run_step(settings.demonstrations):
+        target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
+        demonstrations = stages.choose(experiment.store, settings, target, model, data)
+    else:
+        demonstrations = stages.demonstrate(experiment, services, model, data)
+    rounds = range(1, settings.rounds + 1)
+    return [
+        demonstrations,
+        *(stages.warm_start(experiment, services, model, demonstrations, n) for n in rounds),
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.authoring.reward import AT_ONCE, Grade, Reward
@@ -41,16 +40,6 @@ SHOWN = 5
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """Results of a reward's examples: `Checked(["exact: 8 of 8 problems ..."], {"add-41-58": "it
-    earns 0"})`; `unsolvable` has reasons by problem id.
-    """
-
-    report: list[str]
-    unsolvable: Mapping[str, str]
-
-
 def prepare(experiment: Experiment) -> Artifact:
     """Make or find the dataset: `experiment.store.open(prepare(experiment))` is a folder with
     `train.parquet`, `validation.parquet` and `test.parquet`.
@@ -79,10 +68,10 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
         own = [problem for problem in problems if problem.task == name]
         for reward in task.rewards:
             if reward.examples is not None and scores_answers(reward):
-                checked = asyncio.run(_checked(reward, reward.examples, own))
+                lines, wrong = asyncio.run(_checked(reward, reward.examples, own))
                 prefix = "" if name == SINGLE else f"{name}: "
-                report += [f"{prefix}{line}" for line in checked.report]
-                unsolvable |= checked.unsolvable
+                report += [f"{prefix}{line}" for line in lines]
+                unsolvable |= wrong
     if unsolvable:
         sources = {name: one.data for name, one in experiment.settings.each.items()}
         most = experiment.settings.data.tolerate_bad_rows
@@ -104,7 +93,10 @@ def _stored_report(store: Store, uri: str) -> list[str] | None:
 
 async def _checked(
     reward: Reward, examples: Callable[[Problem], Examples], problems: Sequence[Problem]
-) -> Checked:
+) -> tuple[list[str], dict[str, str]]:
+    """Return report lines of a reward, and reasons by id of problems that right answers do not
+    solve.
+    """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
     for (problem, text), score in zip(right, await _scores(reward, right), strict=True):
@@ -115,7 +107,7 @@ async def _checked(
     mistaken = await _mistaken(reward, wrong)
     judged = {problem.id for problem, _ in right} | unsolvable.keys()
     if not judged and not wrong:
-        return Checked([], unsolvable)
+        return [], unsolvable
     without = len(problems) - len(judged)
     line = (
         f"{reward.name}: the right answer earns 1 in {len(judged - unsolvable.keys())} of "
@@ -123,7 +115,7 @@ async def _checked(
         f"answers earn less in {len(wrong) - len(mistaken)} of {len(wrong)} cases on "
         f"{counted(len(sample), 'sampled problem')}."
     )
-    return Checked([line, *mistaken[:SHOWN]], unsolvable)
+    return [line, *mistaken[:SHOWN]], unsolvable
 
 
 def _readable(
