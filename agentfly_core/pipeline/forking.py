@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from agentfly_core.config.experiment import Fork, Settings
+from agentfly_core.config.experiment import Fork
 from agentfly_core.config.loading import differences
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.run_layout import RunLayout, record_of, step_layout
@@ -13,6 +13,7 @@ from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Store
+from agentfly_core.system.formats.json_value import JSON
 
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
@@ -46,24 +47,25 @@ def check_start(run: Run) -> None:
 
     Later the origin keeps what the fork needs, because it reads the fork's run.json.
     """
-    if run.settings.fork and run.store.read_json(run.layout.start) is None:
-        require_origin(run.store, run.settings)
+    settings = run.settings
+    if settings.fork and run.store.read_json(run.layout.start) is None:
+        dumped, staleness = settings.model_dump(mode="json"), settings.rollout.max_staleness
+        require_origin(run.store, settings.fork, staleness, dumped)
 
 
-def require_origin(store: Store, settings: Settings) -> None:
+def require_origin(
+    store: Store, fork: Fork, max_staleness: int, settings: Mapping[str, JSON]
+) -> None:
     """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
     and the same order of problems.
     """
-    fork = settings.fork
-    assert fork is not None
-    for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
+    for step in range(first_policy(fork.step, max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:
         raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to continue from.")
-    theirs = origin["settings"]
     changed = [
         f"  {change}"
-        for change in differences(theirs, settings.model_dump(mode="json"))
+        for change in differences(origin["settings"], settings)
         if any(f"{change.key}.".startswith(f"{key}.") for key in ORDER)
     ]
     if changed:
@@ -73,5 +75,5 @@ def require_origin(store: Store, settings: Settings) -> None:
             f"these settings give another order:\n{listed}\nSet them back, or train a new run from "
             f"that policy, without its optimizer: model=run:{fork.run}@{fork.step}."
         )
-    if settings.inherits_learner:
+    if fork.optimizer_state == "kept":
         require_learner_state(store, fork)

@@ -136,7 +136,11 @@ def fork(
     where = Where(site or record["site"]["name"], store_uri)
     loaded = NamedExperiment(experiment, settings, where).load()
     if record_of(store, loaded.run_name(options.run, options.new)) is None:
-        require_origin(store, loaded.settings)
+        begun = loaded.settings
+        assert begun.fork is not None
+        require_origin(
+            store, begun.fork, begun.rollout.max_staleness, begun.model_dump(mode="json")
+        )
     train(experiment, *settings, where=where, options=options)
 
 

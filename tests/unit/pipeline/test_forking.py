@@ -239,7 +239,7 @@ def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_befo
 def test_a_fork_of_a_run_without_its_record_is_refused(origin: Experiment) -> None:
     origin.store.remove("runs/old/run.json")
     with pytest.raises(ValueError, match=r"There is no run\.json of 'old' in /.* to continue from"):
-        require_origin(origin.store, fork_of(origin).settings)
+        require_origin(origin.store, Fork(run="old", step=2), 0, {})
 
 
 def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
@@ -385,7 +385,7 @@ def test_what_a_fork_has_behind_it_cannot_be_changed(origin: Experiment, overrid
 def test_a_step_that_a_run_has_not_done_is_refused(origin: Experiment) -> None:
     said = r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
     with pytest.raises(ValueError, match=said):
-        require_origin(origin.store, fork_of(origin, at=9, steps=10).settings)
+        require_origin(origin.store, Fork(run="old", step=9), 0, {})
 
 
 def test_a_fork_can_be_read_from_its_record_alone(run: Run) -> None:
