@@ -48,7 +48,7 @@ def _variable(held: str, example: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Uri = Annotated[str, _without_secret("MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")]
+_Uri = Annotated[str, _without_secret("MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")]
 
 
 def _places(site: Mapping[str, Any]) -> int:
@@ -90,7 +90,7 @@ class Site(Section):
     """Where an experiment runs; recorded with a run, and may change when it continues."""
 
     name: str = "local"
-    store: Uri = "."
+    store: _Uri = "."
     sampler: Literal["vllm", "transformers"] = (
         "vllm" if importlib.util.find_spec("vllm") else "transformers"
     )
@@ -128,7 +128,7 @@ class Site(Section):
     locks: str = Field(
         default_factory=devices.folder, description="folder of the locks on GPUs and slots"
     )
-    mlflow_tracking_uri: Uri = ""
+    mlflow_tracking_uri: _Uri = ""
     ping_url_env: Annotated[str, _variable("the URL", "PING_URL")] = Field(
         default="",
         description="name of the environment variable with a URL to call after each night",

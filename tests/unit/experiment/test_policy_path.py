@@ -73,7 +73,7 @@ def forgotten(conversation: Conversation) -> str:
 
 
 def test_a_policy_whose_async_was_forgotten_is_told_so() -> None:
-    with pytest.raises(ValueError, match=r":forgotten is no policy, .*Is `async` missing\?"):
+    with pytest.raises(ValueError, match=r":forgotten is neither a policy, .*Is `async` missing\?"):
         check_policy(f"{HERE}:forgotten", {})
 
 

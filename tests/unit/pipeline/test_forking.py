@@ -174,7 +174,7 @@ def test_a_fork_with_another_order_of_problems_is_refused_with_the_way_out(
         with opened(fork_of(origin, **changed), "new") as run:
             check_start(run)
     assert told in str(refusal.value)
-    assert "`agentfly train` with model=run:old@2." in str(refusal.value)
+    assert "without its optimizer: model=run:old@2." in str(refusal.value)
     assert origin.store.names("runs") == ["old"]
 
 
