@@ -110,7 +110,7 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
         ),
         (
             ["algorithm=remax", 'rewards={"tests.support.crunchers:rank": 1.0}'],
-            "The reward 'rank' compares the sampled episodes .* also needs one of a greedy episode",
+            "The reward 'rank' compares the sampled episodes .* also needs the reward of a greedy",
         ),
         (
             ["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"],

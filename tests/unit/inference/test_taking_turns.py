@@ -176,7 +176,7 @@ def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     ahead = ["rollout.max_staleness=1", "update.old_logprobs=sampler"]
     settings = loading.read(str(tmp_path / "tiny.yaml"), ahead).settings
     with pytest.raises(
-        ValueError, match=r"max_staleness is 1, and vLLM with the GPUs \[0\] shares one with"
+        ValueError, match=r"max_staleness is 1, but vLLM on the GPUs \[0\] shares a GPU with"
     ):
         checks.check_place(settings, Site(sampler="vllm", device="cuda", ranks=4))
     checks.check_place(settings, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
