@@ -1,1 +1,1 @@
-"""Prefect tasks of the stage functions: their names, their retries, and the state Reused."""
+"""Prefect tasks of the stage functions, with retries and the state Reused."""

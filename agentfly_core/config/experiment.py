@@ -90,10 +90,9 @@ class Adapter(Section):
 class Rollout(Section):
     """Episodes of a step: `problems` x `group_size`, `shard` of them at the same time.
 
-    A dead sampler loses at most a shard. Each of up to `refills` further rounds replaces the
-    problems whose episodes all had equal rewards (dynamic sampling, DAPO, arXiv 2503.14476); the
-    algorithm gives the default. With `max_staleness` s, step k samples from policy k - 1 - s while
-    earlier updates run.
+    A dead sampler loses at most a shard. Each of up to `refills` further rounds replaces problems
+    with equal rewards only (dynamic sampling, DAPO, arXiv 2503.14476); the algorithm gives the
+    default. With `max_staleness` s, step k samples from policy k - 1 - s while earlier updates run.
     """
 
     problems: Positive = 16

@@ -154,7 +154,7 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 
 def _completed(settings: Settings) -> Settings:
-    """Add the defaults of all named parts, so that stored settings are complete."""
+    """Add the defaults of all named parts, to store complete settings."""
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
     explicit = settings.rollout.model_fields_set

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic_core import ErrorDetails
 
-UNSHOWN = "unshown"  # the type of a fault whose value may be a secret
+UNSHOWN = "unshown"  # type of a fault with a value that may be secret
 LIST, MAPPING = "Input should be a list", "Input should be a mapping of keys to values"
 MESSAGES = {
     **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), LIST),

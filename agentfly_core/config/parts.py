@@ -50,7 +50,7 @@ class Part(Section):
 
 
 class NamedPart(Part):
-    """A part whose name alone is short for `{use: name}`."""
+    """A part with the short form `name` of `{use: name}`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -226,9 +226,9 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 class Curriculum(Section):
     """Choice of problems by pass rate: `{window: 4, by: kind}`.
 
-    A step draws from `window` times its problems by weight p (1 - p) + 0.01. The pass rate p in
-    earlier steps, with one solved and one unsolved episode added, is that of the problem, or of all
-    problems with the same fact `by`.
+    A step draws from `window` times its problems by weight p (1 - p) + 0.01. p is the pass rate of
+    the problem (or of all problems with the same fact `by`) in earlier steps, with one solved and
+    one unsolved episode added.
     """
 
     window: Annotated[int, Field(ge=2)] = 4

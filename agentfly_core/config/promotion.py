@@ -16,8 +16,8 @@ class HeldOutDataset(Section):
     """A dataset for evaluation with its `test` split: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
-    Settings are those of `data`, and so is the default seed. It has one training problem, because
-    that split may not be empty.
+    It has the settings of `data`, the default seed included, and one training problem, because that
+    split may not be empty.
     """
 
     model_config = OPEN

@@ -35,7 +35,7 @@ def _without_secret(instead: str) -> AfterValidator:
 
 
 def _variable(held: str, example: str) -> AfterValidator:
-    """Refuse a text that is no name of an environment variable, without showing it."""
+    """Refuse other texts than names of environment variables, without their value."""
 
     def check(name: str) -> str:
         if name and not VARIABLE.fullmatch(name):

@@ -146,7 +146,7 @@ class Experiment:
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """Digests of the frozen speakers by role; a run keeps those of its start.
+        """Digests of the frozen speakers by role, pinned when a run begins.
 
         Raises ValueError for a missing policy or chat service.
         """

@@ -21,7 +21,7 @@ def facts_read(function: Callable[..., Any]) -> list[str]:
     code = function if inspect.isroutine(function) else owner.__call__
     try:
         tree = parsing.module(textwrap.dedent(inspect.getsource(code)))
-    except (OSError, TypeError, SyntaxError):  # a lambda, or what was typed at a prompt
+    except (OSError, TypeError, SyntaxError):  # a lambda, or code typed at a prompt
         return []
     names = []
     for node in ast.walk(tree):

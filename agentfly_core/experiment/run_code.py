@@ -40,9 +40,7 @@ def digests(record: RunRecord) -> dict[str, dict[str, str]]:
 
 
 def under(own: CodeDigests, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """The digests of a run's current code; `own` are those of this process, and add the code of
-    further evaluation datasets.
-    """
+    """Merge the digests of a run's code and `own`, those of this process for further datasets."""
     code: dict[str, Mapping[str, str]] = {**digests(record)}
     if made := {**own.get("prepare", {}), **code.get("prepare", {})}:
         code["prepare"] = made

@@ -109,7 +109,7 @@ def done_by(store: Store, run: str, step: int) -> str:
     """The run that did a step, 0 for the start: this one, or the origin of a fork."""
     try:
         record = store.read_json(RunLayout(run).record)
-    except Damaged:  # what the run did itself can be read all the same
+    except Damaged:  # own steps of the run are readable
         record = None
     fork = record["settings"].get("fork") if record else None
     return done_by(store, fork["run"], step) if fork and step <= fork["step"] else run

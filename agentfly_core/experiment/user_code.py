@@ -73,7 +73,7 @@ def modules_of(settings: Settings, tasks: Mapping[str, Task]) -> Modules:
     played = [settings.template.use, settings.agent.use]
     for task in tasks.values():
         played += [*(tool.use for tool in task.settings.tools), *task.settings.environments]
-    # a reward that asks for an environment runs in the rollout
+    # rewards with environments run in the rollout
     during = [path for path, reward in _rewards(tasks) if reward.needs]
     further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
     shown = (settings.warm_start, *(task.warm_start for task in settings.tasks.values()))

@@ -42,7 +42,7 @@ class AsyncCheckpointer:
             self.learner.save_state(folder)()
 
     def busy(self) -> bool:
-        """Whether a save is running; raises the error of one that ended."""
+        """Whether a save is running; raises the error of a failed save."""
         if self._begun and self._begun.done():
             self.wait()
         return self._begun is not None

@@ -45,7 +45,7 @@ def require_done(store: Store, fork: Fork) -> None:
 def check_start(run: Run) -> None:
     """Raise ValueError if a fork before its first step lacks its origin.
 
-    Later the origin keeps what the fork needs, because it reads the fork's run.json.
+    Retention of the origin reads the fork's run.json and keeps its needs.
     """
     settings = run.settings
     if settings.fork and run.store.read_json(run.layout.start) is None:

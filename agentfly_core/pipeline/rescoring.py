@@ -99,8 +99,8 @@ def rescored(
 ) -> Iterator[RescoredStep]:
     """Score a step of a run, or each, with other rewards; published scores are reused.
 
-    A step with an unscored episode is not published, so that a later call repeats it. Raises
-    ValueError for a step without scores, FileNotFoundError for removed episodes.
+    A step is published once all its episodes are scored. Raises ValueError for a step without
+    scores, FileNotFoundError for removed episodes.
     """
     agent = recorded_settings(known_run(store, run)).agent.use.rpartition(":")[2]
     layout = RunLayout(run)

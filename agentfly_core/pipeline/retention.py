@@ -58,8 +58,8 @@ def keeps_state(run: Run, step: int) -> bool:
 def retain(run: Run, step: int) -> None:
     """Remove old learner states and policy weights, by the settings of the update.
 
-    Nothing is removed unless the newest learner state verifies. Files of other runs and weights of
-    evaluated policies stay, and those that a resumed update or a later step's sampler may load.
+    Nothing is removed unless the newest learner state verifies. Weights of evaluated policies stay,
+    and files that other runs, a resumed update or a later step's sampler may load.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]

@@ -34,7 +34,7 @@ ScoreEpisodes = Callable[[Sequence[Trajectory], Sequence[Trajectory]], list[Scor
 
 @dataclass(frozen=True, slots=True)
 class ScoredShard:
-    """A shard that was scored before its step ended; unscored trajectories have no score yet."""
+    """A shard that was scored before its step ended, except unscored trajectories."""
 
     trajectories: Sequence[Trajectory]
     scores: Sequence[Scored]

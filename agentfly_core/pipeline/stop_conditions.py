@@ -89,7 +89,7 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return warnings of signs with an unknown metric, whose name may be mistyped.
+    """Return warnings of signs with an unknown, perhaps mistyped metric.
 
     Vetted metrics are exempt, because some algorithms lack them.
     """

@@ -27,7 +27,7 @@ class Evaluator:
     further: Mapping[str, Evaluator] = field(default_factory=dict)
 
     def with_datasets(self, policy: Pointer) -> Evaluator:
-        """Prepare evaluate.datasets; raises ValueError for one that the policy cannot play."""
+        """Prepare evaluate.datasets; raises ValueError for datasets that do not fit."""
         further, settings = dict[str, Evaluator](), self.experiment.settings
         for name, dataset in settings.evaluate.datasets.items():
             there = self.experiment.on(settings.on(dataset))
@@ -46,7 +46,7 @@ class Evaluator:
             return complete.on_test(services, policy, 0)
 
     def on_test(self, services: RolloutServices, policy: Pointer, step: int) -> Evaluation:
-        """Evaluate the policy of a step on the test split, and on that of each further dataset."""
+        """Evaluate the policy of a step on the test split and on each further dataset."""
         own = self.on_split(services, policy, "test", step)
         datasets = {
             name: replace(other.on_split(services, policy, "test", step), split=name)

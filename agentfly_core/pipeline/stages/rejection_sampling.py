@@ -63,7 +63,7 @@ def choose(
 ) -> dict[str, float]:
     """Write successes among stored episodes to `folder`, at most as many as the warm start needs.
 
-    Returns their number. Raises ValueError if there are none.
+    Returns their number. Raises ValueError without a success.
     """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):

@@ -1,4 +1,4 @@
-"""Metrics of a step, merged from those of its stages."""
+"""Metrics of a step, merged from its stages."""
 
 from __future__ import annotations
 
