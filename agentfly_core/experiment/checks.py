@@ -65,7 +65,9 @@ def check(settings: Settings) -> dict[str, Task]:
         part.ready()
     _require_warm_start(settings.model, settings.warm_start)
     training = {name: task.settings.data.train for name, task in tasks.items()}
-    _require_problems(ProblemSchedule.of(settings), training)
+    quotas = settings.quotas(settings.rollout.problems)
+    schedule = ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)
+    _require_problems(schedule, training)
     return tasks
 
 

@@ -23,7 +23,6 @@ from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
-from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer

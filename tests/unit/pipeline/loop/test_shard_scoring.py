@@ -20,6 +20,7 @@ from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
+from tests.support.problems import schedule_of
 from tests.support.stages import stages_with
 
 POLICY, DATA = Pointer("p", "9f2c"), Pointer("d", "77b0")
