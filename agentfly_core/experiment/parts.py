@@ -37,15 +37,15 @@ def reward_of(key: str, part: RewardPart) -> Reward:
         declared = _named(part.use or key, Reward)
         if part == RewardPart(weight=part.weight):
             return declared
-        made = declared.with_settings(**part.model_extra) if part.model_extra else declared
-    return replace(
-        made,
-        name=key if part.use else made.name,
-        timeout=made.timeout if part.timeout is None else part.timeout,
-        retries=made.retries if part.retries is None else part.retries,
-        concurrency=made.concurrency if part.concurrency is None else part.concurrency,
-        declared=declared,
-    )
+        changed = replace(
+            declared,
+            name=key if part.use else declared.name,
+            timeout=declared.timeout if part.timeout is None else part.timeout,
+            retries=declared.retries if part.retries is None else part.retries,
+            concurrency=declared.concurrency if part.concurrency is None else part.concurrency,
+            declared=declared,
+        )
+        return changed.with_settings(**part.model_extra) if part.model_extra else changed
 
 
 def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
