@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import Reward
@@ -26,7 +29,6 @@ from agentfly_core.config.tasks import task_key
 from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.facts_read import facts_read
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.task import Task, import_tasks, together
@@ -35,6 +37,7 @@ from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rl.rejection_sampling import RejectionSampling
+from agentfly_core.system import parsing
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 
@@ -161,6 +164,30 @@ def _task_remarks(task: Task) -> list[str]:
             if fact not in fields
         ]
     return remarks
+
+
+def facts_read(function: Callable[..., Any]) -> list[str]:
+    """Return the names in `problem.facts["answer"]`, in order; empty without a source.
+
+    Reads `__call__` of classes and objects. Other names for the facts and reads in called functions
+    are not found.
+    """
+    owner = function if isinstance(function, type) else type(function)
+    code = function if inspect.isroutine(function) else owner.__call__
+    try:
+        tree = parsing.module(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError):  # a lambda, or code typed at a prompt
+        return []
+    names = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(
+                value=ast.Attribute(attr="facts"),
+                slice=ast.Constant(value=str(name)),
+                ctx=ast.Load(),
+            ):
+                names.append(name)
+    return list(dict.fromkeys(names))
 
 
 def check_place(settings: Settings, place: Site) -> None:

@@ -1,7 +1,7 @@
 """Which facts a function reads stands in its source."""
 
 from agentfly_core import Problem
-from agentfly_core.experiment.facts_read import facts_read
+from agentfly_core.experiment.checks import facts_read
 
 
 def reads(problem: Problem) -> object:
