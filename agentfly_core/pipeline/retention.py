@@ -145,17 +145,11 @@ def require_space_for_night(experiment: Experiment, night: str) -> None:
     target = None if model else stage_keys.base_model(store.get(stage_keys.prepare().uri))
     if target and store.holds(target.uri):
         model = store.artifact(target.uri)
-    policies, states = _kept(
-        settings.update, settings.evaluate.every, settings.rollout.max_staleness, left
-    )
+    rollout, evaluate = settings.rollout, settings.evaluate
+    policies, states = _kept(settings.update, evaluate.every, rollout.max_staleness, left)
     size, state = experiment.sizes(model) if model else (0, 0)
-    needed = (
-        policies * size
-        + states * state
-        + _episodes(
-            settings.rollout, settings.evaluate, settings.data, settings.agent.max_model_len, left
-        )
-    )
+    episodes = _episodes(rollout, evaluate, settings.data, settings.agent.max_model_len, left)
+    needed = policies * size + states * state + episodes
     folder = next(place for place in (store.root, *store.root.parents) if place.exists())
     free = shutil.disk_usage(folder).free
     if left and free < needed:

@@ -81,11 +81,8 @@ def training_services(
 
     A warm start alone is `scripted`: it serves no sampler.
     """
-    store, site, shares = (
-        experiment.store,
-        experiment.divided_site,
-        experiment.settings.update.share_prefixes,
-    )
+    store, site = experiment.store, experiment.divided_site
+    shares = experiment.settings.update.share_prefixes
     with (
         rollout_services(experiment, model, owner, logs, scripted) as playing,
         learner_service(store, model, shares, site, owner, logs) as learner,
