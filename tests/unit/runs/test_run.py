@@ -117,7 +117,7 @@ def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
     flip(path)
     for _ in range(2):
         with (
-            pytest.raises(Damaged, match=rf"^{path} is damaged.*Without one, remove it"),
+            pytest.raises(Damaged, match=rf"^{path} is damaged.*or remove it: the command"),
             opened(here, "demo"),
         ):
             pass
