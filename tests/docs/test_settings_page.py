@@ -1,19 +1,22 @@
 """docs/settings.md and docs/site.md have every setting, with its default."""
 
+import json
 import re
 
 import pytest
 import yaml
 from pydantic_core import PydanticUndefined
 
-from agentfly_core.config import evaluation, experiment, parts
+from agentfly_core.config import evaluation, experiment, loading, parts
 from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.section import resumable
 from agentfly_core.config.site import Endpoint, Site
+from agentfly_core.experiment import checks
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/settings.md").read_text() + (ROOT / "docs/site.md").read_text()
+EXPERIMENT, EVALUATION, SITE, ENDPOINTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 PLAIN = bool | int | float | str | None
 SECTIONS = {
     "The experiment": experiment.Settings,
@@ -45,6 +48,24 @@ def table(heading):
         r"^\| setting \|.*?\n\|---.*?\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE
     )[1]
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", rows, re.MULTILINE))
+
+
+@pytest.mark.parametrize("section", ["", EVALUATION])
+def test_the_experiment_of_the_page_can_be_trained(section, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"{number}?", "answer": "1", "kind": "a"} for number in range(600)]
+    (tmp_path / "hard.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "sums.yaml").write_text(EXPERIMENT + section)
+    checks.check(loading.read("sums.yaml").settings)
+
+
+def test_the_sites_of_the_page_are_valid(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/site").mkdir(parents=True)
+    (tmp_path / "conf/site/big.yaml").write_text(SITE)
+    (tmp_path / "conf/site/local.yaml").write_text(ENDPOINTS)
+    assert loading.site("big").ranks == 2
+    assert loading.site("local").endpoint("gpt").max_requests == 2000
 
 
 @pytest.mark.parametrize(("heading", "kind"), SECTIONS.items(), ids=SECTIONS)
