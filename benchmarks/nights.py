@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import read
 from agentfly_core.datasets.arithmetic import arithmetic
-from agentfly_core.reports.nights.confirmation import confirmed_verdict, fresh_settings, way
+from agentfly_core.reports.nights.confirmation import confirmed_verdict, way
 from agentfly_core.reports.nights.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
 from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
 from agentfly_core.system.formats import hashing
@@ -175,7 +175,7 @@ def gains(
 
 def fresh_problems(settings: Settings) -> int:
     """How many fresh problems of the quickstart's arithmetic are not among its own."""
-    own, other = settings.data, fresh_settings(settings, 0).data
+    own, other = settings.data, settings.with_fresh_problems(0).data
     own_problems = arithmetic(settings.seed, own.train, own.validation, own.test)
     fresh = arithmetic(other.seed or 0, other.train, other.validation, other.test)["test"]
     return len({p.id for p in fresh} - {p.id for split in own_problems.values() for p in split})

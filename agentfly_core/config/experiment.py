@@ -7,6 +7,7 @@ overrides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
@@ -35,11 +36,12 @@ from agentfly_core.config.tasks import (
     TASK,
     TaskName,
     TaskSettings,
+    data_of,
     mixed,
     quotas,
     task_key,
 )
-from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats import hashing
 
 T = TypeVar("T")
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -372,6 +374,26 @@ class Settings(Section):
         data = Data.model_validate({**dataset.data, "seed": seed})
         return self.model_copy(update={"data": data})
 
+    def with_fresh_problems(self, earlier: int) -> Settings:
+        """The same with the problems of a confirmation after `earlier` others: of a seed that none
+        had before. Champion and challenger play their test split.
+        """
+
+        def fresh(data: Data) -> Data:
+            own = self.data_seed if data.seed is None else data.seed
+            seed = hashing.seed(own, "confirmation", earlier) % 2**31
+            test = ceil(data.test * self.promotion.confirmation.times)
+            return data.model_copy(update={"seed": seed, "test": test})
+
+        if not self.tasks:
+            return self.model_copy(update={"data": fresh(self.data)})
+        tasks = {
+            name: task.model_copy(update={"data": fresh(task.data)})
+            for name, task in self.tasks.items()
+        }
+        data = Data.model_validate(data_of(tasks, self.data.seed))
+        return self.model_copy(update={"tasks": tasks, "data": data})
+
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
         """Base of the seeds of a step's episodes: `(seed, 7)`, or `(seed, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
@@ -380,4 +402,4 @@ class Settings(Section):
     @property
     def digest(self) -> str:
         """The identity of the experiment."""
-        return digest(self.model_dump(mode="json"))
+        return hashing.digest(self.model_dump(mode="json"))

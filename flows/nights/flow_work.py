@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefect import get_run_logger
@@ -15,7 +15,7 @@ from agentfly_core.pipeline.retention import require_space_for_night
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.confirmation import confirmed_verdict, fresh_settings, unseen, way
+from agentfly_core.reports.nights.confirmation import confirmed_verdict, unseen, way
 from agentfly_core.reports.nights.held_out import held_out, is_evaluated
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.night_plan import recorded_changes
@@ -32,9 +32,7 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class FlowWork:
-    """`NightWork` of a flow run: `overrides` differ from the experiment's file, and `hours` limit
-    each night.
-    """
+    """`NightWork` of a flow run with its `overrides`; `hours` limit each night."""
 
     experiment: Experiment
     ledger: NightLedger
@@ -86,8 +84,8 @@ class FlowWork:
 
 @dataclass(frozen=True)
 class Match:
-    """A challenger against the champion: `Match(experiment, champion, challenger,
-    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
+    """Two policies on an experiment: `Match(experiment, champion, challenger, "nightly-2026-11-21",
+    Path(".agentfly/logs/nightly-2026-11-21"))`.
 
     `owner` names the services that are started for missing episodes.
     """
@@ -99,45 +97,47 @@ class Match:
     logs: Path
 
     def verdict(self, earlier: int) -> Verdict:
-        """Judge on the held-out problems and the guards' datasets, and confirm a win; `earlier` is
-        the number of confirmations so far.
+        """Judge on the test problems and the guards' datasets, and confirm a win; `earlier` counts
+        the confirmations so far.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
-        test = self._played(self.experiment)
         guards = {
-            name: self._played(self.experiment.on(settings.on(guard)))
+            name: replace(self, experiment=self.experiment.on(settings.on(guard))).played()
             for name, guard in promotion.datasets.items()
         }
         how = way(promotion.confirmation, [one.data.use for one in settings.each.values()])
-        return confirmed_verdict(how, test, guards, lambda: self._fresh(earlier), promotion)
-
-    def _fresh(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on fresh problems."""
-        data = self.experiment.store.open(TASKS.prepare(self.experiment))
-        own = {problem.id for name in SPLITS for problem in split(data, name)}
-        *before, now = (
-            self.experiment.on(fresh_settings(self.experiment.settings, number))
-            for number in range(earlier + 1)
+        return confirmed_verdict(
+            how, self.played(), guards, lambda: self.on_fresh_problems(earlier), promotion
         )
-        champion, challenger = self._played(now)
-        datasets = [other.store.open(TASKS.prepare(other)) for other in before]
-        used = [{problem.id for problem in split(data, "test")} for data in datasets]
+
+    def on_fresh_problems(self, earlier: int) -> BothHeldOut:
+        """Return both policies' outcomes on the problems of the next confirmation."""
+        here = self.experiment
+        *before, now = (
+            here.on(here.settings.with_fresh_problems(number)) for number in range(earlier + 1)
+        )
+        champion, challenger = replace(self, experiment=now).played()
+        datasets = [each.store.open(TASKS.prepare(each)) for each in (here, *before)]
+        own = {problem.id for name in SPLITS for problem in split(datasets[0], name)}
+        used = [{problem.id for problem in split(data, "test")} for data in datasets[1:]]
         wanted = unseen(champion.by_problem, own, used)
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
-    def _played(self, experiment: Experiment) -> BothHeldOut:
-        """Return both policies' outcomes on the test split of a experiment's data."""
-        data = TASKS.prepare(experiment)
-        store, keys = experiment.store, StageKeys(experiment.settings)
-        both = (self.champion, self.challenger)
+    def played(self) -> BothHeldOut:
+        """Return both policies' outcomes on the test problems; missing episodes are played."""
+        experiment, both = self.experiment, (self.champion, self.challenger)
+        data, store = TASKS.prepare(experiment), experiment.store
+        keys = StageKeys(experiment.settings)
+        shards = [experiment.evaluation_keys(policy, data, "test") for policy in both]
         missing = [
             policy
-            for policy in both
-            if not is_evaluated(store, keys, experiment.evaluation_keys(policy, data, "test"))
+            for policy, own in zip(both, shards, strict=True)
+            if not is_evaluated(store, keys, own)
         ]
         if missing:
             with rollout_services(experiment, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
                     Evaluator(TASKS, experiment, data).on_split(services, policy, "test", 0)
-        champion, challenger = (held_out(experiment, policy, data) for policy in both)
+        goal = experiment.whole.goal
+        champion, challenger = (held_out(store, keys, own, data.digest, goal) for own in shards)
         return champion, challenger

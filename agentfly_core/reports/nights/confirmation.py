@@ -1,9 +1,8 @@
 """The second comparison: a challenger that won is compared on problems not used by the first.
 
-The test problems serve hundreds of nights. A night learns one bit of them: promoted or not. Over
-many nights a policy may still win that is good at these problems and at no others. Other problems,
-used only after a win, bound that: an equal or worse policy passes on them in at most 5 % of the
-cases. A dataset with few different problems reuses the ones of the oldest confirmations.
+The test problems serve hundreds of nights, so a policy may win that is good at these problems only.
+Other problems, used after a win, bound that: an equal or worse policy passes on them in at most 5 %
+of the cases. A dataset with few different problems reuses the ones of the oldest confirmations.
 
 Where both comparisons are honest an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights, with
 a split in 0.05 x 0.20 = 1 %. `python -m benchmarks.nights` measures the power that is left for a
@@ -15,14 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Literal
 
-from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load
-from agentfly_core.config.parts import Data
 from agentfly_core.config.promotion import Confirmation, Promotion
-from agentfly_core.config.tasks import data_of
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.reports.nights.held_out import HeldOut
 from agentfly_core.reports.nights.promotion import (
@@ -37,16 +32,12 @@ from agentfly_core.system.formats import hashing
 logger = logging.getLogger(__name__)
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Levels of the one-sided test. Twice as many fresh problems as test problems can afford 5 %: a
-policy with a true gain passes nearly always. A split has few problems, so 5 % would refuse most
-true gains; its 20 % come on top of the 5 % of the first comparison.
+"""Levels of the one-sided test. With the few problems of a split, 5 % would refuse most true gains.
 """
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """Return how promotions are confirmed: the setting, or by the `datasets` of all tasks, given as
-    import paths.
-    """
+    """Return how wins are confirmed; `auto` depends on the import paths of all `datasets`."""
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
     return confirmation.use
@@ -81,29 +72,6 @@ def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
         return hashing.seed("confirmation", problem) < share * 2**63
 
     return held.where(lambda problem: not set_aside(problem)), held.where(set_aside)
-
-
-def fresh_settings(settings: Settings, earlier: int) -> Settings:
-    """Return the experiment with other problems, of a seed that no confirmation had before.
-
-    `earlier` is the number of confirmations before this one, lost ones too: a problem is used once
-    it has decided, for or against. Both policies play its test split.
-    """
-    times = settings.promotion.confirmation.times
-
-    def fresh(data: Data) -> Data:
-        seed = settings.of_data.seed if data.seed is None else data.seed
-        other = hashing.seed(seed, "confirmation", earlier) % 2**31
-        return data.model_copy(update={"seed": other, "test": ceil(data.test * times)})
-
-    if not settings.tasks:
-        return settings.model_copy(update={"data": fresh(settings.data)})
-    tasks = {
-        name: task.model_copy(update={"data": fresh(task.data)})
-        for name, task in settings.tasks.items()
-    }
-    data = Data.model_validate(data_of(tasks, settings.data.seed))
-    return settings.model_copy(update={"tasks": tasks, "data": data})
 
 
 def unseen(

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from agentfly_core.config.tasks import SINGLE
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
-from agentfly_core.store.artifact import ArtifactKey, Pointer
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
@@ -36,8 +35,7 @@ class HeldOut:
 
     `dataset` is the digest of the problems' dataset. Means exclude unscored episodes; `unscored` is
     their share of the problem's episodes, left out where it is 0. A problem without a scored
-    episode has an empty outcome. In a mixture a problem has the rewards of its task, and as
-    `task/sums` the goal once more.
+    episode has an empty outcome. A problem of a mixture has the goal as `task/sums`, too.
     """
 
     dataset: str
@@ -54,14 +52,11 @@ def unscored_share(outcome: HeldOutMeans) -> float:
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
-def held_out(experiment: Experiment, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read the outcomes of an evaluated policy on a dataset's test split.
-
-    Raises FileNotFoundError for a policy that was not evaluated.
-    """
-    shards = experiment.evaluation_keys(policy, data, "test")
-    episodes, scores = evaluated_episodes(experiment.store, StageKeys(experiment.settings), shards)
-    return HeldOut(data.digest, outcomes(episodes, scores, experiment.whole.goal))
+def held_out(
+    store: Store, keys: StageKeys, shards: Sequence[ArtifactKey], dataset: str, goal: str
+) -> HeldOut:
+    """Read the outcomes of an evaluation on a dataset of this digest, see `evaluated_episodes`."""
+    return HeldOut(dataset, outcomes(*evaluated_episodes(store, keys, shards), goal))
 
 
 def evaluated_episodes(
@@ -74,22 +69,15 @@ def evaluated_episodes(
 
 
 def is_evaluated(store: Store, keys: StageKeys, shards: Sequence[ArtifactKey]) -> bool:
-    """Return whether all shards of an evaluation were played and scored; damaged artifacts do not
-    count.
-    """
+    """Return whether all shards of an evaluation were played and scored, and are undamaged."""
     played = [manifest for shard in shards if (manifest := store.find(shard))]
     return len(played) == len(shards) and store.find(keys.scored(played)) is not None
 
 
 def outcomes(
-    trajectories: Iterable[Trajectory],
-    scored: Iterable[Scored],
-    goal: str,
+    trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, HeldOutMeans]:
-    """Compute the outcome of each problem, see `HeldOut`.
-
-    `goal` is the name of the reward that decides success.
-    """
+    """Compute the outcome of each problem, see `HeldOut`; the reward `goal` decides success."""
     by_id = {score.trajectory_id: score for score in scored}
     by_problem: dict[str, list[HeldOutMeans]] = {}
     for episode in by_episode([*trajectories]):

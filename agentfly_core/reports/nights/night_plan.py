@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from agentfly_core.config.experiment import Night, OrderPosition, Settings
+from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
-    """Return nightly-<date>, with the experiment's name appended if another experiment has a night
-    of this name.
-    """
+    """Return nightly-<date>, with the experiment's name if another experiment has that run."""
     record = record_of(store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == experiment
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{experiment}"
@@ -47,9 +45,7 @@ def date_of(night: str) -> datetime.date | None:
 
 
 def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
-    """Return the experiment's other nights, oldest first, that have steps left or no decision;
-    nights that were given up count as done.
-    """
+    """Return earlier nights with steps left or no decision, oldest first; not those given up."""
     nights = {entry.night for entry in history.entries if entry.event == "began"}
     return [
         night
@@ -59,22 +55,31 @@ def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
     ]
 
 
-def beginning(store: Store, history: NightHistory, data: Pointer, settings: Settings) -> Beginning:
-    """Plan a new night: it continues the order of the training problems where the last one ended.
+def beginning(
+    store: Store, history: NightHistory, data: Pointer, seed: int, start: str
+) -> Beginning:
+    """Plan a new night: its place in the order of problems, and its first policy.
 
-    Other data or another seed begin a new epoch. Problems that were played and never scored are
-    played again.
+    It continues where the last night ended; problems that were never scored come again, and other
+    data or another seed begin a new epoch. The first policy is the champion, or with `start` "last"
+    (promotion.start) the policy of the night that finished last. The first night starts as the
+    experiment does, without an optimizer state of a parent.
     """
     sizes = sizes_by_task(store.open(data))
-    night = _position(store, history, data, settings.seed, sizes)
-    changes = _changes(history, night, settings)
-    return Beginning(night, data.digest, sizes, settings.seed, changes)
+    night = _position(store, history, data, seed, sizes)
+    champion = history.champion
+    policy = str(champion.reference) if champion else ""
+    if start == "last":
+        ended = [entry.night for entry in history.entries if entry.event == "finished"]
+        policy = f"run:{ended[-1]}" if ended else ""
+    first = [f"model={policy}", "warm_start=null"] if policy else ["update.optimizer_state=fresh"]
+    changes = [f"night={night.model_dump_json()}", *first]
+    return Beginning(night, data.digest, sizes, seed, changes)
 
 
 def _position(
     store: Store, history: NightHistory, data: Pointer, seed: int, sizes: Mapping[str, int]
 ) -> Night:
-    """Return the number and the place of a new night in the order of problems."""
     begun = {e.night: e.details for e in history.entries if isinstance(e.details, Beginning)}
     if not begun:
         return Night(number=1)
@@ -89,29 +94,12 @@ def _position(
     return night_after(before.night, scored.by_task, sizes)
 
 
-def _changes(history: NightHistory, night: Night, settings: Settings) -> list[str]:
-    """Return the settings of a new night that differ from the experiment's: its place in the order
-    of problems and its first policy.
-
-    That is the champion, or with promotion.start=last the policy of the night that finished last.
-    The first night starts as the experiment does, without an optimizer state of a parent.
-    """
-    start, changes = "", [f"night={night.model_dump_json()}"]
-    if settings.promotion.start == "last":
-        ended = [entry.night for entry in history.entries if entry.event == "finished"]
-        start = f"run:{ended[-1]}" if ended else ""
-    elif champion := history.champion:
-        start = str(champion.reference)
-    if start:
-        return [*changes, f"model={start}", "warm_start=null"]
-    return [*changes, "update.optimizer_state=fresh"]
-
-
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return the settings of a night that has begun where they differ from today's; None before it
-    begins. Raises ValueError for a run of another experiment.
+    """Return the settings in which a night that has begun differs from `today`; None before.
+
+    Raises ValueError for a run of another experiment.
     """
     record = record_of(store, night)
     if record is None:
@@ -119,7 +107,7 @@ def recorded_changes(
     if record["experiment"] != experiment:
         raise ValueError(
             f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
-            f"{experiment!r}: another schedule took the name a moment ago. Run it again."
+            f"{experiment!r}: another schedule took the name. Run it again."
         )
     then = record["settings"]
     changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
@@ -127,7 +115,7 @@ def recorded_changes(
 
 
 def finished(store: Store, night: str) -> Summary | None:
-    """Return the summary of a night that has done all its steps."""
+    """Return the summary of a night with all its steps done."""
     with suppress(Damaged):
         if record := record_of(store, night):
             return finished_summary(store, night, record["settings"]["steps"])
@@ -135,9 +123,7 @@ def finished(store: Store, night: str) -> Summary | None:
 
 
 def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
-    """Count the problems of each task that a night has scored; none, with a warning, where files
-    are damaged.
-    """
+    """Count a night's scored problems by task; none, with a warning, where files are damaged."""
     counts = Counter[str]()
     try:
         counts = problems_played(store, night)

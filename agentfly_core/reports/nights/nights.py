@@ -1,6 +1,6 @@
-"""The course of the nights: earlier ones are finished or given up, tonight's is played and judged.
+"""The course of the nights: finish earlier ones or give them up, play tonight's and judge it.
 
-`NightWork` trains, evaluates and notifies, so that a simulation of months takes seconds.
+A simulation implements `NightWork` without services: months take seconds.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class NightWork(Protocol):
 
 @dataclass(frozen=True)
 class Nights:
-    """The nights of an experiment, each begun or continued at most `attempts` times; with
-    `approval` a person decides about a better policy.
+    """The nights of an experiment, each tried at most `attempts` times.
+
+    With `approval` a person decides about a better policy.
     """
 
     experiment: Experiment
@@ -116,8 +117,7 @@ class Nights:
         return summary
 
     def decide(self, night: str) -> None:
-        """Judge a night's policy against the champion, or before there is one against the night's
-        first policy.
+        """Judge a night's policy against the champion, or first against the policy it started from.
 
         It is judged again if another policy became the champion meanwhile.
         """
@@ -133,8 +133,8 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record that a night is begun or continued, and return its changes of the settings; raises
-        Locked and NoSpace before.
+        """Record the attempt, and return the night's changes of settings; first raises Locked or
+        NoSpace.
         """
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
@@ -143,7 +143,8 @@ class Nights:
         changes = recorded_changes(store, night, experiment.name, today)
         if changes is None:
             if plan is None:
-                plan = beginning(store, history, self.work.dataset(), experiment.settings)
+                start, data = experiment.settings.promotion.start, self.work.dataset()
+                plan = beginning(store, history, data, experiment.settings.seed, start)
                 why = str(plan)
             changes = [*plan.changes]
         self.work.require_space(night, changes)

@@ -14,7 +14,6 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.nights.confirmation import fresh_settings
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from flows.nights import flow_work
 from flows.nights.flow_work import Match
@@ -95,7 +94,7 @@ def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
     settings = mixture(*sized, rollout={"problems": 3, "group_size": 2, "shard": 500})
     experiment = experiment_of(settings, experiment_in(tmp_path).store)
     here = match(experiment, tmp_path)
-    for held in (experiment, experiment.on(fresh_settings(experiment.settings, 0))):
+    for held in (experiment, experiment.on(experiment.settings.with_fresh_problems(0))):
         data = published(held)
         judged_night.evaluated(held, here.champion, data, "test", lambda _: ("99", 0.0))
         judged_night.evaluated(held, here.challenger, data, "test", lambda _: ("99", 1.0))
@@ -115,11 +114,11 @@ def test_a_confirmation_counts_no_problem_of_the_experiment_and_of_the_confirmat
 ) -> None:
     tiny = experiment_in(tmp_path, rollout={"shard": 4000})
     experiment = tiny.on(Settings.model_validate({**tiny.settings.model_dump(), "data": DATA}))
-    before = experiment.on(fresh_settings(experiment.settings, 0))
+    before = experiment.on(experiment.settings.with_fresh_problems(0))
     used = {problem.id for problem in split(experiment.store.open(published(before)), "test")}
     data = experiment.store.open(published(experiment))
     own = {problem.id for name in ("train", "test") for problem in split(data, name)}
-    champion, challenger = match(experiment, tmp_path)._fresh(1)
+    champion, challenger = match(experiment, tmp_path).on_fresh_problems(1)
     counted = {*champion.by_problem}
     assert counted == {*challenger.by_problem}
     assert counted.isdisjoint(own) and counted.isdisjoint(used)

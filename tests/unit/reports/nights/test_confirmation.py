@@ -12,7 +12,6 @@ from agentfly_core.records.dataset import build
 from agentfly_core.reports.nights.confirmation import (
     Way,
     confirmed_verdict,
-    fresh_settings,
     looks,
     unseen,
     way,
@@ -73,20 +72,20 @@ def test_where_problems_are_fresh_the_first_look_has_all_test_problems() -> None
 
 
 def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -> None:
-    one, other = fresh_settings(settings(), 0), fresh_settings(settings(), 1)
-    assert ids(one) == ids(fresh_settings(settings(), 0)) != ids(other)
+    one, other = settings().with_fresh_problems(0), settings().with_fresh_problems(1)
+    assert ids(one) == ids(settings().with_fresh_problems(0)) != ids(other)
     assert (len(ids(one)), one.data.test) == (400, 400)
     assert one.data.seed != other.data.seed
     assert one.model_copy(update={"data": settings().data}) == settings()
 
 
 def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
-    fresh = fresh_settings(mixture(), 0)
+    fresh = mixture().with_fresh_problems(0)
     assert way_of(mixture()) == "fresh"
     assert [one.data.test for one in fresh.each.values()] == [8, 4]
     assert (fresh.data.test, len(ids(fresh))) == (12, 12)
     assert ids(fresh).isdisjoint(ids(mixture()))
-    assert ids(fresh) != ids(fresh_settings(mixture(), 1))
+    assert ids(fresh) != ids(mixture().with_fresh_problems(1))
     files = {"use": FILES, "train": 12, "test": 4, "train_file": "math.jsonl"}
     assert way_of(mixture({**SUMS, "data": files})) == "split"
 
@@ -96,9 +95,9 @@ def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> 
         data = settings().data.model_copy(update={"seed": of_data})
         return settings().model_copy(update={"seed": seed, "data": data})
 
-    fresh = fresh_settings(with_seeds(3, None), 0).data.seed
-    assert fresh == fresh_settings(with_seeds(8, 3), 0).data.seed
-    assert fresh != fresh_settings(with_seeds(3, 8), 0).data.seed
+    fresh = with_seeds(3, None).with_fresh_problems(0).data.seed
+    assert fresh == with_seeds(8, 3).with_fresh_problems(0).data.seed
+    assert fresh != with_seeds(3, 8).with_fresh_problems(0).data.seed
 
 
 def test_fresh_problems_that_the_experiment_has_do_not_count() -> None:

@@ -158,7 +158,7 @@ def test_an_evaluation_is_read_from_all_its_shards(experiment: Experiment) -> No
     assert not is_evaluated(experiment.store, keys, expected)
     scored = published(experiment, StageKeys(settings).scored(shards), scores=scores)
     assert is_evaluated(experiment.store, keys, expected)
-    found = held_out(experiment, policy, data)
+    found = held_out(experiment.store, keys, expected, data.digest, experiment.whole.goal)
     assert found.dataset == data.digest
     assert {name: each["goal"] for name, each in found.by_problem.items()} == {
         "c-000": 1.0,
@@ -166,9 +166,9 @@ def test_an_evaluation_is_read_from_all_its_shards(experiment: Experiment) -> No
         "c-002": 1.0,
     }
     other = replace(policy, digest="0" * 64)
-    with pytest.raises(FileNotFoundError):
-        held_out(experiment, other, data)
     others = experiment.evaluation_keys(other, data, "test")
+    with pytest.raises(FileNotFoundError):
+        held_out(experiment.store, keys, others, data.digest, experiment.whole.goal)
     assert not is_evaluated(experiment.store, keys, others)
     (experiment.store.root / scored.uri / "MANIFEST.json").write_text("{")
     assert not is_evaluated(experiment.store, keys, expected)

@@ -14,7 +14,6 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.nights.ledger_chain import LedgerChain
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
 from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.runs.run import opened
@@ -152,9 +151,12 @@ def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it
 ) -> None:
     began = experiment.store.read_json("nights/tiny/000001.json")
     earlier = {**began, "time_ms": began["time_ms"] - 3_600_000}
-    for number, entry in enumerate([earlier, *LedgerChain(experiment.store, "tiny").read()[1:]], 1):
-        entry = {**entry, "before": digest(earlier) if number > 1 else ""}
-        experiment.store.write_json(f"nights/tiny/{number:06d}.json", entry)
+    count = len(ledger.entries())
+    experiment.store.write_json("nights/tiny/000001.json", earlier)
+    for number in range(2, count + 1):
+        file = f"nights/tiny/{number:06d}.json"
+        entry = {**experiment.store.read_json(file), "before": digest(earlier)}
+        experiment.store.write_json(file, entry)
         earlier = entry
     ledger.append(NIGHT, "began")  # the steps ended up to 3 minutes after this
     assert row(experiment, "attempts") == ["2"]

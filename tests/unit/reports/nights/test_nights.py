@@ -135,7 +135,7 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Expe
         "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
     ]
     assert finished[0].details == ScoredProblems({"sums": 4, "shop": 2})
-    begins = beginning(mixture.store, nights(work).ledger.read(), work.data, mixture.settings)
+    begins = beginning(mixture.store, nights(work).ledger.read(), work.data, 0, "champion")
     places = {"sums": OrderPosition(epoch=1, problem=2), "shop": OrderPosition(epoch=1, problem=1)}
     assert begins.night == Night(number=3, tasks=places)
 
