@@ -1,6 +1,4 @@
-"""A person decides whether a night's policy becomes the champion: the flow run waits, paused, with
-a form.
-"""
+"""A person decides in a form of a paused flow run whether a night's policy becomes the champion."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.flow_runs import apause_flow_run
-from prefect.input import RunInput
+from prefect.input import RunInput, keyset_from_base_key, read_flow_run_input
 from prefect.runtime import flow_run
 from prefect.states import Completed, Running
 from pydantic import Field
@@ -28,6 +26,9 @@ SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
 """Added to Prefect's own limit of the pause, which would end the flow run as Failed."""
+KEY = "decision"
+ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
+"""Where Prefect stores the answer."""
 
 
 class Decision(RunInput):
@@ -64,7 +65,7 @@ def promote(
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Return the person's decision; no answer within this many days is a no."""
+    """Pause the flow run with the form until a person answers; no answer in time is a no."""
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
         f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has ten episodes."
@@ -72,16 +73,20 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     try:
         return asyncio.run(_paused(text, days * SECONDS_OF_A_DAY))
     except TimeoutError:
-        with get_client(sync_client=True) as client:  # a paused flow run could only end as Failed
-            client.set_flow_run_state(UUID(flow_run.id), Running(), force=True)
-        return Decision(approve=False, reason=f"Nobody answered within {days:g} days.")
+        this = UUID(flow_run.id)
+        with get_client(sync_client=True) as client:
+            # a paused flow run could only end as Failed; now Prefect refuses later answers
+            client.set_flow_run_state(this, Running(), force=True)
+        if answer := read_flow_run_input(ANSWER, this):  # given since the last look
+            return Decision.model_validate(answer)
+        return Decision(reason=f"Nobody answered within {days:g} days.")
 
 
 async def _paused(text: str, seconds: float) -> Decision:
     """Pause the flow run with the form; raises TimeoutError without an answer."""
     form = Decision.with_initial_data(description=text)
     async with asyncio.timeout(seconds):
-        return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S)
+        return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S, KEY)
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:

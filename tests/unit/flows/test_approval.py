@@ -72,26 +72,41 @@ def test_a_policy_that_was_compared_with_an_earlier_champion_is_not_promoted(
     )
 
 
-def test_no_answer_in_time_is_a_no_and_no_failure(
-    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forced = []
+def closing(monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None) -> list[object]:
+    """Prefect with this answer when the days are over; returns the states that were forced."""
+    forced: list[object] = []
 
     def set_state(flow_run: UUID, state: object, force: bool) -> None:
         forced.append((flow_run, state.name, force))
 
-    async def paused(form: type, limit: int, poll_interval: int) -> Decision:
+    async def paused(form: type, limit: int, poll_interval: int, key: str) -> Decision:
         assert limit == SPARE_S, "Prefect's limit is later than ours"
         return await asyncio.Future()
 
     client = SimpleNamespace(set_flow_run_state=set_state)
     monkeypatch.setattr(approval, "get_client", lambda sync_client: nullcontext(client))
     monkeypatch.setattr(approval, "apause_flow_run", paused)
+    monkeypatch.setattr(approval, "read_flow_run_input", lambda key, of: forced and answer)
+    return forced
+
+
+def test_no_answer_in_time_is_a_no_and_no_failure(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced = closing(monkeypatch, None)
     ended = promote.fn("tiny", NIGHT, days=1e-9)
     assert (ended.is_completed(), ended.name) == (True, "NotApproved")
     assert forced == [(THIS, "Running", True)]
     assert ledger.entries()[-1].why == "Nobody answered within 1e-09 days."
     assert ledger.champion() == REIGNING
+
+
+def test_an_answer_between_the_last_look_and_the_end_of_the_days_counts(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing(monkeypatch, YES.model_dump())
+    assert promote.fn("tiny", NIGHT, days=1e-9).name == "Promoted"
+    assert ledger.champion() == JUDGED
 
 
 def test_what_was_decided_on_the_command_line_meanwhile_stays(
