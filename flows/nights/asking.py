@@ -1,4 +1,4 @@
-"""Policies that await approval: a flow run of the deployment `promote` asks a person about each."""
+"""Policies that await approval: a flow run of `promote` asks a person about each."""
 
 from __future__ import annotations
 

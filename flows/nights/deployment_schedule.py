@@ -37,10 +37,9 @@ def create_schedule() -> None:
 
 
 def scheduled_date(flow_run: FlowRun) -> date:
-    """Return the date of a flow run's scheduled start in the time zone of its schedule.
+    """Return the date of a flow run's start in the time zone of its schedule, else the local one.
 
-    A daily schedule has each date once there. In another zone two starts may have the same date
-    where the clock is put back. A flow run without a schedule has the local date of its start.
+    In another zone two nights may have one date, when its clock is put back.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])
@@ -53,9 +52,8 @@ def record_missed(ledger: NightLedger, today: date) -> None:
     past = [night for night in map(date_of, nights) if night is not None and night < today]
     if not past:
         return
-    since, until = (
-        datetime.combine(day, time.min, UTC) for day in (max(past) - DAY, today + DAY)
-    )  # dates are in the schedules' time zones
+    # a day more on both sides: the dates are in the schedules' time zones
+    since, until = (datetime.combine(day, time.min, UTC) for day in (max(past) - DAY, today + DAY))
     try:
         scheduled = scheduled_nights(ledger.experiment, since, until)
     except Exception as error:  # the night is played all the same
@@ -67,11 +65,9 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """Return the dates, in the time zone of the schedule, on which an active schedule of the
-    deployment starts an experiment.
+    """Return the dates, in their own time zones, on which active schedules start an experiment.
 
-    A schedule counts from its last change: while it was off it missed nothing. Raises the errors of
-    Prefect's client.
+    A schedule counts from its last change: while it was off it missed nothing.
     """
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES

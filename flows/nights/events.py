@@ -36,18 +36,10 @@ def emit(experiment: str, entry: NightEntry) -> None:
 
         if get_current_settings().api.url is None:
             return  # or Prefect starts a server, which takes half a minute
-        emit_event(
-            event=PREFIX + entry.event,
-            resource={
-                "prefect.resource.id": PREFIX + entry.night,
-                "prefect.resource.name": entry.night,
-            },
-            payload={
-                "what": entry.event,
-                "night": entry.night,
-                "experiment": storable(experiment),
-                "message": storable(redact(entry.why)),
-            },
-        )
+        night, message = entry.night, storable(redact(entry.why))
+        resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
+        payload = {"night": night, "experiment": storable(experiment), "message": message}
+        payload["what"] = entry.event
+        emit_event(event=PREFIX + entry.event, resource=resource, payload=payload)
     except Exception:  # a night does not fail because of a message
         logger.exception("Prefect did not get the event %r of %s.", entry.event, entry.night)

@@ -1,6 +1,4 @@
-"""The episodes of a night's report: changes between champion and challenger, and the challenger's
-best and worst.
-"""
+"""The episodes of a night's report: largest changes, and the challenger's best and worst."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class RatedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class PlayedPair:
-    """An episode of the same problem and seed by champion and challenger:
-    `PlayedPair(RatedEpisode(...), RatedEpisode(...))`.
-    """
+    """An episode of the same problem and seed by both policies: `PlayedPair(old, new)`."""
 
     champion: RatedEpisode
     challenger: RatedEpisode
@@ -62,8 +58,8 @@ def pairs(
 
 
 def choose(candidates: Sequence[PlayedPair]) -> list[tuple[PairKind, PlayedPair]]:
-    """Choose ten different episodes: up to three with the largest gains, up to three with the
-    largest losses, and of the rest the challenger's best (the shortest first) and worst.
+    """Choose ten different episodes: up to three gains, up to three losses, the largest first, and
+    of the rest the challenger's best (the shortest first) and worst.
     """
     gains = sorted((p for p in candidates if p.change > 0), key=lambda p: -p.change)
     losses = sorted((p for p in candidates if p.change < 0), key=lambda p: p.change)
@@ -73,13 +69,12 @@ def choose(candidates: Sequence[PlayedPair]) -> list[tuple[PairKind, PlayedPair]
     others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))
     room = min(SHOWN - len(changed), len(others))
     best, worst = others[: room // 2], others[len(others) - (room - room // 2) :]
-    kinds: dict[PairKind, Sequence[PlayedPair]] = {
-        "better": better,
-        "worse": worse,
-        "best": best,
-        "worst": worst[::-1],
-    }
-    return [(kind, pair) for kind, chosen in kinds.items() for pair in chosen]
+    return [
+        *(("better", pair) for pair in better),
+        *(("worse", pair) for pair in worse),
+        *(("best", pair) for pair in best),
+        *(("worst", pair) for pair in reversed(worst)),
+    ]
 
 
 def shown(kind: PairKind, pair: PlayedPair) -> str:

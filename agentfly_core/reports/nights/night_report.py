@@ -44,10 +44,7 @@ OUTCOMES: dict[NightEvent, str] = {
     "kept": "its policy did not pass the gate, the champion stays",
     "worse": "its policy is worse, the champion stays",
 }
-CURVES = {
-    "reward in training": "rollout/reward",
-    "success in training": "rollout/success",
-}
+CURVES = {"reward in training": "rollout/reward", "success in training": "rollout/success"}
 TOKENS = "rollout/avg_sampled_tokens"
 START, END, CHAMPION = "the night's first policy", "its last policy", "the champion"
 
@@ -93,7 +90,7 @@ def page_text(sections: Sequence[str], link: str = "") -> str:
 
 
 def _gain(evaluations: Mapping[str, Evaluation]) -> str:
-    """Describe the rise of success on the problems of which both policies have a scored episode."""
+    """Describe the rise of success on the problems that both policies have scored episodes of."""
     start, end = evaluations[START], evaluations[END]
     both = start.solved.keys() & end.solved.keys()
     solved = ({problem: each.solved[problem] for problem in both} for each in (start, end))
@@ -159,44 +156,38 @@ class _StoredNight:
         )
 
     def evaluations(self) -> dict[str, Evaluation]:
-        """Read the evaluations on the test problems; the champion's only where it is not the
-        night's first policy.
-        """
+        """Read the evaluations on the test problems; the champion's if it is not the first policy."""
         start = policy_of(self.experiment.store, self.night, 0)
         policies = {START: start, END: self.judgement.challenger.policy}
         if self.judgement.champion.policy.digest != start.digest:
             policies[CHAMPION] = self.judgement.champion.policy
         data = self.experiment.dataset
         return {
-            name: stored_evaluation(self.experiment, policy, "test", data)
-            for name, policy in policies.items()
+            name: stored_evaluation(self.experiment, policies[name], "test", data)
+            for name in policies
         }
 
     def played(self, policy: Pointer) -> list[tuple[Trajectory, Scored]]:
         """Read a policy's episodes on the test problems."""
-        store, keys = self.experiment.store, StageKeys(self.experiment.settings)
-        data = store.artifact(keys.prepare().uri)
-        shards = self.experiment.evaluation_keys(policy, data, "test")
-        trajectories, scores = evaluated_episodes(store, keys, shards)
+        here = self.experiment
+        shards = here.evaluation_keys(policy, here.dataset, "test")
+        trajectories, scores = evaluated_episodes(here.store, StageKeys(here.settings), shards)
         by_id = {score.trajectory_id: score for score in scores}
         return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
 
     def curves(self) -> str:
         """Draw the curves over the steps that have measured values."""
-        curves = {
-            title: [step["metrics"][name] for step in self.steps if name in step["metrics"]]
-            for title, name in CURVES.items()
-        }
-        validation, store = [], self.experiment.store
+        here, curves = self.experiment, {}
+        for title, name in CURVES.items():
+            curves[title] = [m["metrics"][name] for m in self.steps if name in m["metrics"]]
+        validation = curves.setdefault("success on validation", [])
         for step in self.steps:
-            policy = store.artifact(RunLayout(self.night).step(step["step"]).policy)
+            policy = here.store.artifact(RunLayout(self.night).step(step["step"]).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
-                evaluation = stored_evaluation(
-                    self.experiment, policy, "validation", self.experiment.dataset
-                )
+                evaluation = stored_evaluation(here, policy, "validation", here.dataset)
                 validation.append(evaluation.success)
         rows = []
-        for title, values in {**curves, "success on validation": validation}.items():
+        for title, values in curves.items():
             if values:
                 ends = (values[0], values[-1], min(values), max(values))
                 first, *others = (f"{value:.3f}" for value in ends)
@@ -212,8 +203,9 @@ class _StoredNight:
                 steps.setdefault(name, []).append(step["step"])
                 texts[name] = sign.message(step["metrics"], int(step["metrics"][f"health/{name}"]))
         rows = [(plain(name), spans(steps[name]), plain(text)) for name, text in texts.items()]
-        titles = ("sign", "at steps", "at the last of them")
-        return table(titles, rows) if rows else "None was seen."
+        return (
+            table(("sign", "at steps", "at the last of them"), rows) if rows else "None was seen."
+        )
 
     def events(self) -> str:
         """List the night's entries of the ledger."""
@@ -248,11 +240,11 @@ class _StoredNight:
     def hours(self) -> float:
         """Sum up the hours of all attempts, each from its start to its last recorded event."""
         judged = [e.time_ms for e in self.history if isinstance(e.details, Judgement)]
-        left = [*(step["time_ms"] for step in self.steps), *self._times("finished"), judged[-1]]
+        ended = [*(step["time_ms"] for step in self.steps), *self._times("finished"), judged[-1]]
         began, spent = self._times("began"), 0
         for start, following in zip(began, [*began[1:], math.inf], strict=True):
-            spent += max((time for time in left if start <= time < following), default=start)
-            spent -= start
+            last = max((time for time in ended if start <= time < following), default=start)
+            spent += last - start
         return spent / 3_600_000
 
     def _times(self, event: NightEvent) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from agentfly_core.reports.nights.held_out import (
 )
 
 CONFIRMATION = "confirmation"
+FAILING = re.compile(f"{GOAL}$|{REWARD}|{TASK}")
+"""Outcomes that a failed episode lowers."""
 BothHeldOut = tuple[HeldOut, HeldOut]
 """A champion's and a challenger's outcomes."""
 OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
@@ -37,9 +40,8 @@ class Comparison:
             level=0.05, problems=998,
         )
 
-    `difference` is positive where the challenger is better, and in the unit of `margin`; for tokens
-    that is a share of the champion's. `bound` is its one-sided lower bound: the true difference is
-    below it with a probability of `level` at most.
+    `difference` is positive where the challenger is better; for tokens it is a share of the
+    champion's. The true difference is below `bound` with a probability of `level` at most.
     """
 
     name: str
@@ -103,22 +105,16 @@ def judge(
 ) -> Verdict:
     """Judge whether the challenger is better at the goal and within its margin in each guard.
 
-    `datasets` has champion and challenger on each of `settings.datasets`. Compared are differences
-    by problem; a problem's outcome is the mean over its episodes. The lower bound at 95 % must be
-    above 0 for the goal and above -margin for each guard.
+    `datasets` has both on each of `settings.datasets`. The lower bounds of the differences by
+    problem at 95 % must be above 0 for the goal and above -margin for each guard: an
+    intersection-union test (Berger 1982, Technometrics 24, 295-300). An undeserved promotion needs
+    one violated guard to hold by chance, so more guards make it rarer, and the 5 % are not divided.
 
-    Each bound is at 95 %, however many there are: an intersection-union test (Berger 1982,
-    Technometrics 24, 295-300). The policy is promoted only if all hold. A policy that deserves no
-    promotion violates at least one of them, and that one holds by chance in at most 5 % of the
-    cases. More guards make an error rarer, so the 5 % are not divided.
-
-    Each reward guards on the problems of its tasks, and each part of a reward that both policies
-    have on all of these; so does the success in each task of a mixture.
-
-    An unscored episode of the challenger counts as failed: otherwise a policy could pass by
-    failures that stay unscored. A problem on which the champion has no scored episode
-    is left out of both. `worse` compares scored episodes only. Raises ValueError where
-    the problems or datasets differ, fewer than two are left, or a margin names an unknown reward.
+    Guards are the rewards, each part of a reward that both policies have on all problems of its
+    tasks, and the success in each task of a mixture. An unscored episode of the challenger counts
+    as failed, or failures that stay unscored would help. Problems without a scored episode of the
+    champion are skipped. `worse` compares scored episodes only. Raises ValueError where the
+    problems or datasets differ, fewer than two are left, or a margin names an unknown reward.
     """
     both = scored_pairs(champion, with_failures(challenger, champion))
     reversed_pairs = [(new, old) for old, new in scored_pairs(champion, challenger)]
@@ -140,7 +136,7 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare the goal as `judge` does, and raise ValueError as it does."""
+    """Compare the goal as `judge` does; raises ValueError as it does."""
     both = scored_pairs(champion, with_failures(challenger, champion))
     return replace(compared(both, GOAL, margin, level), name=name)
 
@@ -153,27 +149,16 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
-        for name in filter(_fails, outcome):
+        for name in filter(FAILING.match, outcome):
             least = outcome[name] if name.startswith(REWARD) else 0.0
             lowest[name] = min(lowest.get(name, least), least)
-
-    def counted(problem: str, outcome: HeldOutMeans) -> HeldOutMeans:
+    counted = {}
+    for problem, outcome in held.by_problem.items():
         share = unscored_share(outcome)
-        names = filter(_fails, outcome or other.by_problem.get(problem, {}))
-        failed = {
-            name: (1 - share) * outcome.get(name, 0.0) + share * lowest[name] for name in names
-        }
-        return {**outcome, **failed, UNSCORED: share}
-
-    return replace(
-        held,
-        by_problem={name: counted(name, outcome) for name, outcome in held.by_problem.items()},
-    )
-
-
-def _fails(name: str) -> bool:
-    """Return whether a failed episode lowers the outcome of this name."""
-    return name == GOAL or name.startswith((REWARD, TASK))
+        names = filter(FAILING.match, outcome or other.by_problem.get(problem, {}))
+        failed = {n: (1 - share) * outcome.get(n, 0.0) + share * lowest[n] for n in names}
+        counted[problem] = {**outcome, **failed, UNSCORED: share}
+    return replace(held, by_problem=counted)
 
 
 def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
@@ -227,8 +212,7 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
             "of the task, or set the guard to null."
         )
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
-    # Tokens have heavy tails and no natural scale. Their mean is the cost, so the means are
-    # compared, as a share of the champion's, and not their logarithms.
+    # the mean of the tokens is their cost, so they are compared without logarithms
     unit = champion or 1.0 if outcome == TOKENS else 1.0
     sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS, UNSCORED) else 1.0
     differences = [sign * (new - old) / unit for old, new in values]
@@ -250,7 +234,6 @@ def _gain(one: Comparison) -> str:
 
 
 def _failure(one: Comparison) -> str:
-    """Describe a comparison that did not hold."""
     numbers = f"{one.challenger:.4g} instead of {one.champion:.4g}"
     if one.name == GOAL:
         gain = "a loss" if one.difference < 0 else "no sure gain"
