@@ -4,6 +4,7 @@ for it.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -12,6 +13,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
+from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
@@ -31,7 +33,7 @@ from flows.cli.arguments import (
     typed,
 )
 from flows.experiments import load_experiment
-from flows.local.display import rates_table, settings_table
+from flows.local.display import rates_table
 from flows.local.terminal import VisibleConsole, print_json
 from flows.orchestration import orchestrated
 
@@ -165,8 +167,20 @@ def config(
         changed: only the settings that differ from the defaults
     """
     experiment = NamedExperiment(target, overrides, where).load()
-    origin = loading.site_origin(where.site, where.store)
-    VisibleConsole().print(settings_table(experiment, origin, changed))
+    sites = loading.flat(dict(loading.site_origin(where.site, where.store)), "site.")
+    origin = {**experiment.origin, **sites}
+    values = {
+        **loading.flat(experiment.settings.model_dump(mode="json")),
+        **loading.flat(experiment.site.model_dump(), "site."),
+    }
+    usual = loading.defaults() if changed else {}
+    columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))
+    table = Table(*columns, show_edge=False)
+    for key, value in values.items():
+        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
+        if is_set or not changed:
+            table.add_row(key, json.dumps(value), str(origin[key]))
+    VisibleConsole().print(table)
     checks.check_beginning(experiment.settings)
     # these raise for a run that is not there
     _ = experiment.parent, experiment.reference, experiment.frozen

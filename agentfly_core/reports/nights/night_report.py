@@ -156,7 +156,7 @@ class _StoredNight:
         )
 
     def evaluations(self) -> dict[str, Evaluation]:
-        """Read the evaluations on the test problems; the champion's if it is not the first policy."""
+        """Read the evaluations on the test problems; the champion's if it is another policy."""
         start = policy_of(self.experiment.store, self.night, 0)
         policies = {START: start, END: self.judgement.challenger.policy}
         if self.judgement.champion.policy.digest != start.digest:
