@@ -28,8 +28,8 @@ Runs
   compare       comparing:compare      Compare runs on the same held-out problems.
   sweep         comparing:sweep        Train with each combination of values and seeds; compare.
   fork          training:fork          Continue from a step of a run with other settings.
-  tag           tagging:tag            Put words on a run, to find it again.
-  open          opening:open_ui        Open a run in the MLflow or Prefect UI.
+  tag           runs:tag               Put words on a run, to find it again.
+  open          runs:open_ui           Open a run in the MLflow or Prefect UI.
   export        sharing:export         Write a policy for transformers and vLLM.
   push          sharing:push           Share a run's last policy.
   pull          sharing:pull           Fetch a run's last policy that another clone has pushed.
@@ -40,13 +40,13 @@ Nights
   promote       nights:promote         Make a run's policy the champion of its experiment.
   demote        nights:demote          Withdraw the champion; the one before takes its place.
 Project and machine
-  init          project:init           Write a small project with a tool, a reward and tests.
+  init          machine:init           Write a small project with a tool, a reward and tests.
   doctor        machine:doctor         Check what this machine can run, and how to repair it.
   up            up:up                  Serve Prefect and MLflow, and run what is triggered.
   down          up:down                End what `agentfly up` started.
   prefect       machine:prefect        Run any Prefect command on this project's state.
   repro         machine:repro          Reproduce an experiment with DVC.
-  requirements  project:requirements   Print the packages that were tested together.
+  requirements  machine:requirements   Print the packages that were tested together.
 """
 """Groups of commands; of each the function in `flows.cli`, and the summary in its docstring."""
 CONFIGURED = ("train", "evaluate", "play", "prepare", "warm-start", "config", "resolve", "sweep")

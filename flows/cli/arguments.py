@@ -1,14 +1,16 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands share, and their completion in bash, zsh and fish."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import ArgumentCollection, Group, Parameter
-
-from flows.cli import completion
+from cyclopts.completion import CompletionContext
 
 if TYPE_CHECKING:
     from agentfly_core.experiment.experiment import Experiment
@@ -16,14 +18,51 @@ if TYPE_CHECKING:
 typed: ContextVar[str] = ContextVar("typed", default="agentfly")
 """The command as typed: `agentfly train quickstart seed=1`."""
 
+
+def complete_experiments(_: CompletionContext) -> list[str]:
+    """Experiments in ./conf."""
+    return sorted(path.stem for path in Path("conf").glob("*.yaml"))
+
+
+def complete_sites(_: CompletionContext) -> list[str]:
+    """Sites in ./conf/site."""
+    return sorted(path.stem for path in Path("conf/site").glob("*.yaml"))
+
+
+def complete_runs(context: CompletionContext) -> list[str]:
+    """Runs of the store."""
+    from agentfly_core.config.reference import NAME
+    from flows.store import store_at
+
+    names = store_at(_given(context, "--store")).names("runs")
+    return [name for name in names if re.fullmatch(NAME, name)]  # the shell prints them
+
+
+def complete_settings(context: CompletionContext) -> list[str]:
+    """Settings of the experiment, or the common ones: `update.learning_rate=`."""
+    from agentfly_core.config import loading
+
+    try:
+        values = loading.read(_given(context, "EXPERIMENT")).settings
+    except ValueError:
+        return [f"{key}=" for key in loading.settings()]
+    return [f"{key}=" for key in loading.flat(values.model_dump(mode="json"))]
+
+
+def _given(context: CompletionContext, name: str) -> str:
+    value = context.get(name)
+    return (value.raw or "") if value else ""
+
+
 WHERE = Group("Where", sort_key=8)
 OUTPUT = Group("Output", sort_key=9)
 ARGUMENTS = Group("Arguments", sort_key=-1)
-ExperimentArgument = Annotated[
+RUNS, SITES = Parameter(completer=complete_runs), Parameter(completer=complete_sites, group=WHERE)
+ExperimentName = Annotated[
     str,
     Parameter(
         name="EXPERIMENT",
-        completer=completion.experiments,
+        completer=complete_experiments,
         help="name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml",
     ),
 ]
@@ -31,19 +70,14 @@ Override = Annotated[
     str,
     Parameter(
         name="KEY=VALUE",
-        completer=completion.settings,
+        completer=complete_settings,
         help="settings that differ from the file, such as update.learning_rate=3e-4",
     ),
 ]
-RunArgument = Annotated[
-    str,
-    Parameter(
-        name="RUN",
-        completer=completion.runs,
-        help="name of a run, see `agentfly list`",
-    ),
+RunName = Annotated[
+    str, Parameter(name="RUN", completer=complete_runs, help="name of a run, see `agentfly list`")
 ]
-StoreArgument = Annotated[
+StoreUri = Annotated[
     str,
     Parameter(
         name="--store",
@@ -70,39 +104,26 @@ class Where:
         site: where it runs, a file in ./conf/site; AGENTFLY_KEY variables change single settings
     """
 
-    site: Annotated[str, Parameter(group=WHERE, completer=completion.sites)] = "local"
-    store: StoreArgument = ""
+    site: Annotated[str, SITES] = "local"
+    store: StoreUri = ""
 
 
 HERE = Where()
 
 
-@dataclass(frozen=True)
-class NamedExperiment:
-    """An experiment with settings, and a place: `NamedExperiment("quickstart", ("seed=1",))`."""
+def flow_arguments(experiment: str, overrides: Sequence[str], where: Where) -> dict[str, Any]:
+    """Return the arguments of a flow, and of `load_experiment`."""
+    from flows import dvc_outputs
 
-    experiment: str
-    overrides: tuple[str, ...] = ()
-    where: Where = HERE
+    overrides = [*dvc_outputs.overrides(experiment), *overrides]
+    return {"experiment": experiment, "overrides": overrides, **asdict(where)}
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of a flow on this experiment."""
-        from flows import dvc_outputs
 
-        overrides = [*dvc_outputs.overrides(self.experiment), *self.overrides]
-        return {"experiment": self.experiment, "overrides": overrides, **asdict(self.where)}
+def load_checked(arguments: Mapping[str, Any]) -> Experiment:
+    """Load an experiment, and check its model and data files; raises ValueError."""
+    from agentfly_core.experiment.checks import check_inputs
+    from flows.experiments import load_experiment
 
-    def load(self) -> Experiment:
-        """Load the experiment; raises ValueError if it is invalid."""
-        from flows.experiments import load_experiment
-
-        return load_experiment(**self.arguments)
-
-    def load_checked(self) -> Experiment:
-        """Load the experiment, and check its model and data files."""
-        from agentfly_core.experiment.checks import check_inputs
-
-        experiment = self.load()
-        check_inputs(experiment.settings)
-        return experiment
+    experiment = load_experiment(**arguments)
+    check_inputs(experiment.settings)
+    return experiment

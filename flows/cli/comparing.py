@@ -12,34 +12,26 @@ from cyclopts.types import PositiveInt
 
 from agentfly_core.reports.compare.comparison_view import Curves, draw, view
 from agentfly_core.reports.compare.learning_curves import curve
-from agentfly_core.reports.compare.run_comparison import (
-    RunComparison,
-    compared,
-)
-from agentfly_core.reports.compare.sweep_record import (
-    PREFIX,
-    is_finished,
-    runs_named,
-)
+from agentfly_core.reports.compare.run_comparison import RunComparison, compared
+from agentfly_core.reports.compare.sweep_record import PREFIX, is_finished, runs_named
 from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run_names import run_named
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
-from flows.cli import completion
-from flows.cli.arguments import HERE, AsJson, ExperimentArgument, Override, StoreArgument, Where
+from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentName, Override, StoreUri, Where
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 from flows.sweep import make_sweep, run_members
 
 
 def compare(
-    *policies: Annotated[str, Parameter(name="RUN", required=True, completer=completion.runs)],
-    against: Annotated[str, Parameter(completer=completion.runs)] = "",
+    *policies: Annotated[str, Parameter(name="RUN", required=True), RUNS],
+    against: Annotated[str, RUNS] = "",
     split: str = "test",
     png: Path | None = None,
     as_json: AsJson = False,
-    store_uri: StoreArgument = "",
+    store_uri: StoreUri = "",
 ) -> None:
     """Compare runs on the same held-out problems.
 
@@ -77,7 +69,7 @@ def _compared(
 
 
 def sweep(
-    target: ExperimentArgument,
+    target: ExperimentName,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -107,6 +99,5 @@ def sweep(
         print()
         VisibleConsole().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
     if not failed:
-        again = in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}")
-        print(f"The same again: {again}")
+        print("The same again:", in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}"))
     return 1 if failed else 0

@@ -19,8 +19,7 @@ from agentfly_core.reports.show.rescored_view import Second, judged
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.run_names import run_named
-from flows.cli import completion
-from flows.cli.arguments import AsJson, StoreArgument, only_one
+from flows.cli.arguments import RUNS, AsJson, StoreUri, only_one
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 
@@ -31,7 +30,7 @@ ALL = Conditions()
 
 
 def show(
-    what: Annotated[str, Parameter(completer=completion.runs)],
+    what: Annotated[str, RUNS],
     /,
     *,
     step: int | None = None,
@@ -43,7 +42,7 @@ def show(
     conditions: Annotated[Conditions, Parameter(name="*", group=ONLY)] = ALL,
     against: str | None = None,
     as_json: AsJson = False,
-    store_uri: StoreArgument = "",
+    store_uri: StoreUri = "",
 ) -> None:
     """Show episodes, sampled tokens marked, or a run's steps.
 
@@ -99,12 +98,12 @@ def show(
 
 
 def score(
-    run: Annotated[str, Parameter(completer=completion.runs)],
+    run: Annotated[str, RUNS],
     /,
     *,
     reward: Annotated[tuple[str, ...], Parameter(required=True)],
     as_json: AsJson = False,
-    store_uri: StoreArgument = "",
+    store_uri: StoreUri = "",
 ) -> None:
     """Score stored episodes with other rewards.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.markdown import Markdown
 from rich.table import Table
 
@@ -16,15 +15,14 @@ from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.runs.run import known_run, recorded_settings
-from flows.cli import completion
-from flows.cli.arguments import HERE, ExperimentArgument, StoreArgument, Where
+from flows.cli.arguments import HERE, RUNS, ExperimentName, StoreUri, Where
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
 from flows.nights.report import report_aliases
 from flows.store import store_at
 
 
-def nights(target: ExperimentArgument, /, *, where: Where = HERE) -> None:
+def nights(target: ExperimentName, /, *, where: Where = HERE) -> None:
     """Show what became of each night of an experiment.
 
     For example `agentfly nights quickstart`.
@@ -39,7 +37,7 @@ def nights(target: ExperimentArgument, /, *, where: Where = HERE) -> None:
     print(f"The champion is {champion.reference}." if champion else "There is no champion.")
 
 
-def report(night: str, /, *, store_uri: StoreArgument = "") -> None:
+def report(night: str, /, *, store_uri: StoreUri = "") -> None:
     """Write the report of a night, and show it.
 
     For example `agentfly report nightly-2026-11-21`.
@@ -54,9 +52,7 @@ def report(night: str, /, *, store_uri: StoreArgument = "") -> None:
     print(f"This report is the file {store.uri}/{layout.report}.")
 
 
-def promote(
-    run: Annotated[str, Parameter(completer=completion.runs)], /, *, store_uri: StoreArgument = ""
-) -> None:
+def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreUri = "") -> None:
     """Make a run's policy the champion of its experiment.
 
     For example `agentfly promote nightly-2026-11-21@12`.
@@ -87,7 +83,7 @@ def promote(
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
-def demote(target: ExperimentArgument, /, *, where: Where = HERE) -> None:
+def demote(target: ExperimentName, /, *, where: Where = HERE) -> None:
     """Withdraw the champion; the one before takes its place.
 
     For example `agentfly demote quickstart`.

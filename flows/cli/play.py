@@ -19,10 +19,11 @@ from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.runs.listing import in_store
 from flows.cli.arguments import (
     HERE,
-    ExperimentArgument,
-    NamedExperiment,
+    ExperimentName,
     Override,
     Where,
+    flow_arguments,
+    load_checked,
     only_one,
     typed,
 )
@@ -35,7 +36,7 @@ MODE = Group("Mode (one of)", sort_key=1, validator=only_one)
 
 
 def play(
-    target: ExperimentArgument,
+    target: ExperimentName,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -64,7 +65,7 @@ def play(
         chat: talk to the policy yourself
         as_json: print one JSON document
     """
-    experiment = NamedExperiment(target, overrides, where).load_checked()
+    experiment = load_checked(flow_arguments(target, overrides, where))
     logs = settle(Path.cwd()).state / "logs" / "play"
     terminal = PlayTerminal(VisibleConsole(stderr=as_json))
     with logging_to(logs / "play.log"):

@@ -1,13 +1,10 @@
-"""The commands that produce one artifact (a dataset, a warm start, an evaluation), or the settings
-for it.
-"""
+"""Commands that produce one artifact (a dataset, a warm start, an evaluation) or show settings."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +23,11 @@ from flows.cli.arguments import (
     HERE,
     OUTPUT,
     AsJson,
-    ExperimentArgument,
-    NamedExperiment,
+    ExperimentName,
     Override,
     Where,
+    flow_arguments,
+    load_checked,
     typed,
 )
 from flows.experiments import load_experiment
@@ -39,7 +37,7 @@ from flows.orchestration import orchestrated
 
 
 def evaluate(
-    target: ExperimentArgument,
+    target: ExperimentName,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -55,26 +53,25 @@ def evaluate(
             endpoint:NAME (a chat service of the site), a model's folder or hub id, a policy.json
             (default: the last policy of the run that `agentfly train` with the same settings makes)
     """
-    named = NamedExperiment(target, overrides, where)
-    named.load_checked()
-    with _only_json(as_json), orchestrated("evaluate", typed.get):
+    arguments = flow_arguments(target, overrides, where)
+    load_checked(arguments)
+    progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
+    with progress, orchestrated("evaluate", typed.get):
         from flows.evaluate import evaluate as flow
 
-        rates = flow(**named.arguments, policy=policy)
+        rates = flow(**arguments, policy=policy)
     if as_json:
         print_json(rates)
         return
-    low, high, problems = rates["interval_low"], rates["interval_high"], rates["problems"]
-    print(
-        f"{rates['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} "
-        f"to {high:.1%}."
-    )
+    interval = f"{rates['interval_low']:.1%} to {rates['interval_high']:.1%}"
+    solved = f"{rates['success']:.1%} of {rates['problems']} held-out problems solved"
+    print(f"{solved}, 95 % interval {interval}.")
     if rates.keys() & {"pass_at", "by", "datasets"}:
         VisibleConsole().print(rates_table(rates))
 
 
 def prepare(
-    target: ExperimentArgument,
+    target: ExperimentName,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -88,13 +85,15 @@ def prepare(
     Args:
         sample: how many problems of each split are shown
     """
-    named = NamedExperiment(target, overrides, where)
-    experiment = named.load_checked()
-    reused = experiment.store.find(StageKeys(experiment.settings).prepare()) is not None
-    with _only_json(as_json), orchestrated("prepare", typed.get):
+    arguments = flow_arguments(target, overrides, where)
+    experiment = load_checked(arguments)
+    keys = StageKeys(experiment.settings)
+    reused = experiment.store.find(keys.prepare()) is not None
+    progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
+    with progress, orchestrated("prepare", typed.get):
         from flows.prepare import prepare as flow
 
-        data = flow(**named.arguments)
+        data = flow(**arguments)
     shown = preview(experiment.store, data, sample)
     checked = solvable.check(experiment, data)
     if as_json:
@@ -102,35 +101,27 @@ def prepare(
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
-        keys = StageKeys(experiment.settings)
         print(made_anew(keys.data_code(), keys.data_files()))
     print(*checked, *shown.lines(), sep="\n")
 
 
-@contextmanager
-def _only_json(wanted: bool) -> Iterator[None]:
-    """Print to stderr within the block; stdout gets the JSON document only."""
-    with redirect_stdout(sys.stderr if wanted else sys.stdout):
-        yield
-
-
-def warm_start(target: ExperimentArgument, /, *overrides: Override, where: Where = HERE) -> None:
+def warm_start(target: ExperimentName, /, *overrides: Override, where: Where = HERE) -> None:
     """Make the policy that training starts from.
 
     For example `agentfly warm-start quickstart`.
     """
-    named = NamedExperiment(target, overrides, where)
-    settings = named.load_checked().settings
+    arguments = flow_arguments(target, overrides, where)
+    settings = load_checked(arguments).settings
     checks.check_trainable(settings.model, settings.update.share_prefixes)
     with orchestrated("warm-start", typed.get):
         from flows.warm_start import warm_start_only as flow
 
-        policy = flow(**named.arguments)
+        policy = flow(**arguments)
     print(f"{policy.uri}\n{policy.digest}")
 
 
 def resolve(
-    target: ExperimentArgument,
+    target: ExperimentName,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -143,8 +134,7 @@ def resolve(
     Args:
         params: a params.yaml with further `overrides`: [update.learning_rate=3e-4]
     """
-    stored = versioning.overrides_in(params) if params else []
-    merged = [*stored, *overrides]
+    merged = [*(versioning.overrides_in(params) if params else []), *overrides]
     experiment = load_experiment(target, merged, where.site, where.store)
     settings = experiment.settings
     checks.check_inputs(settings)
@@ -153,7 +143,7 @@ def resolve(
 
 
 def config(
-    target: ExperimentArgument,
+    target: ExperimentName,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -166,13 +156,12 @@ def config(
     Args:
         changed: only the settings that differ from the defaults
     """
-    experiment = NamedExperiment(target, overrides, where).load()
-    sites = loading.flat(dict(loading.site_origin(where.site, where.store)), "site.")
-    origin = {**experiment.origin, **sites}
-    values = {
-        **loading.flat(experiment.settings.model_dump(mode="json")),
-        **loading.flat(experiment.site.model_dump(), "site."),
-    }
+    experiment = load_experiment(**flow_arguments(target, overrides, where))
+    settings = experiment.settings
+    site = loading.flat(dict(loading.site_origin(where.site, where.store)), "site.")
+    origin = {**experiment.origin, **site}
+    values = loading.flat(settings.model_dump(mode="json"))
+    values |= loading.flat(experiment.site.model_dump(), "site.")
     usual = loading.defaults() if changed else {}
     columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))
     table = Table(*columns, show_edge=False)
@@ -181,9 +170,8 @@ def config(
         if is_set or not changed:
             table.add_row(key, json.dumps(value), str(origin[key]))
     VisibleConsole().print(table)
-    checks.check_beginning(experiment.settings)
-    # these raise for a run that is not there
-    _ = experiment.parent, experiment.reference, experiment.frozen
-    for remark in checks.remarks(experiment.settings.model, experiment.tasks):
+    checks.check_beginning(settings)
+    _ = experiment.parent, experiment.reference, experiment.frozen  # raise for a missing run
+    for remark in checks.remarks(settings.model, experiment.tasks):
         print(f"agentfly: {remark}", file=sys.stderr)
     print("This can be trained.")

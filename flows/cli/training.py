@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -13,7 +13,6 @@ from cyclopts import Group, Parameter
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
@@ -26,17 +25,18 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, fault
 from flows import dvc_outputs
-from flows.cli import completion
 from flows.cli.arguments import (
     HERE,
-    WHERE,
-    ExperimentArgument,
-    NamedExperiment,
+    RUNS,
+    SITES,
+    ExperimentName,
     Override,
-    StoreArgument,
+    StoreUri,
     Where,
+    flow_arguments,
     typed,
 )
+from flows.experiments import load_experiment
 from flows.local.display import show_places, show_summary
 from flows.orchestration import orchestrated
 from flows.reporting import report_again
@@ -58,7 +58,7 @@ class RunOptions:
         tag: a word that `agentfly list` shows of the run and filters by; may be given again
     """
 
-    run: Annotated[str, Parameter(completer=completion.runs)] = ""
+    run: Annotated[str, RUNS] = ""
     new: bool = False
     accept_code: bool = False
     tag: tuple[str, ...] = ()
@@ -69,48 +69,84 @@ NEXT = RunOptions()
 
 
 def train(
-    target: ExperimentArgument,
-    /,
-    *overrides: Override,
-    where: Where = HERE,
-    options: RunOptions = NEXT,
+    target: ExperimentName, /, *overrides: Override, where: Where = HERE, options: RunOptions = NEXT
 ) -> None:
     """Start a run, or continue it.
 
     For example `agentfly train quickstart seed=1 --run mine`.
     """
-    named = NamedExperiment(target, overrides, where)
-    experiment = named.load()
+    arguments = flow_arguments(target, overrides, where)
+    experiment = load_experiment(**arguments)
     name = experiment.run_name(options.run, options.new)
     check_run(experiment, name)
     if not options.run:
         for note in notes_on_new(experiment, name, typed.get()):
             print(note, flush=True)
     experiment = as_begun(experiment, name, options.accept_code)
+    store, settings = experiment.store, experiment.settings
     if options.tag:
-        change_tags(experiment.store, name, options.tag, [])
-    summary = None
-    if finished := finished_on_data(experiment, name):
+        change_tags(store, name, options.tag, [])
+    if summary := finished_on_data(experiment, name):
         try:
             report_again(experiment, name)
-            summary = finished
         except Damaged as damage:
             logger.warning("%s The run repeats the damaged stages.", damage)
-    summary = summary or _trained(experiment, name, named.arguments)
+            summary = None
+    if summary is None:
+        finished = partial(finished_on_data, experiment, name)
+        uri = experiment.site.mlflow_tracking_uri
+        summary = _trained(store, name, settings.steps, uri, arguments, finished)
     if dvc_outputs.wanted():
-        dvc_outputs.write_run(experiment.store, experiment.settings.own_steps, summary)
-    show_summary(experiment.store, summary)
+        dvc_outputs.write_run(store, settings.own_steps, summary)
+    show_summary(store, summary)
+
+
+def _trained(
+    store: Store,
+    name: str,
+    steps: int,
+    tracking_uri: str,
+    arguments: Mapping[str, Any],
+    finished: Callable[[], Summary | None],
+) -> Summary:
+    """Run the flow; `finished` gives the summary of a run that ended before Prefect failed."""
+    refuse_if_open(store, name)
+    with orchestrated(name, partial(_continuing, store, name)) as places:
+        from flows.train import train as flow
+
+        show_places(places, tracking_uri)
+        layout = RunLayout(name)
+        done = sum(store.holds(layout.step(number).policy) for number in layout.steps(store))
+        if done:
+            print(f"{name} continues: {counted(done, 'step')} of {steps} done.", flush=True)
+        try:
+            summary: Summary | None = flow(**arguments, run=name)
+        except Exception as error:  # Prefect's own, after the end of the run
+            if (summary := finished()) is None:
+                raise
+            logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
+    assert summary is not None, "the flow returns one"
+    return summary
+
+
+def _continuing(store: Store, name: str) -> str:
+    record = record_of(store, name)
+    if record is None:
+        return typed.get()
+    command = continuing(store, name, record)
+    own = record["settings"].get("code")
+    return f"{command} (and --accept-code after a change of your code)" if own else command
 
 
 def fork(
-    origin: Annotated[str, Parameter(name="RUN@STEP", completer=completion.runs)],
+    origin: Annotated[str, Parameter(name="RUN@STEP"), RUNS],
     /,
     *overrides: Annotated[
         Override,
         Parameter(help="settings that differ from the run's, such as update.learning_rate=3e-5"),
     ],
-    site: Annotated[str, Parameter(group=WHERE, completer=completion.sites)] = "",
-    store_uri: StoreArgument = "",
+    site: Annotated[str, SITES] = "",
+    store_uri: StoreUri = "",
     options: RunOptions = NEXT,
 ) -> None:
     """Continue from a step of a run with other settings.
@@ -134,7 +170,7 @@ def fork(
     require_done(store, fork)
     settings = (*own, *forked(fork, overrides))
     where = Where(site or record["site"]["name"], store_uri)
-    loaded = NamedExperiment(experiment, settings, where).load()
+    loaded = load_experiment(**flow_arguments(experiment, settings, where))
     if record_of(store, loaded.run_name(options.run, options.new)) is None:
         begun = loaded.settings
         assert begun.fork is not None
@@ -142,34 +178,3 @@ def fork(
             store, begun.fork, begun.rollout.max_staleness, begun.model_dump(mode="json")
         )
     train(experiment, *settings, where=where, options=options)
-
-
-def _trained(experiment: Experiment, name: str, arguments: Mapping[str, Any]) -> Summary:
-    refuse_if_open(experiment.store, name)
-    with orchestrated(name, partial(_continuing, experiment.store, name)) as settled:
-        from flows.train import train as flow
-
-        show_places(settled, experiment.site.mlflow_tracking_uri)
-        steps = [RunLayout(name).step(number) for number in RunLayout(name).steps(experiment.store)]
-        if done := sum(experiment.store.holds(step.policy) for step in steps):
-            print(
-                f"{name} continues: {counted(done, 'step')} of {experiment.settings.steps} done.",
-                flush=True,
-            )
-        try:
-            summary: Summary = flow(**arguments, run=name)
-        except Exception as error:  # Prefect's own, after the end of the run
-            if (finished := finished_on_data(experiment, name)) is None:
-                raise
-            logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
-            return finished
-    return summary
-
-
-def _continuing(store: Store, name: str) -> str:
-    record = record_of(store, name)
-    if record is None:
-        return typed.get()
-    command = continuing(store, name, record)
-    own = record["settings"].get("code")
-    return f"{command} (and --accept-code after a change of your code)" if own else command
