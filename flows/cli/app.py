@@ -28,8 +28,8 @@ Runs
   compare       comparing:compare      Compare runs on the same held-out problems.
   sweep         comparing:sweep        Train with each combination of values and seeds; compare.
   fork          training:fork          Continue from a step of a run with other settings.
-  tag           runs:tag               Put words on a run, to find it again.
-  open          runs:open_ui           Open a run in the MLflow or Prefect UI.
+  tag           training:tag           Put words on a run, to find it again.
+  open          training:open_ui       Open a run in the MLflow or Prefect UI.
   export        sharing:export         Write a policy for transformers and vLLM.
   push          sharing:push           Share a run's last policy.
   pull          sharing:pull           Fetch a run's last policy that another clone has pushed.

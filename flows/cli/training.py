@@ -1,4 +1,4 @@
-"""The commands that train: start, continue or fork a run."""
+"""Commands on one run: train, fork, tag and open it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -18,12 +19,13 @@ from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.beginning import as_begun, finished_on_data, notes_on_new
 from agentfly_core.runs.listing import continuing, experiment_of
-from agentfly_core.runs.run import known_run, refuse_if_open
+from agentfly_core.runs.run import known_run, links_of, refuse_if_open
 from agentfly_core.runs.run_names import run_named
-from agentfly_core.runs.run_tags import change_tags
+from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import counted, fault
+from agentfly_core.tracking.mlflow_client import TAGS, MlflowStore, set_tags
 from flows import dvc_outputs
 from flows.cli.arguments import (
     HERE,
@@ -31,6 +33,7 @@ from flows.cli.arguments import (
     SITES,
     ExperimentName,
     Override,
+    RunName,
     StoreUri,
     Where,
     flow_arguments,
@@ -38,11 +41,15 @@ from flows.cli.arguments import (
 )
 from flows.experiments import load_experiment
 from flows.local.display import show_places, show_summary
+from flows.local.mlflow_ui import open_run
+from flows.local.prefect_server import open_flow_run
+from flows.local.state_dirs import settle
 from flows.orchestration import orchestrated
 from flows.reporting import report_again
 from flows.store import store_at
 
 logger = logging.getLogger(__name__)
+IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 @Parameter(name="*", group=Group("Run", sort_key=1))
@@ -178,3 +185,56 @@ def fork(
             store, begun.fork, begun.rollout.max_staleness, begun.model_dump(mode="json")
         )
     train(experiment, *settings, where=where, options=options)
+
+
+def tag(
+    run: RunName,
+    /,
+    *words: Annotated[str, Parameter(name="WORD")],
+    remove: tuple[str, ...] = (),
+    store_uri: StoreUri = "",
+) -> None:
+    """Put words on a run, to find it again.
+
+    For example `agentfly tag mine baseline`.
+
+    Args:
+        words: such as baseline
+        remove: a tag to take off; may be given again
+    """
+    store = store_at(store_uri)
+    record, tags = known_run(store, run), tags_of(store, run)
+    if words or remove:
+        tags = change_tags(store, run, words, remove)
+    print(f"{run}: {' '.join(tags)}" if tags else f"{run} has no tags.")
+    if not (words or remove):
+        return
+    reason = "does not have the run yet"
+    if ids := links_of(store, run).get(IDS["mlflow"]):
+        uri = record["site"]["mlflow_tracking_uri"]
+        try:
+            place = MlflowStore.choose(settle(Path.cwd()).state, uri)
+            set_tags(place, ids[-1], {TAGS: " ".join(tags)})
+            return
+        except Exception as error:  # the tags are stored, whatever MLflow's client raises
+            reason = f"was not reached ({fault(error, 200)})"
+    again = continuing(store, run, record)
+    print(f"MLflow {reason}. It gets the tags when the run continues or is shown: {again}")
+
+
+def open_ui(ui: Literal["mlflow", "prefect"], run: RunName, /, *, store_uri: StoreUri = "") -> None:
+    """Open a run in the MLflow or Prefect UI.
+
+    For example `agentfly open mlflow mine`.
+    """
+    store = store_at(store_uri)
+    record = known_run(store, run := run_named(store, run))
+    ids = links_of(store, run).get(IDS[ui])
+    if not ids:
+        again = continuing(store, run, record)
+        raise ValueError(f"{ui} was not reached while {run} was at work. To send the run: {again}")
+    places = settle(Path.cwd())
+    if ui == "prefect":
+        open_flow_run(places, ids[-1])
+    else:
+        open_run(MlflowStore.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])
