@@ -47,17 +47,15 @@ def up(
     with only_one(places.state):  # until the process that serves has it
         if places.api:
             raise ValueError(
-                f"Prefect is elsewhere: {places.prefect}. `agentfly up` starts one of its own; end "
-                "or unset that, or deploy there with `python -m flows.deploy`, and start a worker "
-                "with `agentfly prefect worker start --pool agentfly`."
+                f"Prefect is elsewhere: {places.prefect}. End or unset that for `agentfly up`, or "
+                "use it: python -m flows.deploy, and agentfly prefect worker start --pool agentfly"
             )
-        require_free(ports[0], "Prefect's server", "--prefect-port")
+        require_free(prefect_port, "Prefect's server", "--prefect-port")
         if not place.served:
-            require_free(ports[1], "MLflow's server", "--mlflow-port")
+            require_free(mlflow_port, "MLflow's server", "--mlflow-port")
         elif not mlflow_answers(place.uri):
-            print(
-                f"MLflow at {redact(place.uri)} ({place.why}) does not answer: waiting.", flush=True
-            )
+            uri = f"{redact(place.uri)} ({place.why})"
+            print(f"MLflow at {uri} does not answer: waiting.", flush=True)
     with suppress(FileNotFoundError):
         (places.state / LOG).replace(places.state / f"{LOG}.1")
     return _detached(place, ports) if detach else _serve(place, ports)
@@ -80,9 +78,7 @@ def down() -> None:
     deadline = time.monotonic() + GRACE + 60
     while keeper(state) == pid:
         if time.monotonic() > deadline:
-            raise ValueError(
-                f"The process {pid} does not end. End it, and its children, with: kill -9 {pid}"
-            )
+            raise ValueError(f"Process {pid} does not end. End it with: kill -9 {pid}")
         time.sleep(0.1)
     print("Ended.")
 
@@ -91,7 +87,7 @@ def _serve(
     place: MlflowStore, ports: tuple[int, int], then: Callable[[], object] = lambda: None
 ) -> int:
     """Serve until SIGINT or SIGTERM; calls `then` once all works."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & has the first one ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & ignores the first one
         signal.signal(number, signal.default_int_handler)
 
     def ready() -> None:

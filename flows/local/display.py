@@ -228,8 +228,8 @@ def _exchange(old: Handlers, new: Handlers) -> None:
 def show_places(places: Places, tracking_uri: str) -> None:
     """Print the addresses of Prefect and MLflow, each with its reason."""
     mlflow = MlflowStore.choose(places.state, tracking_uri)
-    for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
-        print(redact(str(place)), flush=True)
+    for place in (f"Prefect: {places.prefect}", f"MLflow: {mlflow.uri} ({mlflow.why})"):
+        print(redact(place), flush=True)
 
 
 def show_summary(store: Store, summary: Summary) -> None:

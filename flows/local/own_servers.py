@@ -50,8 +50,7 @@ def mark(*serves: str | Path) -> dict[str, str]:
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
     """Return the environments of the running servers with a mark, by port: `own("prefect", state)`.
 
-    The mark must be in the environment of a process of this user. Another program on the usual
-    port never passes, whatever it answers.
+    Only a process of this user can have it; its answers prove nothing.
     """
     servers = {}
     for port, process in _listening().items():

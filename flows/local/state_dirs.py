@@ -1,7 +1,6 @@
-"""Where the project's state lies: Prefect's database, MLflow's store and the logs, and why there.
+"""The folders of a project's state: Prefect's database, MLflow's store and the logs.
 
-`settle` comes before the first import of prefect, which reads its settings from the environment
-once.
+Call `settle` before the first import of prefect, which reads the environment once.
 """
 
 from __future__ import annotations
@@ -30,61 +29,54 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 
 @dataclass(frozen=True, slots=True)
-class StateDir:
-    """Where Prefect's state is kept: `StateDir("/home/user/shop/.agentfly/prefect", "the project's
-    own")`.
-    """
-
-    where: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"Prefect: {self.where} ({self.why})"
-
-
-@dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a project, all absolute; `api` is the Prefect API that was chosen, or empty."""
+    """The places of a project, all absolute: its state, and the chosen Prefect API or "".
+
+    `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the
+    project's own)")`; `prefect` is for people.
+    """
 
     state: Path
     api: str
-    prefect: StateDir
+    prefect: str
 
 
 def state_of(project: Path) -> Path:
-    """The folder of a project's state, which is not made; no telemetry."""
+    """Return the folder of a project's state, without making it; switches telemetry off."""
     for name, value in {**NO_TELEMETRY, **WAITING}.items():
         os.environ.setdefault(name, value)
     return main_workspace(project) / STATE
 
 
 def settle(project: Path) -> Places:
-    """Point Prefect at the project's running server, or else at its state, unless the environment
-    or the active profile did; make its folders.
+    """Make the folders of a project's state, and point Prefect at its running server or its state.
+
+    A Prefect that the environment or the active profile names stays.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     (state / "logs").mkdir(exist_ok=True)
     home = state / "prefect"
-    if (place := _chosen()) and place.where != str(home):
-        return Places(state, place.where if place.where.startswith("http") else "", place)
+    where, why = _chosen()
+    if where and where != str(home):
+        return Places(state, where if where.startswith("http") else "", f"{where} ({why})")
     home.mkdir(exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
-    os.environ.setdefault(
-        "PREFECT_PROFILES_PATH", str(Path("~/.prefect/profiles.toml").expanduser())
-    )
+    profiles = str(Path("~/.prefect/profiles.toml").expanduser())
+    os.environ.setdefault("PREFECT_PROFILES_PATH", profiles)
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
     if client := own_api(state):
         os.environ |= client
         url = client["PREFECT_API_URL"]
-        return Places(state, url, StateDir(url, "this project's own server"))
-    return Places(state, "", StateDir(str(home), "the project's own"))
+        return Places(state, url, f"{url} (this project's own server)")
+    return Places(state, "", f"{home} (the project's own)")
 
 
 def main_workspace(folder: Path) -> Path:
-    """The folder itself; of a workspace in which DVC tries an experiment (`dvc exp run --temp`, or
-    one from its queue) the one it was copied from, whose runs it finds and adds to.
+    """Return the folder, or the original of a copy in which DVC tries an experiment.
+
+    Such copies (`dvc exp run --temp`, the queue) share the runs of the original.
     """
     folder = folder.resolve()
     for above in folder.parents:
@@ -93,21 +85,18 @@ def main_workspace(folder: Path) -> Path:
     return folder
 
 
-def _chosen() -> StateDir | None:
-    """Prefect's state as the environment or the active profile places it; None by neither."""
+def _chosen() -> tuple[str, str]:
+    """Return the place that the environment or active profile names, and why; empty without one."""
     path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:
         profiles = tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
     except ValueError as error:
-        raise ValueError(
-            f"{path}, with Prefect's profiles, is no valid TOML: {error}. Mend or remove it."
-        ) from None
-
+        raise ValueError(f"Prefect's {path} is invalid TOML: {error}. Fix or remove it.") from None
     name = os.environ.get("PREFECT_PROFILE", profiles.get("active", ""))
     profile: Mapping[str, str] = profiles.get("profiles", {}).get(name, {})
     for key in ELSEWHERE:
         if key in os.environ:
-            return StateDir(os.environ[key], f"{key} is set")
+            return os.environ[key], f"{key} is set"
         if key in profile:
-            return StateDir(profile[key], f"{key} in the Prefect profile {name!r}")
-    return None
+            return profile[key], f"{key} in the Prefect profile {name!r}"
+    return "", ""

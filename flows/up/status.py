@@ -33,8 +33,7 @@ def only_one(state: Path) -> Iterator[None]:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(
-                "`agentfly up` runs in this folder already. What it serves: agentfly up --status. "
-                "To end it: agentfly down"
+                "`agentfly up` runs in this folder already; see agentfly up --status, agentfly down"
             ) from None
         yield
 
@@ -81,10 +80,10 @@ def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
     """Entries of a Prefect API; empty while it is busy, or not there."""
     if not api:
         return []
-    name, _, password = api["PREFECT_API_AUTH_STRING"].partition(":")
+    name, _, secret = api["PREFECT_API_AUTH_STRING"].partition(":")
     url = api["PREFECT_API_URL"] + path
     try:
-        answer = httpx.post(url, json={}, auth=(name, password), timeout=PATIENCE, verify=False)
+        answer = httpx.post(url, json={}, auth=(name, secret), timeout=PATIENCE, verify=False)
     except httpx.TransportError:
         return []
     entries: list[dict[str, Any]] = answer.json() if answer.is_success else []

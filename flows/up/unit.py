@@ -35,8 +35,8 @@ SPECIAL = str.maketrans({"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"})
 
 def at_boot(project: Path, ports: tuple[int, int]) -> list[str]:
     """How to start it at each boot; writes the unit where systemd runs."""
-    command = [sys.executable, "-P", "-m", "flows", "up"]
-    command += [f"--prefect-port={ports[0]}", f"--mlflow-port={ports[1]}"]
+    options = [f"--prefect-port={ports[0]}", f"--mlflow-port={ports[1]}"]
+    command = [sys.executable, "-P", "-m", "flows", "up", *options]
     if not SYSTEMD.is_dir():
         line = f"cd {shlex.quote(str(project))} && {shlex.join([*command, '--detach'])}"
         return [f"At each boot, by crontab -e: @reboot {line}".replace("%", r"\%")]

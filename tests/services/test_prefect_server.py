@@ -11,7 +11,7 @@ from flows.local.flow_run_owners import crash_abandoned
 from flows.local.own_servers import own_api, password
 from flows.local.prefect_server import answers, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
-from flows.local.state_dirs import Places, StateDir
+from flows.local.state_dirs import Places
 from tests.support.project import ROOT, Project
 from tests.support.servers import free_port, request
 from tests.support.waiting import until
@@ -86,9 +86,7 @@ def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeyp
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # so that it is restored
-    with prefect_api_of(
-        Places(tmp_path, nowhere, StateDir(nowhere, "PREFECT_API_URL is set"))
-    ) as wait:
+    with prefect_api_of(Places(tmp_path, nowhere, f"{nowhere} (PREFECT_API_URL is set)")) as wait:
         wait()
         url = os.environ["PREFECT_API_URL"]
         assert url != nowhere

@@ -19,7 +19,7 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
 from flows.local.display import show_places, show_summary
-from flows.local.state_dirs import Places, StateDir
+from flows.local.state_dirs import Places
 from flows.orchestration import message, next_step
 from flows.reporting import _synced
 from tests.support.experiments import SUMMARY
@@ -78,9 +78,7 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
     read = loading.read("tiny")
     experiment = Experiment.of("tiny", read.settings, read.origin, Site(), Store.at(".", project))
-    places = Places(
-        project / ".agentfly", "", StateDir("/home/user/.prefect", "PREFECT_HOME is set")
-    )
+    places = Places(project / ".agentfly", "", "/home/user/.prefect (PREFECT_HOME is set)")
     show_places(places, experiment.site.mlflow_tracking_uri)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"

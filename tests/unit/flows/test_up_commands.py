@@ -132,7 +132,7 @@ def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
     assert main(["up"]) == 2
     told = capsys.readouterr().err
-    assert "Prefect is elsewhere: Prefect: https://prefect.example/api" in told
+    assert "Prefect is elsewhere: https://prefect.example/api" in told
     assert "python -m flows.deploy" in told
 
 

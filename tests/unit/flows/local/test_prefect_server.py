@@ -8,7 +8,7 @@ import pytest
 from flows.local import prefect_server
 from flows.local.own_servers import GUARD, mark, password
 from flows.local.prefect_server import PAGE_API, open_flow_run, prefect_command
-from flows.local.state_dirs import ELSEWHERE, Places, StateDir, settle
+from flows.local.state_dirs import ELSEWHERE, Places, settle
 from tests.support.servers import listener
 
 START = ["server", "start"]
@@ -33,9 +33,7 @@ def places(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "")  # monkeypatch restores it
         monkeypatch.delenv(name)
     monkeypatch.setenv("PREFECT_PROFILES_PATH", str(tmp_path / "profiles.toml"))
-    return Places(
-        tmp_path, "http://127.0.0.1:4200/api", StateDir(str(tmp_path), "the project's own")
-    )
+    return Places(tmp_path, "http://127.0.0.1:4200/api", "the project's own")
 
 
 @pytest.fixture

@@ -32,18 +32,16 @@ def test_state_lies_in_the_project_by_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places = settle(Path("."))
     assert places.state == tmp_path / ".agentfly"
-    assert os.environ["PREFECT_HOME"] == places.prefect.where == str(tmp_path / ".agentfly/prefect")
-    assert str(places.prefect) == f"Prefect: {tmp_path}/.agentfly/prefect (the project's own)"
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / ".agentfly/prefect")
+    assert places.prefect == f"{tmp_path}/.agentfly/prefect (the project's own)"
     assert settle(Path(".")) == places
 
 
 def test_an_api_in_the_environment_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
     places = settle(tmp_path)
-    assert (places.api, places.prefect.why) == (
-        "https://prefect.example/api",
-        "PREFECT_API_URL is set",
-    )
+    assert places.api == "https://prefect.example/api"
+    assert places.prefect == "https://prefect.example/api (PREFECT_API_URL is set)"
     assert "PREFECT_HOME" not in os.environ
 
 
@@ -51,12 +49,12 @@ def test_an_api_in_the_active_profile_is_used(tmp_path):
     profile(tmp_path, 'PREFECT_API_URL = "http://10.0.0.5:4200/api"')
     places = settle(tmp_path)
     assert places.api == "http://10.0.0.5:4200/api"
-    assert places.prefect.why == "PREFECT_API_URL in the Prefect profile 'work'"
+    assert places.prefect.endswith("(PREFECT_API_URL in the Prefect profile 'work')")
 
 
 def test_a_profile_that_chooses_no_place_leaves_the_project_its_own(tmp_path):
     profile(tmp_path, 'PREFECT_LOGGING_LEVEL = "DEBUG"')
-    assert settle(tmp_path).prefect.why == "the project's own"
+    assert settle(tmp_path).prefect.endswith("(the project's own)")
     assert os.environ["PREFECT_PROFILES_PATH"] == str(tmp_path / "home/.prefect/profiles.toml")
 
 
