@@ -5,6 +5,14 @@ becomes the champion.
 from __future__ import annotations
 
 import datetime
+import http.client
+import logging
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit, urlunsplit
 
 from prefect import flow, get_run_logger, runtime
 from prefect.context import FlowRunContext
@@ -19,7 +27,6 @@ from flows.local.devices import devices
 from flows.nights.asking import ask_people
 from flows.nights.deployment_schedule import record_missed, scheduled_date
 from flows.nights.flow_work import FlowWork
-from flows.nights.ping import pinging
 from flows.parameters import (
     Approval,
     Attempts,
@@ -30,6 +37,9 @@ from flows.parameters import (
     SiteName,
     StoreUri,
 )
+
+LIMIT_S = 10.0
+logger = logging.getLogger(__name__)
 
 
 def _title() -> str:
@@ -72,3 +82,36 @@ def _scheduled() -> datetime.date:
     loaded = FlowRunContext.get()
     assert loaded is not None and loaded.flow_run is not None, "a flow has a flow run"
     return scheduled_date(loaded.flow_run)
+
+
+@contextmanager
+def pinging(variable: str) -> Iterator[None]:
+    """Call the URL in an environment variable at the end, with `/fail` appended to its path
+    after an error, as healthchecks.io expects.
+
+    An empty name calls nothing. A failure is logged without the URL, which may be a secret.
+    """
+    suffix = "/fail"
+    try:
+        yield
+        suffix = ""
+    finally:
+        if url := os.environ.get(variable):
+            _call(variable, url, suffix)
+        elif variable:
+            logger.warning("Nothing was called after the night: %s is not set.", variable)
+
+
+def _call(variable: str, url: str, suffix: str) -> None:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise ValueError("expected an http:// or https:// URL")
+        path = parts.path.rstrip("/") + suffix if suffix else parts.path
+        # urllib logs nothing; httpx and requests log the URL
+        with urllib.request.urlopen(urlunsplit(parts._replace(path=path)), timeout=LIMIT_S):
+            pass
+    except urllib.error.HTTPError as error:
+        logger.warning("The URL in %s answered %d.", variable, error.code)
+    except (OSError, ValueError, http.client.HTTPException) as error:  # its text may hold the URL
+        logger.warning("The URL in %s could not be called: %s.", variable, type(error).__name__)

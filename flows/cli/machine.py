@@ -21,7 +21,7 @@ from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
-from flows.nights import readiness
+from flows.nights import alarms
 
 SHIPPED = Path(__file__).resolve().parents[1]
 TEMPLATE, LISTS = SHIPPED / "project_template", SHIPPED / "requirements"
@@ -42,7 +42,7 @@ def doctor(*, sandbox: bool = False) -> int:
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
     site, places = loading.site("local"), settle(Path.cwd())
     findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
-    findings.append(readiness.nights(places.api, site.ping_url_env))
+    findings.append(alarms.nights(places.api, site.ping_url_env))
     VisibleConsole().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 

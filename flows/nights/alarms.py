@@ -1,4 +1,4 @@
-"""Create the automations of `automations.yaml`, which notify people through their own blocks.
+"""The automations of `automations.yaml`, which notify people through their own blocks.
 
 The block `agentfly-alarms` receives failures, and `agentfly-notices` one message for each night
 that ends as planned.
@@ -6,6 +6,7 @@ that ends as planned.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core.system.formats import strict_yaml
+from flows.local.doctor import Finding
+from flows.local.prefect_server import answers, use
 from flows.nights.asking import APPROVAL
 from flows.nights.deployment_schedule import DEPLOYMENT
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 AUTOMATIONS = Path(__file__).with_name("automations.yaml")
 ALARMS_BLOCK, NOTICES_BLOCK = "agentfly-alarms", "agentfly-notices"
 LATE_S, SILENT_S = 1800, 600
+GUIDE = "see docs/nights.md, *Alarms*"
 Blocks = Mapping[str, Sequence["BlockDocument"]]
 
 
@@ -73,3 +77,36 @@ def _sending(block: BlockDocument, message: str) -> dict[str, str]:
 
 def _is_webhook(block: BlockDocument) -> bool:
     return block.block_type is not None and block.block_type.slug == "webhook"
+
+
+def nights(api: str, ping_url_env: str) -> Finding:
+    """Check the schedule of nights, the block for alarms and the URL called after each night."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+
+    if not api or not answers(api):
+        where = f"at {api}" if api else "of this project"
+        return _missing(f"no Prefect server {where}", "for nights: agentfly up")
+    use(api)
+    try:
+        with get_client(sync_client=True) as client:
+            schedules = client.read_deployment_by_name(DEPLOYMENT).schedules
+            alarmed = ALARMS_BLOCK in blocks_by_name(client)
+    except ObjectNotFound:
+        return _missing(f"no deployment nightly at {api}", "for nights: python -m flows.deploy")
+    except PrefectHTTPStatusError as error:
+        status = error.response.status_code
+        return _missing(f"{api} answers {status}", "set PREFECT_API_AUTH_STRING to the server's")
+
+    on, pinged = any(schedule.active for schedule in schedules), bool(os.environ.get(ping_url_env))
+    called = f"the URL in {ping_url_env} is {'called' if pinged else 'NOT SET'} after each"
+    detail = (
+        f"schedule {'on' if on else 'off'} at {api}, {'a' if alarmed else 'no'} block "
+        f"{ALARMS_BLOCK}, {called if ping_url_env else 'no ping_url_env'}"
+    )
+    ok = on and (alarmed or pinged) and (pinged or not ping_url_env)
+    return Finding("nights", ok, detail, GUIDE, needed=False)
+
+
+def _missing(detail: str, remedy: str) -> Finding:
+    return Finding("nights", False, detail, remedy, needed=False)

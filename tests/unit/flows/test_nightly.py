@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from flows.nights import ping as pings
-from flows.nights.ping import pinging
+from flows import nightly
+from flows.nightly import pinging
 from tests.support.servers import receiver
 from tests.support.waiting import LIMIT
 
@@ -29,7 +29,7 @@ def ping(variable: str, success: bool) -> None:
 
 def told(caplog):
     """What the module itself has logged; threads of other tests may log at the same time."""
-    return [record for record in caplog.records if record.name == pings.logger.name]
+    return [record for record in caplog.records if record.name == nightly.logger.name]
 
 
 def test_a_good_night_calls_the_url_and_a_bad_one_its_path_with_fail(monkeypatch, caplog):
@@ -64,7 +64,7 @@ def test_a_failure_is_logged_without_the_url(monkeypatch, caplog):
 
 
 def test_a_service_that_never_answers_does_not_keep_the_night_waiting(monkeypatch, caplog):
-    monkeypatch.setattr(pings, "LIMIT_S", 0.2)
+    monkeypatch.setattr(nightly, "LIMIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MY_PING", f"http://127.0.0.1:{silent.getsockname()[1]}{SECRET}")
         began = time.monotonic()
