@@ -15,8 +15,7 @@ from rich.text import Text
 
 from agentfly_core.system.formats.text import CONTROL, visible
 from flows.__main__ import main
-from flows.local.terminal import VisibleConsole, print_json
-from flows.local.visible_output import VisibleStream, visible_output
+from flows.local.terminal import VisibleConsole, VisibleStream, print_json, visible_output
 from tests.support.escapes import EXPERIMENT, HOSTILE, WRITTEN
 
 ROOT = Path(__file__).parents[4]
