@@ -21,11 +21,14 @@ from agentfly_core.system import files
 from agentfly_core.system.formats.text import environment
 from agentfly_core.system.revision import revision
 
+SAME_SITE = ("sampler", "device", "offload")
+"""Settings of the site that change bytes, beside its numbers."""
+
 
 def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     """Train a run again in `into`/store, or continue there; return `differences`.
 
-    Raises ValueError if the run cannot be trained again here, or if its training fails.
+    Raises ValueError if it cannot be trained again here, or if its training fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)
@@ -35,11 +38,10 @@ def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     files.write_json(settings, {k: v for k, v in record["settings"].items() if k != "code"})
     code = Path.cwd() if record["code"]["files"] else _checkout(record, into)
     site: dict[str, object] = {**record["site"]}
-    names = ("sampler", "device", "offload")
-    like = {k: v for k, v in site.items() if isinstance(v, int) or k in names}
-    variables = {f"AGENTFLY_{key.upper()}": str(value) for key, value in like.items()}
-    variables["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
-    child = {**environment(), **variables, "PYTHONPATH": str(code)}
+    site = {k: v for k, v in site.items() if isinstance(v, int) or k in SAME_SITE}
+    child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site.items()}}
+    child["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
+    child["PYTHONPATH"] = str(code)
     words = ["train", str(settings), "--run", name, "--store", str(again.root)]
     command = [sys.executable, "-P", "-m", "flows", *words]
     if status := subprocess.run(command, cwd=code, env=child).returncode:
