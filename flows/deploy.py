@@ -1,4 +1,4 @@
-"""Sending the flows to a Prefect server: `python -m flows.deploy`, as often as wanted."""
+"""Deploy the flows to a Prefect server: `python -m flows.deploy`."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ def main() -> int:
     """Deploy to the chosen Prefect server, or else to the one of this project."""
     if not settle(Path.cwd()).api:
         raise SystemExit(
-            "No Prefect server of this project runs. Start it with `agentfly up`, which deploys, "
-            "too, or with `agentfly prefect server start`; or set PREFECT_API_URL."
+            "No Prefect server of this project runs. Start one that has the deployments: agentfly "
+            "up; or start one: agentfly prefect server start; or set PREFECT_API_URL."
         )
     if not Path("prefect.yaml").is_file():
         raise SystemExit(
-            f"There is no prefect.yaml in {Path.cwd()}, which names the deployments: give the "
-            "command in the folder of your project, or make one with `agentfly init`."
+            f"{Path.cwd()} has no prefect.yaml with the deployments. Run this in the folder of "
+            "your project, or create one: agentfly init DIR"
         )
     crash_dead()
     make_pool()
     deploy()
-    print(
-        "\nDeployed. What is triggered is run by a worker: agentfly prefect worker start --pool "
-        f"{POOL}"
-    )
+    print(f"\nDeployed. Start a worker: agentfly prefect worker start --pool {POOL}")
     return 0
 
 
 def make_pool() -> None:
-    """Make the pool to which the deployments send their flow runs, as this Prefect has it."""
+    """Create the work pool of the deployments with the template of the installed Prefect."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.workers.process import ProcessWorker

@@ -35,14 +35,14 @@ Runs
   pull          sharing:pull           Fetch a run's last policy that another clone has pushed.
   verify        sharing:verify         Train a finished run again, and compare every byte.
 Nights
-  nights        nights:nights          Show what became of each night of an experiment.
+  nights        nights:nights          Show the outcome of each night of an experiment.
   report        nights:report          Write the report of a night, and show it.
   promote       nights:promote         Make a run's policy the champion of its experiment.
   demote        nights:demote          Withdraw the champion; the one before takes its place.
 Project and machine
   init          machine:init           Write a small project with a tool, a reward and tests.
-  doctor        machine:doctor         Check what this machine can run, and how to repair it.
-  up            up:up                  Serve Prefect and MLflow, and run what is triggered.
+  doctor        machine:doctor         Check this machine; show remedies for missing parts.
+  up            up:up                  Serve Prefect and MLflow, and run triggered flows.
   down          up:down                End what `agentfly up` started.
   prefect       machine:prefect        Run any Prefect command on this project's state.
   repro         machine:repro          Reproduce an experiment with DVC.

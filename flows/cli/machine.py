@@ -28,7 +28,7 @@ TEMPLATE, LISTS = SHIPPED / "project_template", SHIPPED / "requirements"
 
 
 def doctor(*, sandbox: bool = False) -> int:
-    """Check what this machine can run, and how to repair it.
+    """Check this machine; show remedies for missing parts.
 
     For example `agentfly doctor --sandbox`.
 

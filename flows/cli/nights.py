@@ -23,7 +23,7 @@ from flows.store import store_at
 
 
 def nights(target: ExperimentName, /, *, where: Where = HERE) -> None:
-    """Show what became of each night of an experiment.
+    """Show the outcome of each night of an experiment.
 
     For example `agentfly nights quickstart`.
     """
@@ -74,9 +74,8 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreUri = "") -> None:
     state = keys.learner(store.resolve(champion.policy).key)
     if experiment.settings.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
-            f"update.optimizer_state is parent in conf/{experiment.name}.yaml, and {policy} has "
-            "no learner state: the next night could not start from it. Name a step that has one, "
-            "or set it to fresh."
+            f"{policy} has no learner state, but update.optimizer_state is parent in "
+            f"conf/{experiment.name}.yaml. Name a step that has one, or set it to fresh."
         )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(ledger, experiment.site)
@@ -92,7 +91,7 @@ def demote(target: ExperimentName, /, *, where: Where = HERE) -> None:
     ledger = NightLedger(experiment.store, experiment.name)
     champion = ledger.champion()
     if champion is None:
-        raise ValueError(f"The experiment {experiment.name!r} has no champion to take back.")
+        raise ValueError(f"The experiment {experiment.name!r} has no champion.")
     ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
     report_aliases(ledger, experiment.site)
     now = ledger.champion()

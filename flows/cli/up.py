@@ -28,7 +28,7 @@ def up(
     prefect_port: int = 4200,
     mlflow_port: int = 5000,
 ) -> int:
-    """Serve Prefect and MLflow, and run what is triggered.
+    """Serve Prefect and MLflow, and run triggered flows.
 
     For example `agentfly up --detach`.
 
@@ -47,8 +47,8 @@ def up(
     with only_one(places.state):  # until the process that serves has it
         if places.api:
             raise ValueError(
-                f"Prefect is elsewhere: {places.prefect}. End or unset that for `agentfly up`, or "
-                "use it: python -m flows.deploy, and agentfly prefect worker start --pool agentfly"
+                f"Prefect is elsewhere: {places.prefect}. End or unset it, or deploy there: "
+                "python -m flows.deploy; agentfly prefect worker start --pool agentfly"
             )
         require_free(prefect_port, "Prefect's server", "--prefect-port")
         if not place.served:

@@ -1,4 +1,4 @@
-"""The devices that a flow works on: GPUs, or a CPU's slot for what a Prefect worker starts."""
+"""The devices of a flow: GPUs, or a slot of the CPU for a flow run of a Prefect worker."""
 
 from __future__ import annotations
 

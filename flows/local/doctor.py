@@ -288,7 +288,7 @@ def _answer(url: str) -> str:
 
 
 def _database(place: MlflowStore) -> str:
-    """Return the fault of a SQLite file; empty if it can be opened or created, or is no file."""
+    """Return the fault of a SQLite file; empty if it can be opened or created."""
     if not place.uri.startswith("sqlite:///"):
         return ""
     path = Path(place.uri.removeprefix("sqlite:///"))

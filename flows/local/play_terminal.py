@@ -1,4 +1,4 @@
-"""The terminal of a person who watches episodes or chats with a policy."""
+"""The terminal for watching episodes and chats with a policy."""
 
 from __future__ import annotations
 

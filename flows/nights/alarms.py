@@ -31,7 +31,7 @@ Blocks = Mapping[str, Sequence["BlockDocument"]]
 
 
 def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> Blocks:
-    """Create all automations whose block exists, and return the blocks by name."""
+    """Create the automations that have a block, and return the blocks by name."""
     from prefect.automations import Automation
     from prefect.client.orchestration import get_client
 

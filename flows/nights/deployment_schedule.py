@@ -57,7 +57,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
     try:
         scheduled = scheduled_nights(ledger.experiment, since, until)
     except Exception as error:  # the night is played all the same
-        logger.warning("It is not known which nights were missed: %s", fault(error))
+        logger.warning("Missed nights could not be looked up: %s", fault(error))
         return
     for night in sorted({night for night in scheduled if max(past) < night < today}):
         why = f"It was scheduled for {night} and did not start; the schedule said so on {today}."
