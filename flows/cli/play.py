@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agentfly_core.pipeline.play.chat import Chat
 from agentfly_core.pipeline.play.episodes import PlayRequest, PreparedPlay, prepare
@@ -16,7 +20,10 @@ from agentfly_core.pipeline.play.live import Live
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import described
 from agentfly_core.pipeline.play.summary import figures
+from agentfly_core.runs.episodes import Piece
 from agentfly_core.runs.listing import in_store
+from agentfly_core.system.progress import Progress as StageProgress
+from agentfly_core.system.progress import listening
 from flows.cli.arguments import (
     HERE,
     ExperimentName,
@@ -28,10 +35,10 @@ from flows.cli.arguments import (
     typed,
 )
 from flows.local.display import logging_to
-from flows.local.play_terminal import PlayTerminal
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole, print_json
 
+YOU = "you>    "
 MODE = Group("Mode (one of)", sort_key=1, validator=only_one)
 
 
@@ -88,7 +95,7 @@ def play(
 
 
 def _mode(live: bool, chat: bool, terminal: PlayTerminal, prepared: PreparedPlay) -> Mode | None:
-    """How to play; None for a chat that the person ends at once."""
+    """Return how to play; None for a chat that the person ends at once."""
     if live:
         return Live(terminal.show)
     if not chat:
@@ -99,3 +106,43 @@ def _mode(live: bool, chat: bool, terminal: PlayTerminal, prepared: PreparedPlay
         terminal.show("The chat is empty and was not stored.")
         return None
     return Chat(first, terminal.typed, terminal.show)
+
+
+@dataclass(frozen=True)
+class PlayTerminal:
+    """The terminal of a person who watches or chats: `PlayTerminal(VisibleConsole())`."""
+
+    console: Console
+
+    def show(self, what: Piece | str) -> None:
+        """Show a piece of an episode, or plain text."""
+        self.console.print(what, soft_wrap=isinstance(what, str))
+
+    def typed(self) -> str:
+        """Return a line of input, shown if it comes from a file or pipe; empty at the end."""
+        typing = sys.stdin.isatty()
+        try:
+            line = input(YOU if typing else "").strip()
+        except EOFError:
+            return ""
+        if line and not typing:
+            self.show(f"{YOU}{line}")
+        return line
+
+    @contextmanager
+    def bar(self) -> Iterator[None]:
+        """Show a progress bar within the block, on a terminal."""
+        columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn()
+        console, hidden = self.console, not self.console.is_terminal
+        progress = Progress(
+            *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
+        )
+        with progress as bar:
+            task = bar.add_task("play", total=None)
+
+            def show(report: StageProgress) -> None:
+                stage, done, total = report.stage, report.done, report.total
+                bar.update(task, description=stage, completed=done, total=total)
+
+            with listening(show):
+                yield
