@@ -58,7 +58,7 @@ WHERE = Group("Where", sort_key=8)
 OUTPUT = Group("Output", sort_key=9)
 ARGUMENTS = Group("Arguments", sort_key=-1)
 RUNS, SITES = Parameter(completer=complete_runs), Parameter(completer=complete_sites, group=WHERE)
-ExperimentName = Annotated[
+ExperimentArg = Annotated[
     str,
     Parameter(
         name="EXPERIMENT",
@@ -74,10 +74,10 @@ Override = Annotated[
         help="settings that differ from the file, such as update.learning_rate=3e-4",
     ),
 ]
-RunName = Annotated[
+RunArg = Annotated[
     str, Parameter(name="RUN", completer=complete_runs, help="name of a run, see `agentfly list`")
 ]
-StoreUri = Annotated[
+StoreArg = Annotated[
     str,
     Parameter(
         name="--store",
@@ -105,7 +105,7 @@ class Where:
     """
 
     site: Annotated[str, SITES] = "local"
-    store: StoreUri = ""
+    store: StoreArg = ""
 
 
 HERE = Where()

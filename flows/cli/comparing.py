@@ -19,7 +19,7 @@ from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run_names import run_named
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentName, Override, StoreUri, Where
+from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 from flows.sweep import make_sweep, run_members
@@ -31,7 +31,7 @@ def compare(
     split: str = "test",
     png: Path | None = None,
     as_json: AsJson = False,
-    store_uri: StoreUri = "",
+    store_uri: StoreArg = "",
 ) -> None:
     """Compare runs on the same held-out problems.
 
@@ -69,7 +69,7 @@ def _compared(
 
 
 def sweep(
-    target: ExperimentName,
+    target: ExperimentArg,
     /,
     *overrides: Override,
     where: Where = HERE,

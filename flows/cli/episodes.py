@@ -19,7 +19,7 @@ from agentfly_core.reports.show.rescored_view import Second, judged
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import read
 from agentfly_core.runs.run_names import run_named
-from flows.cli.arguments import RUNS, AsJson, StoreUri, only_one
+from flows.cli.arguments import RUNS, AsJson, StoreArg, only_one
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 
@@ -42,7 +42,7 @@ def show(
     conditions: Annotated[Conditions, Parameter(name="*", group=ONLY)] = ALL,
     against: str | None = None,
     as_json: AsJson = False,
-    store_uri: StoreUri = "",
+    store_uri: StoreArg = "",
 ) -> None:
     """Show episodes, sampled tokens marked, or a run's steps.
 
@@ -103,7 +103,7 @@ def score(
     *,
     reward: Annotated[tuple[str, ...], Parameter(required=True)],
     as_json: AsJson = False,
-    store_uri: StoreUri = "",
+    store_uri: StoreArg = "",
 ) -> None:
     """Score stored episodes with other rewards.
 

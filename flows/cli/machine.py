@@ -15,7 +15,7 @@ from agentfly_core.runs import versioning
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
-from flows.cli.arguments import ExperimentName
+from flows.cli.arguments import ExperimentArg
 from flows.local import doctor as doctors
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
@@ -47,7 +47,7 @@ def doctor(*, sandbox: bool = False) -> int:
     return 0 if doctors.ready(findings) else 1
 
 
-def repro(experiment: ExperimentName, /) -> int:
+def repro(experiment: ExperimentArg, /) -> int:
     """Reproduce an experiment with DVC.
 
     For example `agentfly repro quickstart`.

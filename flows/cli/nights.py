@@ -15,14 +15,14 @@ from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.runs.run import known_run, recorded_settings
-from flows.cli.arguments import HERE, RUNS, ExperimentName, StoreUri, Where
+from flows.cli.arguments import HERE, RUNS, ExperimentArg, StoreArg, Where
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
 from flows.nights.report import report_aliases
 from flows.store import store_at
 
 
-def nights(target: ExperimentName, /, *, where: Where = HERE) -> None:
+def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
     """Show the outcome of each night of an experiment.
 
     For example `agentfly nights quickstart`.
@@ -37,7 +37,7 @@ def nights(target: ExperimentName, /, *, where: Where = HERE) -> None:
     print(f"The champion is {champion.reference}." if champion else "There is no champion.")
 
 
-def report(night: str, /, *, store_uri: StoreUri = "") -> None:
+def report(night: str, /, *, store_uri: StoreArg = "") -> None:
     """Write the report of a night, and show it.
 
     For example `agentfly report nightly-2026-11-21`.
@@ -52,7 +52,7 @@ def report(night: str, /, *, store_uri: StoreUri = "") -> None:
     print(f"This report is the file {store.uri}/{layout.report}.")
 
 
-def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreUri = "") -> None:
+def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
     """Make a run's policy the champion of its experiment.
 
     For example `agentfly promote nightly-2026-11-21@12`.
@@ -82,7 +82,7 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreUri = "") -> None:
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")
 
 
-def demote(target: ExperimentName, /, *, where: Where = HERE) -> None:
+def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
     """Withdraw the champion; the one before takes its place.
 
     For example `agentfly demote quickstart`.
@@ -92,7 +92,7 @@ def demote(target: ExperimentName, /, *, where: Where = HERE) -> None:
     champion = ledger.champion()
     if champion is None:
         raise ValueError(f"The experiment {experiment.name!r} has no champion.")
-    ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
+    ledger.append(champion.reference.run, "demoted", "A person demoted it on the command line.")
     report_aliases(ledger, experiment.site)
     now = ledger.champion()
     print(f"{champion.reference} is no longer the champion.", end=" ")

@@ -26,7 +26,7 @@ from agentfly_core.system.progress import Progress as StageProgress
 from agentfly_core.system.progress import listening
 from flows.cli.arguments import (
     HERE,
-    ExperimentName,
+    ExperimentArg,
     Override,
     Where,
     flow_arguments,
@@ -43,7 +43,7 @@ MODE = Group("Mode (one of)", sort_key=1, validator=only_one)
 
 
 def play(
-    target: ExperimentName,
+    target: ExperimentArg,
     /,
     *overrides: Override,
     where: Where = HERE,

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from agentfly_core.reports.show import run_choice
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import AsJson, StoreUri
+from flows.cli.arguments import AsJson, StoreArg
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
 
@@ -18,7 +18,7 @@ def list_runs(
     *,
     sort: run_choice.Sorting = "name",
     filters: Annotated[tuple[str, ...], Parameter(name="--filter")] = (),
-    store_uri: StoreUri = "",
+    store_uri: StoreArg = "",
     as_json: AsJson = False,
 ) -> None:
     """List runs with the command that continues each.

@@ -16,7 +16,7 @@ from agentfly_core.runs.sharing import share
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import WHERE, RunName, StoreUri
+from flows.cli.arguments import WHERE, RunArg, StoreArg
 from flows.local import verification
 from flows.local.state_dirs import STATE, main_workspace
 from flows.local.terminal import VisibleConsole
@@ -33,7 +33,7 @@ RemoteUri = Annotated[
 ]
 
 
-def export(policy: str, folder: Path, /, *, store_uri: StoreUri = "") -> None:
+def export(policy: str, folder: Path, /, *, store_uri: StoreArg = "") -> None:
     """Write a policy for transformers and vLLM.
 
     For example `agentfly export run:mine ./policy`.
@@ -48,7 +48,7 @@ def export(policy: str, folder: Path, /, *, store_uri: StoreUri = "") -> None:
     print(f"{folder} holds {policy}; its README.md shows how to load it.")
 
 
-def push(run: RunName, /, *, remote: RemoteUri = "", store_uri: StoreUri = "") -> None:
+def push(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") -> None:
     """Share a run's last policy.
 
     For example `agentfly push mine --remote s3://bucket/shared`.
@@ -56,7 +56,7 @@ def push(run: RunName, /, *, remote: RemoteUri = "", store_uri: StoreUri = "") -
     _transfer(run, store_at(store_uri), _remote(remote))
 
 
-def pull(run: RunName, /, *, remote: RemoteUri = "", store_uri: StoreUri = "") -> None:
+def pull(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") -> None:
     """Fetch a run's last policy that another clone has pushed.
 
     For example `agentfly pull mine`.
@@ -82,7 +82,7 @@ def _transfer(run: str, source: Store, target: Store) -> None:
     print(f"{policy.uri} of {source.uri} is in {target.uri}: {news}.")
 
 
-def verify(run: RunName, /, *, into: Path | None = None, store_uri: StoreUri = "") -> int:
+def verify(run: RunArg, /, *, into: Path | None = None, store_uri: StoreArg = "") -> int:
     """Train a finished run again, and compare every byte.
 
     For example `agentfly verify mine`. The run's settings and its commit of AgentFly are used; the

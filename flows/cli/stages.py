@@ -23,7 +23,7 @@ from flows.cli.arguments import (
     HERE,
     OUTPUT,
     AsJson,
-    ExperimentName,
+    ExperimentArg,
     Override,
     Where,
     flow_arguments,
@@ -37,7 +37,7 @@ from flows.orchestration import orchestrated
 
 
 def evaluate(
-    target: ExperimentName,
+    target: ExperimentArg,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def prepare(
-    target: ExperimentName,
+    target: ExperimentArg,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -105,7 +105,7 @@ def prepare(
     print(*checked, *shown.lines(), sep="\n")
 
 
-def warm_start(target: ExperimentName, /, *overrides: Override, where: Where = HERE) -> None:
+def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HERE) -> None:
     """Make the policy that training starts from.
 
     For example `agentfly warm-start quickstart`.
@@ -121,7 +121,7 @@ def warm_start(target: ExperimentName, /, *overrides: Override, where: Where = H
 
 
 def resolve(
-    target: ExperimentName,
+    target: ExperimentArg,
     /,
     *overrides: Override,
     where: Where = HERE,
@@ -143,7 +143,7 @@ def resolve(
 
 
 def config(
-    target: ExperimentName,
+    target: ExperimentArg,
     /,
     *overrides: Override,
     where: Where = HERE,

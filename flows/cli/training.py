@@ -31,10 +31,10 @@ from flows.cli.arguments import (
     HERE,
     RUNS,
     SITES,
-    ExperimentName,
+    ExperimentArg,
     Override,
-    RunName,
-    StoreUri,
+    RunArg,
+    StoreArg,
     Where,
     flow_arguments,
     typed,
@@ -76,7 +76,7 @@ NEXT = RunOptions()
 
 
 def train(
-    target: ExperimentName, /, *overrides: Override, where: Where = HERE, options: RunOptions = NEXT
+    target: ExperimentArg, /, *overrides: Override, where: Where = HERE, options: RunOptions = NEXT
 ) -> None:
     """Start a run, or continue it.
 
@@ -153,7 +153,7 @@ def fork(
         Parameter(help="settings that differ from the run's, such as update.learning_rate=3e-5"),
     ],
     site: Annotated[str, SITES] = "",
-    store_uri: StoreUri = "",
+    store_uri: StoreArg = "",
     options: RunOptions = NEXT,
 ) -> None:
     """Continue from a step of a run with other settings.
@@ -188,11 +188,11 @@ def fork(
 
 
 def tag(
-    run: RunName,
+    run: RunArg,
     /,
     *words: Annotated[str, Parameter(name="WORD")],
     remove: tuple[str, ...] = (),
-    store_uri: StoreUri = "",
+    store_uri: StoreArg = "",
 ) -> None:
     """Put words on a run, to find it again.
 
@@ -222,7 +222,7 @@ def tag(
     print(f"MLflow {reason}. It gets the tags when the run continues or is shown: {again}")
 
 
-def open_ui(ui: Literal["mlflow", "prefect"], run: RunName, /, *, store_uri: StoreUri = "") -> None:
+def open_ui(ui: Literal["mlflow", "prefect"], run: RunArg, /, *, store_uri: StoreArg = "") -> None:
     """Open a run in the MLflow or Prefect UI.
 
     For example `agentfly open mlflow mine`.

@@ -58,11 +58,6 @@ class Champion:
     def __post_init__(self) -> None:
         require_uri(self.policy.uri)
 
-    @property
-    def run(self) -> str:
-        """The run of the policy."""
-        return self.reference.run
-
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
@@ -149,7 +144,7 @@ class NightHistory:
         for entry in self.entries:
             if entry.champion:
                 line.append(entry.champion)
-            elif entry.event == "demoted" and line and line[-1].run == entry.night:
+            elif entry.event == "demoted" and line and line[-1].reference.run == entry.night:
                 line.pop()
         return line[-1] if line else None
 
