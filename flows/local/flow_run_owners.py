@@ -12,8 +12,6 @@ from agentfly_core.system.formats import strict_json
 from agentfly_core.system.process import Owner
 
 if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.filters import FlowRunFilter
     from prefect.client.schemas.objects import FlowRun, State
 
 LABEL = "agentfly.process"
@@ -46,7 +44,6 @@ def crash_dead() -> list[str]:
     """Mark flow runs of dead processes of this machine Crashed; returns their ids.
 
     Flow runs of other machines, and those without a label, stay: their process may be alive.
-    Errors of Prefect are logged: a worker or a night starts all the same.
     """
     try:
         crashed = _crash({}, _is_dead)
@@ -73,18 +70,13 @@ def _crash(chosen: dict[str, Any], dead: Callable[[FlowRun], bool]) -> list[str]
     crashed: list[str] = []
     with get_client(sync_client=True) as client:
         wanted = FlowRunFilter.model_validate(chosen | at_work)
-        for run in _all(client, wanted):  # marking one moves the pages
+        runs: list[FlowRun] = []
+        while page := client.read_flow_runs(flow_run_filter=wanted, offset=len(runs)):
+            runs += page
+        for run in runs:  # only now: marking one moves the pages
             is_suspended = run.state and run.state.state_details.pause_reschedule
             if not is_suspended and dead(run):  # suspended ones need no process
                 ended: State[None] = Crashed(message=KILLED)
                 client.set_flow_run_state(run.id, ended, force=True)
                 crashed.append(str(run.id))
     return crashed
-
-
-def _all(client: SyncPrefectClient, wanted: FlowRunFilter) -> list[FlowRun]:
-    """The flow runs that a filter matches, of all pages; Prefect's server has 200 on a page."""
-    runs: list[FlowRun] = []
-    while page := client.read_flow_runs(flow_run_filter=wanted, offset=len(runs)):
-        runs += page
-    return runs

@@ -26,10 +26,7 @@ def record(
 
 
 def emit(experiment: str, entry: NightEntry) -> None:
-    """Emit an entry as the Prefect event `agentfly.night.<event>` in the background.
-
-    A refusal is logged. Nothing is emitted without a Prefect API.
-    """
+    """Emit an entry as the event `agentfly.night.<event>` to the Prefect API, if there is one."""
     try:
         from prefect.events import emit_event
         from prefect.settings import get_current_settings
