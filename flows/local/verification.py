@@ -22,13 +22,12 @@ from agentfly_core.system.formats.text import environment
 from agentfly_core.system.revision import revision
 
 SAME_SITE = ("sampler", "device", "offload")
-"""Settings of the site that change bytes, beside its numbers."""
 
 
 def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     """Train a run again in `into`/store, or continue there; return `differences`.
 
-    Raises ValueError if it cannot be trained again here, or if its training fails.
+    Raises ValueError if that is impossible here, or fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)
@@ -75,10 +74,7 @@ def _checkout(record: RunRecord, into: Path) -> Path:
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
-    """Compare the artifacts of a run in two stores: by uri, the difference or "".
-
-    Learner states are not compared.
-    """
+    """Compare a run's artifacts but learner states in two stores: by uri, the difference or ""."""
     folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
     uris = sorted(folder.as_posix() for folder in folders if folder.name != "learner")
     own = [uri for uri in uris if uri.startswith(("artifacts/", f"runs/{name}/"))]
