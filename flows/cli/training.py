@@ -127,12 +127,12 @@ def _trained(
         if done:
             print(f"{name} continues: {counted(done, 'step')} of {steps} done.", flush=True)
         try:
-            summary: Summary | None = flow(**arguments, run=name)
+            summary: Summary = flow(**arguments, run=name)
         except Exception as error:  # Prefect's own, after the end of the run
-            if (summary := finished()) is None:
+            if (stored := finished()) is None:
                 raise
             logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
-    assert summary is not None, "the flow returns one"
+            summary = stored
     return summary
 
 
