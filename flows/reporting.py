@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from time import time
 
+from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs.listing import continuing
@@ -23,6 +24,7 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
 from agentfly_core.tracking.background import Background, MlflowCall
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from agentfly_core.tracking.mlflow_run import MlflowRun
 from agentfly_core.tracking.sync import send_settings, sync
 from flows.local.mlflow_ui import mlflow_place
@@ -62,7 +64,8 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     try:
         yield report
         # before the last sync: a tag that is added meanwhile is sent by the next one
-        synced = _synced(current.experiment, run.name) if current.finished else {}
+        evaluate = current.settings.evaluate
+        synced = _synced(run.store, place, evaluate, run.name) if current.finished else {}
     except BaseException as error:  # any end of the run is reported
         failure, status = fault(error), "FAILED" if isinstance(error, Exception) else "KILLED"
         raise
@@ -99,7 +102,8 @@ def report_again(experiment: Experiment, name: str) -> None:
 
     Raises Damaged for lost files, and Locked while a process writes the run.
     """
-    if sent(experiment.store, name) != _synced(experiment, name):
+    store, place = experiment.store, mlflow_place(experiment.site)
+    if sent(store, name) != _synced(store, place, experiment.settings.evaluate, name):
         with opened(experiment, name) as run, reporting(run):
             pass
 
@@ -114,12 +118,11 @@ def sent(store: Store, name: str) -> JSON:
         return None
 
 
-def _synced(experiment: Experiment, name: str) -> dict[str, JSON]:
+def _synced(store: Store, place: MlflowStore, evaluate: Evaluate, name: str) -> dict[str, JSON]:
     """Return the content of mlflow.json for a run that MLflow has completely."""
-    settings = known_run(experiment.store, name)["settings_digest"]
-    store, tags = mlflow_place(experiment.site).uri, tags_of(experiment.store, name)
-    evaluate = experiment.settings.evaluate.model_dump(mode="json")
-    return {"synced": hashing.digest([store, settings, evaluate, *tags])}
+    settings, tags = known_run(store, name)["settings_digest"], tags_of(store, name)
+    parts = [place.uri, settings, evaluate.model_dump(mode="json"), *tags]
+    return {"synced": hashing.digest(parts)}
 
 
 def _now() -> int:

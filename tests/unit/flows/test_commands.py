@@ -19,6 +19,7 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
 from flows.local.display import show_places, show_summary
+from flows.local.mlflow_ui import mlflow_place
 from flows.local.state_dirs import Places
 from flows.orchestration import message, next_step
 from flows.reporting import _synced
@@ -117,7 +118,8 @@ def finished(project: Path) -> Store:
     """The run `base`, which has done all its steps and which MLflow has."""
     read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Experiment.of("tiny", read.settings, read.origin, Site(), store), "base") as run:
-        store.write_json(run.layout.mlflow, _synced(run.experiment, "base"))
+        place, evaluate = mlflow_place(Site()), run.settings.evaluate
+        store.write_json(run.layout.mlflow, _synced(store, place, evaluate, "base"))
         with store.publish(StageKeys(run.settings).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
