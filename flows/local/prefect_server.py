@@ -70,7 +70,7 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
         return
     if places.api:
         logger.warning(
-            "%s does not answer: this command has a Prefect server of its own.", places.prefect
+            "Prefect: %s does not answer: this command has its own server.", places.prefect
         )
     server = prefect_server(places.state, free_port())
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
