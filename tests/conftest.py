@@ -29,11 +29,9 @@ hypothesis.settings.load_profile("busy machines too")
 
 
 def pytest_sessionstart() -> None:
-    """Ctrl-C means the same, here and in what tests start, where the tests run in the background,
-    which ignores it.
-    """
+    """Restore Ctrl-C: tests in the background, and their child processes, would ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(1)  # others, waiting, would spin on the core of what runs beside them
+    torch.set_num_threads(1)  # waiting threads would spin on the cores of other processes
     os.environ |= {"AGENTFLY_THREADS": "1", "OMP_NUM_THREADS": "1"}  # for child processes, too
     os.environ["PREFECT_API_REQUEST_TIMEOUT"] = "1800"  # a busy machine may exceed the default 60 s
 
@@ -73,7 +71,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sandbox() -> None:
-    """Skips, with the reason, where this machine has no sandbox for model-written code."""
+    """Skip on machines without a sandbox for model-written code, with the reason."""
     try:
         chosen()
     except Unavailable as error:
@@ -84,7 +82,7 @@ def sandbox() -> None:
 def workers(
     service_address: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Service]]:
-    """The service of a learner on so many ranks, started when first asked for.
+    """The service of a learner with this number of ranks, started on first use.
 
     With the default token budget a rank has several micro-batches.
     """

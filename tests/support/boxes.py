@@ -1,4 +1,4 @@
-"""What a sandbox uses of this machine, and waiting for it to change."""
+"""Processes and control groups of this machine's sandbox."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def children() -> int:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells."""
+    """Poll until the condition holds; the event loop gets no event for it."""
     async with asyncio.timeout(LIMIT):
-        while not condition():  # noqa: ASYNC110 - the end of a process is no event of the loop
+        while not condition():  # noqa: ASYNC110 - the loop gets no event at its end
             await asyncio.sleep(0.01)

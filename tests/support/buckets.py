@@ -10,8 +10,8 @@ from typing import Any
 
 
 class Bucket(dict[str, str]):
-    """Texts by name, as `Remote` reads and writes them; `ages` says how old one is by the bucket's
-    own clock.
+    """Texts by name, as `Remote` reads and writes them; `ages` holds their ages in seconds by the
+    bucket's own clock.
     """
 
     uri = "s3://bucket"

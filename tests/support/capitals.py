@@ -1,4 +1,4 @@
-"""An experiment of one's own: capitals are asked for, an atlas knows them."""
+"""A custom experiment: questions about capitals and an atlas with the answers."""
 
 from collections.abc import Sequence
 
@@ -61,7 +61,7 @@ def capitals(seed: int, train: int, validation: int, test: int) -> dict[str, lis
 
 
 async def knows(conversation: Conversation) -> Message:
-    """Look it up, then answer with what the atlas said."""
+    """Look up the capital, then answer with the text of the atlas."""
     if conversation.turn == 0:
         call = ToolCall("look_up", {"country": conversation.problem.id})
     else:
@@ -90,7 +90,7 @@ async def breaks(conversation: Conversation) -> str:
 
 
 async def loses(conversation: Conversation) -> str:
-    """Fail as a sampler whose server is gone does."""
+    """Fail like a sampler after the death of its server."""
     raise SamplerLost("the server died")
 
 

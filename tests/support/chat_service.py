@@ -1,4 +1,4 @@
-"""A chat service in OpenAI's format on this machine, which says what a test tells it to say."""
+"""A local chat service in OpenAI's format with replies from the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Said = tuple[int, dict[str, str], bytes]
 
 @dataclass
 class Service:
-    """A running service: where it is, and what it was asked, with which headers."""
+    """A running service: its address, the requests and their headers."""
 
     url: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)

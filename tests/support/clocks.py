@@ -1,6 +1,4 @@
-"""What a process sees when the system's clock is set, without setting it; and a clock that a test
-moves.
-"""
+"""Simulated changes of the system clock, and a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from agentfly_core.store.lease import Clock
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """From now on the time, and the boot as the system tells it, are later by these seconds."""
+    """Move the time and the boot time, as reported by the system, later by these seconds."""
     now, boot = time.time, psutil.boot_time()
     monkeypatch.setattr(time, "time", lambda: now() + seconds)
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot + seconds)

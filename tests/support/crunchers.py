@@ -1,4 +1,4 @@
-"""Tools and rewards that run in processes of their own, and what may go wrong there."""
+"""Tools and rewards in processes of their own, with their possible failures."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ client = asyncio.Lock()
 
 @tool(process=True)
 def where(what: str, *, problem: Problem) -> dict[str, object]:
-    """Tell who did it, for which problem, and in which thread."""
+    """Return the process id, the arguments and whether this is the main thread."""
     main = threading.current_thread() is threading.main_thread()
     return {"pid": os.getpid(), "what": what, "answer": problem.facts["answer"], "main": main}
 
 
 @tool(process=True)
 def hold(begun: str, fifo: str) -> str:
-    """Leave a file that says that it has begun, and wait for what comes through a fifo."""
+    """Touch the file `begun`, then read from the fifo."""
     Path(begun).touch()
     return Path(fifo).read_text()
 
 
 @tool(process=True)
 async def again(number: int) -> int:
-    """Use what is bound to an event loop as soon as somebody waits for it."""
+    """Contend for a lock: it is bound to the event loop on first contention."""
     async with client:
         waiting = asyncio.create_task(client.acquire())
         await asyncio.sleep(0)
@@ -65,7 +65,9 @@ def wrong(how: str) -> str:
 
 @tool(process=True, timeout=2.0)
 def explode(text: str, told: str) -> bool:
-    """Match in exponential time, in C, with the interpreter's lock held; leave a process behind."""
+    """Match in exponential time, in C, with the interpreter's lock held; leave a child process
+    running.
+    """
     escaped = (
         "import os, signal; os.setsid(); os.fork() and os._exit(0); "
         "print(os.getpid(), flush=True); signal.pause()"

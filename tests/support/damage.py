@@ -1,4 +1,4 @@
-"""Files of a store that are damaged, and what those who read it say then."""
+"""Damaged files of a store and the results of their readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 
 @dataclass(frozen=True)
 class Damage:
-    """What happens to the bytes of one file."""
+    """Changed bytes of one file."""
 
     path: Path
     content: bytes
@@ -59,7 +59,7 @@ def printed(shown: RenderableType) -> str:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reader gave, Damaged or something to compare, and what it told."""
+    """Result of a reader, or `Damaged`, and its log output."""
 
     given: Any
     told: str
@@ -88,12 +88,12 @@ def suffered(damage: Damage) -> Iterator[None]:
 
 
 def check(damage: Damage, read: Read, whole: Any) -> None:
-    """A reader gives what it gave before the damage, or it names the file that is damaged."""
+    """Check that a reader returns its result from before the damage, or names the damaged file."""
     named = str(damage.path) in read.told
     if read.given == whole:
         return
     assert named, f"{damage}: not named in {read.told!r}"
     if (
         isinstance(whole, list) and read.given is not Damaged
-    ):  # what comes after is asked for when this is made again
+    ):  # the later keys follow when this artifact has been recomputed
         assert read.given == whole[: len(read.given)], f"{damage}: other keys"

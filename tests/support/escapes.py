@@ -1,4 +1,4 @@
-"""An experiment whose every foreign text holds characters that control a terminal."""
+"""An experiment with terminal control characters in every external text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ steps: 1
 
 
 def questions(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Questions whose id, text and facts are hostile."""
+    """Questions with hostile ids, texts and facts."""
     problems = [
         Problem(f"{number}{HOSTILE}", f"{number} {HOSTILE}?", {"answer": HOSTILE})
         for number in range(train + test)

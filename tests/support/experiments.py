@@ -1,4 +1,4 @@
-"""Experiments that are only read, and what the summary of a run says."""
+"""Read-only experiments and the summary of a run."""
 
 from pathlib import Path
 

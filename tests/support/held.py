@@ -17,9 +17,9 @@ from tests.support.waiting import LIMIT
 def serving(
     command: Sequence[str], address: Path, log: Path, env: Mapping[str, str] = {}
 ) -> Iterator[int]:
-    """A server with all that it starts, for the block's duration; yields its process id.
+    """Run a server and its child processes within the block; yields its process id.
 
-    Its output goes to `log`; `address` is where its supervisor keeps its state.
+    Its output goes to `log`; `address` is the state folder of its supervisor.
     """
     with supervised("tests'", command, env, address, log, "tests", restarts=0) as service:
         service.wait(lambda: bool(_children(service.address)), LIMIT)
@@ -27,6 +27,6 @@ def serving(
 
 
 def _children(address: str) -> list[psutil.Process]:
-    """What the supervisor of a service has started; nothing while there is none yet."""
+    """Child processes of the supervisor of a service; empty before the first start."""
     state = ChildState.read(address)
     return psutil.Process(state.keeper).children() if state and state.starts else []

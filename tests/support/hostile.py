@@ -1,9 +1,9 @@
-"""What a model may write to get out of being graded, to stop the run, or by chance."""
+"""Model output that tries to avoid grading or to stop the run, or is odd by chance."""
 
 from __future__ import annotations
 
 DIGITS = "9" * 5_000
-LONG = 32_000  # characters: what reads them in more than linear time takes seconds, or minutes
+LONG = 32_000  # characters: a reader with more than linear time takes seconds or minutes
 TEXTS = {
     "nothing": "",
     "spaces": " \t\r\n\v\f\u2028\u00a0",

@@ -1,4 +1,4 @@
-"""A stranger's store: a valid run, changed so that its names and files lead elsewhere."""
+"""A store from a stranger: a valid run, changed to make its names and files lead elsewhere."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ HOSTILE: tuple[Hostile, ...] = (
 
 
 def plant(folder: Path) -> None:
-    """Files of a user, with a secret, an experiment and a pipe that hangs who opens it."""
+    """Write files of a user: a secret, an experiment and a pipe that blocks every reader."""
     (folder / "notes").mkdir(parents=True)
     for name in ("notes.txt", "notes/more.txt", "exp.yaml"):
         (folder / name).write_text(f"{name}: {SECRET}\n")

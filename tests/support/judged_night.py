@@ -34,8 +34,8 @@ def played_night(
     after: Answers,
     steps: Sequence[Mapping[str, float]],
 ) -> NightLedger:
-    """A first night with these metrics of its steps, of eight episodes each: its policy is judged
-    against the one that it started from.
+    """Store a first night with these step metrics, eight episodes a step, and compare its policy
+    with its starting policy.
     """
     data = published(
         experiment,

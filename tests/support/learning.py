@@ -1,4 +1,4 @@
-"""Sites and jobs for the DeepSpeed workers, and what they leave."""
+"""Sites and jobs for the DeepSpeed workers, and their saved files."""
 
 import math
 import os
@@ -27,12 +27,13 @@ PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
 IDLE = AsyncCheckpointer(
     DeepSpeedLearner(Service("learner", "nowhere"))
-)  # a learner of which nothing is being saved
+)  # a learner without a pending save
 
 
 def site(ranks, **settings):
-    """A site with so many ranks on the device; skips the test where there are fewer GPUs, but for
-    one rank, which fails there.
+    """A site with `ranks` ranks on the device.
+
+    Skips the test on a machine with fewer GPUs; one rank is never skipped, and fails there.
     """
     if DEVICE == "cuda" and ranks > max(1, torch.cuda.device_count()):
         pytest.skip(f"needs {ranks} GPUs")
@@ -74,8 +75,8 @@ def after(job, step, policy=None, state="not read"):
 
 
 def going_on(learner, job, folder, then=after):
-    """What is saved after one update and after two; the second leaves the same bytes from memory
-    and from disk.
+    """Saved files after one update and after two; the second update gives the same bytes from
+    memory and from disk.
     """
     learner.update(job)
     first = saved(learner, folder / "first")

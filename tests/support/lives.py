@@ -1,4 +1,4 @@
-"""Running `agentfly` commands that may be killed, and looking at what they leave behind."""
+"""Run `agentfly` commands, kill them, and read their stores."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KILLED = -9
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended: its exit status, what it printed, and, if it was not killed, the moments
-    of its life.
+    """The end of a command: exit status, output and, for a command that was not killed, its
+    moments.
     """
 
     code: int
@@ -41,7 +41,7 @@ class End:
 
 @dataclass(frozen=True)
 class Whole:
-    """A run that nothing happened to: where it lies, and how it ended."""
+    """An undisturbed run: its folder and its end."""
 
     folder: Path
     end: End
@@ -109,7 +109,7 @@ def moments_to_die(moments: tuple[str, ...]) -> list[str]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """What is published below a folder: `{"runs/demo/steps/000001/policy": "9f2c...", ...}`.
+    """Digests of the artifacts below a folder: `{"runs/demo/steps/000001/policy": "9f2c...", ...}`.
 
     Hidden folders are left out: a damaged artifact that was set aside is not published.
     """
@@ -125,7 +125,7 @@ def ledger(folder: Path) -> pd.DataFrame:
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    """The summary of the run there, without what names it elsewhere and what its seconds are."""
+    """The summary of the run there, without seconds and without ids of other services."""
     found: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
     return {
         key: value

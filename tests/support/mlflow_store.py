@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 
 
 def new_store(folder: Path) -> str:
-    """The address of the store in a folder, which is made where there is none."""
+    """The address of the store in a folder; a missing store is created."""
     path = folder / "mlflow.db"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -20,7 +20,7 @@ def new_store(folder: Path) -> str:
 
 @cache
 def _nothing() -> bytes:
-    """The database that MLflow makes where there is none."""
+    """The database of a new MLflow store."""
     with tempfile.TemporaryDirectory(prefix="agentfly-") as folder:
         MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
         return Path(folder, "mlflow.db").read_bytes()

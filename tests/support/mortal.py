@@ -1,16 +1,15 @@
-"""A program that runs `agentfly` commands, each in a fork of itself that dies at the moment it is
-told to.
+"""A program that runs each `agentfly` command in a fork, which dies at a given moment.
 
-It imports what a command needs once, also what that needs late: deepspeed, to save a model, and
-MLflow's database. A fork is then a process like that of any command, and SIGKILL ends it for real.
-Orders come as lines of JSON on stdin, what became of each goes as a line of JSON to stdout:
+It imports the modules of all commands once, also deepspeed, to save a model, and MLflow's database.
+A fork is a real process, and SIGKILL ends it for real. Orders come as lines of JSON on stdin; the
+result of each goes to stdout as a line of JSON:
 
     {"words": ["train"], "folder": "/x", "env": {}, "largest": null, "death": {"at": "update 1 1"}}
     {"code": -9, "moments": [], "opened": 0}
 
-The death of a command that is not to die is `{}`; only then are `moments` and `opened` known at the
-end. No file may grow beyond `largest` bytes: a disk that is full for large files only. What is
-printed goes to the file `output`.
+A command with the death `{}` survives; only then do `moments` and `opened` have their final values.
+No file may grow beyond `largest` bytes, as on a disk that is full for large files only. Output of
+the command goes to the file `output`.
 """
 
 from __future__ import annotations
@@ -119,14 +118,14 @@ def live(order: dict[str, Any], notes: int) -> int:
 
 
 def fork(order: dict[str, Any]) -> dict[str, Any]:
-    """Run a command in a fork until it ends; tells how it ended."""
+    """Run a command in a fork until it ends; return its exit code and its notes."""
     assert threading.active_count() == 1, "a fork has but the thread that forked"
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         die_with_parent()
         code = live(order, writing)
-        gc.unfreeze()  # libraries print what is never freed
+        gc.unfreeze()  # prints of libraries would report objects that are never freed
         leave(code)
     os.close(writing)
     with open(reading) as notes:
@@ -135,7 +134,7 @@ def fork(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.freeze()  # no fork looks for garbage, and so writes, in what was imported
+    gc.freeze()  # a collection in a fork would write to the pages of imported modules
     for line in sys.stdin:
         print(json.dumps(fork(json.loads(line))), flush=True)
     gc.unfreeze()

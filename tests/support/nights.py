@@ -36,7 +36,7 @@ def published(experiment: Experiment, uri: str, split: str, problems: int) -> Ar
 
 
 def scored(night: str, step: int) -> str:
-    """Where the scores of a step lie."""
+    """Folder of a step's scores."""
     return RunLayout(night).step(step).scored
 
 
@@ -80,7 +80,7 @@ def scripted_run(
 
 
 def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
-    """Play the problems that are due, which is what is seen of them, and store the ledger."""
+    """Play the due problems, pass them to `see`, and store the ledger."""
     settings, data = run.settings, run.store.open(run.store.artifact("artifacts/data"))
     known, before = split(data, "train"), run.problems_before(step)
     sizes = sizes_by_task(data)

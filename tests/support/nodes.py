@@ -1,6 +1,4 @@
-"""A second node for tests: an SSH server of one's own on 127.0.0.2, which the `ssh` on PATH knows
-how to reach.
-"""
+"""A second node for tests: an SSH server on 127.0.0.2 that the `ssh` on PATH can reach."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ LogLevel ERROR
 
 @contextmanager
 def second_node(folder: Path) -> Iterator[str]:
-    """The hostfile of this machine and the second node, a slot each; skips, with the reason, where
-    there is none.
+    """The hostfile of this machine and the second node, with one slot each; skips the test on a
+    machine without an SSH server, with the reason.
     """
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     if not (sshd and shutil.which("ssh") and shutil.which("ssh-keygen")):
@@ -76,7 +74,7 @@ def _free_port() -> int:
 
 
 def _client(folder: Path) -> Path:
-    """A folder whose `ssh` reads our configuration."""
+    """A folder with an `ssh` that reads our configuration."""
     (folder / "bin").mkdir()
     program = folder / "bin" / "ssh"
     program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')

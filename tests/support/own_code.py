@@ -46,7 +46,7 @@ def edit(name, text):
 
 
 def forget():
-    """Let the modules of the folder be imported anew."""
+    """Remove the modules of the folder from the import cache."""
     for name in [name for name in sys.modules if name.startswith("own_")]:
         del sys.modules[name]
     importlib.invalidate_caches()

@@ -1,4 +1,4 @@
-"""Many trajectories made up for the learner, and what they earned."""
+"""Generated trajectories for the learner, and their outcomes."""
 
 import random
 
@@ -9,9 +9,7 @@ from agentfly_core.testing.trajectories import trajectory, turn
 
 
 def earned(trajectories, rewards, batch=None, by_turn=None, parts=None, weights=None, greedy=None):
-    """What trajectories earned: a number each, for some by turn, and for some the rewards behind it
-    by name.
-    """
+    """Outcomes of trajectories from one reward each; optional rewards by turn and parts by name."""
     parts = parts or [{}] * len(trajectories)
     by_turn = by_turn or [()] * len(trajectories)
     scores = [

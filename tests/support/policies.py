@@ -1,4 +1,4 @@
-"""Policies whose replies a test gives."""
+"""Scripted policies for tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,12 +18,12 @@ def chained(replies: Callable[[int], Sequence[str]]) -> ScriptedPolicy:
 
 
 async def numbered(conversation: Conversation) -> str:
-    """The policy whose reply number 3 is `r3`."""
+    """A policy with the reply `r3` in turn 3."""
     return f"r{conversation.turn}"
 
 
 def probed(policy: Path, base: Path | None = None) -> Path:
-    """The folder of a policy whose weights a test has changed, with a probe of these."""
+    """Write a new probe for a policy with changed weights; return its folder."""
     model = lora.load(policy, base, "float32").eval()
     probe.write(policy, model.config.vocab_size, probe.of_model(model))
     return policy

@@ -1,4 +1,4 @@
-"""Finding living processes by what their environment says."""
+"""Find living processes by their environment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(process: psutil.Process) -> str:
 
 
 def is_to_end(process: psutil.Process) -> bool:
-    """Whether a process that stands still has been sent SIGTERM."""
+    """Whether a stopped process has a pending SIGTERM."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     (pending,) = re.findall(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)
     return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)

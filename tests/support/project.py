@@ -1,4 +1,4 @@
-"""A project of its own for a test: what a clone of this repository holds, with the experiments of
+"""A project for a test: the content of a clone of this repository with the experiments of
 tests/conf.
 """
 
@@ -19,7 +19,7 @@ PARAMS = "experiment: tiny\nroot: .\nparams: params.yaml\noverrides: []\n"
 
 
 class Project:
-    """A folder with all in it, and its commands: `project.run("agentfly", "train", "tiny")`."""
+    """A project folder and its commands: `project.run("agentfly", "train", "tiny")`."""
 
     def __init__(self, root: Path, **env: str) -> None:
         self.root = root
@@ -58,7 +58,7 @@ class Project:
         )
 
     def run(self, *words: str, **env: str) -> str:
-        """What a command prints; fails the test when the command fails."""
+        """The output of a command; fails the test when the command fails."""
         process = self.start(*words, **env)
         printed, _ = process.communicate(timeout=LIMIT)
         assert process.returncode == 0, f"{' '.join(words)} failed:\n{printed}"

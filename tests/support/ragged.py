@@ -1,5 +1,5 @@
-"""Random updates of every shape: lone and crowded groups, one to three turns, fresh contexts
-and ones that are continued later, replies in pieces.
+"""Random updates of every shape: groups of one or many, one to three turns, new and resumed
+contexts, replies in pieces.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def ragged(seed: int, order: Sequence[int] = range(8)) -> Ragged:
 
 
 def in_time(batch: RolloutBatch) -> list[list[int]]:
-    """The row and column of each sampled token, those of later turns last."""
+    """Row and column of each sampled token, ordered by turn."""
     return sorted(batch.sampled.nonzero().tolist(), key=lambda at: int(batch.turn[*at]))
 
 
 def by_trajectory(tensor: Tensor, batch: RolloutBatch, count: int) -> list[list[float]]:
-    """What stands at the sampled tokens of each trajectory, in the order of time."""
+    """Values at the sampled tokens of each trajectory, ordered by turn."""
     found: list[list[float]] = [[] for _ in range(count)]
     for row, t in in_time(batch):
         found[int(batch.trajectory[row])].append(float(tensor[row, t]))
@@ -86,8 +86,8 @@ def by_trajectory(tensor: Tensor, batch: RolloutBatch, count: int) -> list[list[
 
 
 def now(batch: RolloutBatch, seed: int) -> Outputs:
-    """What a policy that has moved on says: log-probabilities, entropies and values, to be
-    differentiated.
+    """Outputs of a policy after some updates: log-probabilities, entropies and values with
+    gradients.
     """
     generator = torch.Generator().manual_seed(seed + 1)
     made = [
@@ -98,7 +98,7 @@ def now(batch: RolloutBatch, seed: int) -> Outputs:
 
 
 def tokens(outputs: Outputs, batch: RolloutBatch) -> Iterator[tuple[int, int, Token]]:
-    """Each sampled token, with its row and column, those of later turns last."""
+    """Each sampled token with its row and column, ordered by turn."""
     logprobs = outputs.logprobs.detach()
     signals = (logprobs, batch.old_logprobs, batch.rollout_logprobs, batch.reference_logprobs)
     for row, t in in_time(batch):

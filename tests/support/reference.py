@@ -1,8 +1,9 @@
-"""What the algorithms are defined to be, written out token by token in plain Python; shares nothing
-with the product.
+"""Definitions of the algorithms, token by token in plain Python; they share no code with the
+product.
 
-A story is what one trajectory did: `turns` numbers its sampled tokens by turn, `values` and the
-rest stand beside them. Every estimator returns a list of advantages for each story, one a token.
+A story is one trajectory: `turns` numbers its sampled tokens by turn; `values` and the other
+sequences have the same length. Every estimator returns a list of advantages for each story, one per
+token.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Story:
 
     @property
     def token_rewards(self) -> list[float]:
-        """A turn's reward stands on its last token; what no turn earned stands on the last one of
-        all.
+        """The reward of a turn is at its last token; the rest of the episode's reward is at the
+        last token of the episode.
         """
         found = [0.0] * len(self.turns)
         for k, reward in enumerate(self.by_turn):
@@ -151,9 +152,7 @@ def dapo(stories: Sequence[Story], longest: int, buffer: int, factor: float) -> 
 
 
 def rft(stories: Sequence[Story], threshold: float, best: int) -> Advantages:
-    """1 for a success before which fewer than `best` of its group come: better ones, and equal ones
-    told earlier.
-    """
+    """1 for the `best` successes of each group, else 0; the first of equal successes come first."""
     found = []
     for number, story in enumerate(stories):
         others = [(other, i) for i, other in enumerate(stories) if other.group == story.group]
@@ -307,7 +306,7 @@ def value_loss(value: float, old: float, goal: float, near: float) -> float:
     return 0.5 * max((value - goal) ** 2, (limited(value, old - near, old + near) - goal) ** 2)
 
 
-# A correction is what the tokens of one row are multiplied with, from their w = exp(old - rollout).
+# A correction returns the factors for the tokens of one row from their w = exp(old - rollout).
 
 
 def token_tis(row: Sequence[float], cap: float) -> list[float]:
@@ -346,6 +345,6 @@ def seq_sum_norm(losses: Sequence[Sequence[float]], horizon: int) -> float:
 
 
 def mean_of_learned(losses: Sequence[Sequence[float]]) -> float:
-    """A loss of exactly 0 is that of a token that is not learned."""
+    """Mean over the learned tokens; other tokens have a loss of exactly 0."""
     learned = [loss for line in losses for loss in line if loss]
     return mean(learned) if learned else 0.0

@@ -1,4 +1,4 @@
-"""Environments that write down what happens to them."""
+"""Environments that log their method calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE, TWO = Problem("one", "?"), Problem("two", "?")
 
 
 class Room(Environment):
-    """Writes down what happens to it."""
+    """Environment that logs its method calls."""
 
     made: ClassVar[list[Room]] = []
 

@@ -1,4 +1,4 @@
-"""Servers for tests: Prefect's, and one that remembers how it was called."""
+"""Servers for tests: Prefect's, and one that records its requests."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ AUTH = ":".join(CREDENTIALS)
 def prefect_server(home: Path, address: Path) -> Iterator[str]:
     """The URL of a real Prefect server with a database in `home`; a killed one is started again.
 
-    `address` is where its supervisor keeps its state. It answers those only that know AUTH, as
-    this process and its children do meanwhile.
+    `address` is the state folder of its supervisor. It requires AUTH; this process and its children
+    have it set meanwhile.
     """
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
@@ -74,14 +74,14 @@ def listener(env: Mapping[str, str] = MappingProxyType({})) -> Iterator[int]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody has."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class AskingAgain(httpx.HTTPTransport):
-    """Asks a server whose database is busy, 503, again, as Prefect's client does."""
+    """Retry a 503 answer of a server with a busy database, like Prefect's client."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The first other answer, or the tenth."""
@@ -93,12 +93,12 @@ class AskingAgain(httpx.HTTPTransport):
 
 
 def client(api: str = "", auth: tuple[str, str] = CREDENTIALS) -> httpx.Client:
-    """A client of a Prefect server that knows AUTH, or a user's name and password."""
+    """A client of a Prefect server with AUTH, or with a user name and password."""
     return httpx.Client(base_url=api, auth=auth, timeout=LIMIT, transport=AskingAgain())
 
 
 def request(method: str, url: str, **given: Any) -> Any:
-    """What the server answers, None without content; fails the test where it refuses."""
+    """The server's answer, None without content; an error status fails the test."""
     with client() as http:
         answer = http.request(method, url, **given).raise_for_status()
     return answer.json() if answer.content else None
@@ -106,7 +106,7 @@ def request(method: str, url: str, **given: Any) -> Any:
 
 @dataclass(frozen=True)
 class Receiver:
-    """An HTTP server that answers `status` to everything, and what it was asked: `/hook {...}`."""
+    """An HTTP server that answers `status` to everything, and its requests: `/hook {...}`."""
 
     url: str
     calls: list[str]
@@ -114,7 +114,7 @@ class Receiver:
 
 @contextmanager
 def receiver(status: int = 200) -> Iterator[Receiver]:
-    """An HTTP server within this process, for what calls URLs."""
+    """An HTTP server within this process that records requests to its URLs."""
     calls: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

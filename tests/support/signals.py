@@ -1,4 +1,4 @@
-"""What tests and authors' code, which runs on an event loop of its own, tell each other."""
+"""Signals between tests and user code, which runs on an event loop of its own."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class Signal:
 
 
 async def asked(method: Callable[..., Any], *arguments: Any) -> Any:
-    """What an environment's method returns where environments live."""
+    """Result of an environment's method, called on the event loop of the environments."""
     return await calling.call(functools.partial(method, *arguments), 30, method.__name__)

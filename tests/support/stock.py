@@ -1,4 +1,4 @@
-"""An experiment of one's own, for which there is no recipe: things in rooms are counted."""
+"""A custom experiment without a recipe: count things in rooms."""
 
 from collections.abc import Sequence
 
@@ -76,8 +76,8 @@ def right(trajectory: Trajectory, problem: Problem) -> float:
 def stock(
     seed: int, train: int, validation: int, test: int, held_out: str = "How many {} has the {}?"
 ) -> dict[str, list[Problem]]:
-    """Some of the 144 pairs of a room and a thing in each split; `held_out` is how the others than
-    those of the training split are asked.
+    """Split the 144 pairs of a room and a thing; `held_out` is the question template of the other
+    splits.
     """
     order = sorted(PLACES, key=lambda place: hashing.seed(seed, *place))
     problems = [

@@ -1,4 +1,6 @@
-"""What every task has to show: who knows how solves it, who does not read solves nearly none."""
+"""Checks for every task: its oracle solves every problem, and a policy that does not read solves
+few.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ async def played(
     rewards: Sequence[Reward] = (),
     max_turns: int = 6,
 ) -> list[Trajectory]:
-    """An episode of each problem; `rewards` are those that need one of the `kinds`."""
+    """Play an episode of each problem; `rewards` are rewards with an environment among `kinds`."""
     rules = rollout_spec(
         *tools,
         rewards=rewards,
@@ -65,8 +67,8 @@ def observed_success(trajectories: Sequence[Trajectory], reward: Reward) -> floa
 
 
 async def wanderer(conversation: Conversation) -> Message:
-    """Any of the tools, with texts and numbers that were read: what is one of a few is one of them,
-    all else a word, a number or a name of two words.
+    """Call a random tool: an enum argument gets one of its choices, any other a word or a two-word
+    name from the messages.
     """
     draw = random.Random(conversation.seed)
     text = " ".join(item.content for item in conversation.messages)

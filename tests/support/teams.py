@@ -1,4 +1,4 @@
-"""What makes agents of several contexts and speakers play on with a model that learned nothing."""
+"""Templates and rewards that let an untrained model play with several contexts and speakers."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from agentfly_core.inference.templates.chatml import Hermes
 
 
 class Eager(Hermes):
-    """The template that reads a call of the calculator in every other reply, whatever it says."""
+    """Template that reads a calculator call in about every second reply."""
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """A reply whose tokens' sum is even has a call."""
+        """Add a call to each reply with an even sum of tokens."""
         said = super().parse(reply, stop)
         call = ToolCall("calculator", {"expression": str(sum(reply))})
         return Message("assistant", said.content, () if sum(reply) % 2 else (call,))
@@ -24,6 +24,6 @@ def lot(trajectory: Trajectory) -> float:
 
 @reward
 def writers_share(trajectory: Trajectory) -> Score:
-    """The answer's length, and a tenth of it for whoever is called writer."""
+    """Length of the answer; a tenth of it for the speaker named writer."""
     letters = float(len(trajectory.turns[-1].reply.content))
     return Score(letters, by_speaker={"writer": letters / 10})

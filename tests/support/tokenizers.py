@@ -1,4 +1,4 @@
-"""Tokenizers built like those of five families of models, with ChatML's two tokens."""
+"""Tokenizers in the style of five model families, with the two tokens of ChatML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def like_qwen() -> PreTrainedTokenizerFast:
 
 
 def like_llama() -> PreTrainedTokenizerFast:
-    """Byte-level BPE that takes whole words from its vocabulary, tokens added behind it."""
+    """Byte-level BPE with whole words from its vocabulary; added tokens come last."""
     tokenizer = _byte_level(Regex(GPT4), ())
     model = json.loads(tokenizer.to_str())["model"]
     merges = [tuple(pair) for pair in model["merges"]]
@@ -63,7 +63,7 @@ def like_mistral() -> PreTrainedTokenizerFast:
 
 
 def like_phi() -> PreTrainedTokenizerFast:
-    """SentencePiece's BPE with a space before each text; tokens take the white space beside."""
+    """SentencePiece's BPE with a space before each text; tokens include adjacent white space."""
     tokenizer = _sentence_piece()
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]

@@ -1,4 +1,4 @@
-"""Finished runs whose held-out outcomes are given, without a model or a service."""
+"""Finished runs with given held-out outcomes, without a model or a service."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def experiment_with(store: Store, *overrides: str) -> Experiment:
 
 
 def finished(store: Store, name: str, solved: str, *overrides: str) -> None:
-    """A run of two steps that solved the eight test problems as `solved` says: "11010011"; a
-    problem of "?" has no scored episode.
+    """A run of two steps with the outcomes `solved` on the eight test problems, as in "11010011";
+    "?" is a problem without a scored episode.
     """
     experiment = experiment_with(store, *overrides)
     with opened(experiment, name) as run:
