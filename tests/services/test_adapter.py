@@ -32,7 +32,7 @@ def job(tmp_path, nano):
 
 
 def onwards(job, step, policy=None, state="not read"):
-    """The job that continues after a step with an adapter on what the first job started from."""
+    """The next job after a step with an adapter on the first job's base policy."""
     return replace(after(job, step, policy, state), base=job.policy)
 
 

@@ -1,5 +1,5 @@
-"""What is told about nights reaches people through a real Prefect server that asks for a password,
-and flow runs of dead processes do not stay Running.
+"""Messages about nights go out through a real Prefect server with a password, and flow runs of dead
+processes become Crashed.
 """
 
 import datetime
@@ -138,12 +138,12 @@ def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nob
 
 
 def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, blocks):
-    """Both wait for what does not come, and so they wait together."""
+    """Both wait for a timeout, in parallel."""
     create_automations(late_s=10, silent_s=10)  # the least that a Prefect server can wait
     late = server.flow_run(server.nightly, type="SCHEDULED", name="Late")
     over, silent = (server.flow_run(server.deployed("train"), type="RUNNING") for _ in range(2))
     server.set_state(over, type="COMPLETED")
-    for flow_run in (over, silent):  # that of a short one may arrive when it is over
+    for flow_run in (over, silent):  # the heartbeat of a short flow run may arrive after its end
         resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run}"}
         emit_event("prefect.flow-run.heartbeat", resource)
     deliver()
@@ -230,7 +230,7 @@ def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server
             {"schedule": daily, "active": False, "parameters": {"experiment": "mine"}},
         ],
     )
-    # what was before the schedules is not expected
+    # times before the creation of the schedules are not expected
     until_then = now + 5 * day
     found = scheduled_nights("quickstart", now - 5 * day, until_then)
     assert len(found) in (4, 5, 6) and found == sorted(found)

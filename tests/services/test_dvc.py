@@ -93,7 +93,7 @@ def children(process) -> list[psutil.Process]:
 
 
 def kill_tree(process) -> None:
-    """SIGKILL a command and all that it started."""
+    """SIGKILL a command and its child processes."""
     family = children(process)
     os.killpg(process.pid, signal.SIGKILL)
     for child in family:
@@ -149,7 +149,7 @@ def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
 
 
 def test_another_clone_pulls_what_was_pushed_and_runs_nothing(reproduction, tmp_path):
-    """A folder stands for the remote; the policy comes along beside DVC's small files."""
+    """A folder is the remote; the policy comes along with DVC's small files."""
     project, run = reproduction.project, reproduction.run.name
     remote = ("dvc", "remote", "add", "--force", "--default", "shared", str(tmp_path / "shared"))
     project.run(*remote)

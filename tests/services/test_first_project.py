@@ -1,4 +1,4 @@
-"""An empty folder becomes a project that learns, with what the wheel holds and no clone."""
+"""An empty folder becomes a learning project with the wheel only, without a clone."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def shown(state: Path, summary: dict[str, str]) -> list[str]:
 
 
 def installed(folder: Path) -> Path:
-    """The Python of an environment with this project's wheel, where what that asks for comes from
-    the environment of the tests.
+    """The Python of an environment with this project's wheel; its dependencies come from the
+    environment of the tests.
     """
     source = folder / "source"
     for name in BUILT:
@@ -95,6 +95,6 @@ def installed(folder: Path) -> Path:
     python = folder / "venv/bin/python"
     subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder / "venv")})
-    # by a line of its own, which makes nothing of the editable installations there
+    # a line in a .pth file ignores the editable installations there
     Path(packages, "beside.pth").write_text(sysconfig.get_path("purelib"))
     return python

@@ -1,6 +1,4 @@
-"""A run must not be stoppable by what the model writes, and no model may choose to be unscored
-instead of wrong.
-"""
+"""Model output cannot stop a run, and no model can choose to be unscored instead of wrong."""
 
 from __future__ import annotations
 
@@ -101,7 +99,7 @@ REWARDS = shipped_rewards()
 
 
 async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajectory:
-    """An episode with every tool and reward; what it was asked last ends it."""
+    """Play and score an episode with every tool and reward."""
     template = Hermes(tokenizer)
     said = [reply.encode(errors="replace").decode() for reply in replies]
     encode = partial(tokenizer.encode, add_special_tokens=False)

@@ -1,4 +1,4 @@
-"""The DeepSpeed learner: real workers, on one rank and, behind the real launcher, on two."""
+"""The DeepSpeed learner: real workers on one rank and, with the real launcher, on two."""
 
 import json
 import math

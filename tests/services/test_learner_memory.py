@@ -1,5 +1,5 @@
-"""What the learner does to need less memory: divided among ranks, offloaded, computed again, and
-let go of.
+"""Memory options of the learner: sharding, offloading, activation checkpointing and released
+policies.
 """
 
 import json
@@ -51,7 +51,7 @@ def another(place, address, log):
     ],
 )
 def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, service_address, tmp_path):
-    job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
+    job = replace(job, algorithm=PPO)  # its critic has a separate learning rate
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
     place = site(ranks, threads=2, zero_stage=stage).model_copy(update={"offload": offload})
@@ -63,8 +63,8 @@ def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, service
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """A model in bfloat16 with matrices of more than 100,000 weights, which are all that ZeRO 3
-    divides.
+    """A model in bfloat16 with matrices of more than 100,000 weights: ZeRO 3 divides only such
+    matrices.
     """
     sizes = {
         "hidden_size": 64,

@@ -1,4 +1,4 @@
-"""What updates teach a policy, and what they measure of it."""
+"""Effects of updates on a policy, and their metrics."""
 
 from dataclasses import replace
 

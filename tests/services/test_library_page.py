@@ -22,7 +22,7 @@ WITHOUT = "import sys\nsys.modules |= {'prefect': None, 'mlflow': None}  # impor
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project whose experiment `quickstart` is the smallest with every stage."""
+    """A project with the smallest `quickstart` experiment that has every stage."""
     (tmp_path / "conf").mkdir()
     shutil.copy(ROOT / "tests/faults/tiny.yaml", tmp_path / "conf/quickstart.yaml")
     return tmp_path

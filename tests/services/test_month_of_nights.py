@@ -41,9 +41,7 @@ MARGIN = 0.05
 
 @dataclass
 class Month:
-    """The work of nights whose policies' true success is known: a night changes it by -0.10 to
-    0.08.
-    """
+    """Nights with policies of given true success: a night changes it by -0.10 to 0.08."""
 
     experiment: Experiment
     ledger: NightLedger
@@ -93,7 +91,7 @@ class Month:
         )
 
     def held_out(self, policy: str, problems: str) -> HeldOut:
-        """One episode of each problem, half of whose outcome is the problem's own."""
+        """One episode of each problem; half of the outcome depends on the problem alone."""
         solved = {}
         for number in range(HELD_OUT):
             own = random.Random(f"{problems} {number}").random()

@@ -1,4 +1,4 @@
-"""The report of a night lies in Prefect and in MLflow, and each leads to the other."""
+"""The report of a night is in Prefect and in MLflow, with links in both directions."""
 
 from __future__ import annotations
 

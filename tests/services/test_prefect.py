@@ -66,7 +66,7 @@ class Orchestrator:
         return "\n".join(line["message"] for line in found)
 
     def restart_server(self) -> None:
-        """Kill the Prefect server, whose supervisor starts it again, on the same database."""
+        """Kill the Prefect server; its supervisor starts it again on the same database."""
         port = f"--port {self.http.base_url.port}"
         supervisor, server = [
             child
@@ -198,7 +198,7 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     assert processes_of(uid)
 
     flow = process_of(triggered)
-    flow.suspend()  # a server whose database is busy may need longer than the other steps
+    flow.suspend()  # a server with a busy database may need longer than the other steps
     orchestrator.http.post(
         f"/flow_runs/{triggered}/set_state", json={"state": {"type": "CANCELLING"}}
     ).raise_for_status()
@@ -220,8 +220,8 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
 
 @pytest.fixture(scope="module")
 def third_night(orchestrator):
-    """The flow run of a night, which came after one that could not be continued and an unfinished
-    one, and the experiment of all three.
+    """The flow run of a night after a failed and an unfinished night, and the experiment of all
+    three.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(orchestrator.project.root)

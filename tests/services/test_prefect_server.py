@@ -85,7 +85,7 @@ def test_a_server_without_up_serves_its_own_page_and_asks_for_the_password(tmp_p
 def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
-    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # so that it is restored
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # set here to have it restored
     with prefect_api_of(Places(tmp_path, nowhere, f"{nowhere} (PREFECT_API_URL is set)")) as wait:
         wait()
         url = os.environ["PREFECT_API_URL"]

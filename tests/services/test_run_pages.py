@@ -53,7 +53,7 @@ def mlflow_run(api: str, tmp_path: Path) -> str:
 
 @pytest.fixture
 def experiment(mlflow_run: str, tmp_path: Path) -> Experiment:
-    """A run that knows its run in MLflow."""
+    """An experiment with a run that has an MLflow run."""
     settings = {
         "model": "nano:calculator",
         "data": {"use": "tests.support.problems:clean", "train": 8, "test": 4},

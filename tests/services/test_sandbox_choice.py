@@ -1,4 +1,4 @@
-"""The sandbox that a machine has, none where none works, and what is left when its owner dies."""
+"""The choice of a sandbox on this machine, and the cleanup when its owner dies."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.support.boxes import IDLE, children, groups, processes, until
 from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.service
-FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
+FOR_PROGRAMS = {"hand out a link for a result"}  # sessions return only output
 APPLICABLE = [attack for attack in ATTACKS if attack.name not in FOR_PROGRAMS]
 LINE = """
 import os, socket

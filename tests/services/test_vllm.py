@@ -1,4 +1,4 @@
-"""vLLM samples from exactly the policy it was given, says so, and can die."""
+"""vLLM samples from exactly the given policy, verifies it, and can die."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def expected(
     temperature: float,
     base: Path | None = None,
 ) -> Tensor:
-    """What transformers gives as log-probabilities of `tokens` after `prompt`."""
+    """Log-probabilities of `tokens` after `prompt`, computed with transformers."""
     model = lora.load(folder, base, "float32").eval()
     logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
     return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(tokens)[:, None])[
