@@ -1,6 +1,4 @@
-"""What the tests of faults share: a program that runs mortal commands, and one run that nothing
-happened to.
-"""
+"""Fixtures of the fault tests: a program that runs mortal commands, and one undisturbed run."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def begun(whole: Whole, tmp_path: Path) -> Path:
-    """A folder with what comes before the first step."""
+    """A folder with the artifacts from before the first step."""
     shutil.copytree(whole.folder / "artifacts", tmp_path / "artifacts")
     return tmp_path
 

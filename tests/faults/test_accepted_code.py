@@ -46,6 +46,6 @@ def test_a_run_killed_when_it_has_written_down_other_code_goes_on_under_that(
 
 
 def step_1(folder: Path) -> dict[str, str]:
-    """What the first step published, without the learner state, which comes and goes."""
+    """The artifacts of the first step, without the learner state, which is temporary."""
     made = {name: one for name, one in digests(folder).items() if f"{RUN}/steps/000001" in name}
     return {name: made[name] for name in made if not name.endswith("/learner")}

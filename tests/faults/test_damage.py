@@ -1,6 +1,4 @@
-"""Each file of a run may be damaged: whoever reads it says so, and the run continues or is refused
-with the way out.
-"""
+"""Damage to any file of a run is reported; the run continues, or is refused with a remedy."""
 
 from __future__ import annotations
 
@@ -42,8 +40,8 @@ LOCK = "lock.json"
 
 
 def needed(experiment: Experiment) -> Iterator[ArtifactKey]:
-    """Where what a run of tiny.yaml makes has its place, in order; the next key needs what was made
-    before.
+    """Keys of the artifacts of a run of tiny.yaml, in order; each key needs the artifacts before
+    it.
     """
     settings, made = experiment.settings, lambda target: experiment.store.artifact(target.uri)
 
@@ -80,7 +78,7 @@ def needed(experiment: Experiment) -> Iterator[ArtifactKey]:
 
 
 def found(experiment: Experiment, places: list[ArtifactKey]) -> list[Artifact]:
-    """What is published there, up to the first that would be recomputed; until then the keys are
+    """Published artifacts there, up to the first that would be recomputed; until then the keys are
     the same.
     """
     return list(itertools.takewhile(bool, map(experiment.store.find, places)))
@@ -136,7 +134,7 @@ def test_damaged_files_are_each_named_and_none_is_believed(
     monkeypatch: pytest.MonkeyPatch,
     cases: int,
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # as the run did: sources are stored with what git says there
+    monkeypatch.chdir(tmp_path)  # as in the run: sources are stored with their git state there
     caplog.set_level(logging.WARNING)
     for part in PARTS:
         shutil.copytree(whole.folder / part, tmp_path / part)
@@ -168,8 +166,8 @@ def test_damaged_files_are_each_named_and_none_is_believed(
 
 
 def sample(draw: random.Random, paths: list[Path]) -> list[Path]:
-    """Twenty files: the two small ones that a run needs most, and of the others one of each name,
-    as far as they go.
+    """Twenty files: run.json, start.json, and 18 from one file of each other name and eight
+    manifests and weights.
     """
     kinds: dict[str, list[Path]] = {}
     for path in paths:

@@ -1,6 +1,4 @@
-"""The disk is full when something is to be published: what was published before stays, and the run
-continues later.
-"""
+"""On a full disk, published artifacts stay, and the run continues later."""
 
 from __future__ import annotations
 

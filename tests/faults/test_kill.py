@@ -143,7 +143,7 @@ REFILLS = ("algorithm=dapo", "rewards={'agentfly_core.rewards.exact:exact': 1.0}
 
 @pytest.fixture(scope="module")
 def refilled(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run whose steps were refilled."""
+    """A folder with a run that has refilled steps."""
     folder = tmp_path_factory.mktemp("refilled")
     shutil.copytree(whole.folder / "artifacts", folder / "artifacts")
     end = lives.run(folder, *TRAIN, *REFILLS)

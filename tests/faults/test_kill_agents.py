@@ -1,6 +1,4 @@
-"""A run whose agent folds its context, or has two speakers, ends with the same bytes, too, at
-whichever moment it is killed.
-"""
+"""Runs with folded contexts or two speakers end with the same bytes after a kill at any moment."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ TWO = (
 
 
 def played(folder: Path) -> Iterator[Trajectory]:
-    """What was played in the run's steps."""
+    """Trajectories of the run's steps."""
     for path in sorted((folder / RUN / "steps").glob(f"*/rollout-*/{EPISODES}")):
         yield from read_trajectories(path)
 
@@ -66,7 +64,7 @@ def folding(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 @pytest.fixture(scope="module")
 def two(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """A run with episodes of two speakers, who sample from older policies."""
+    """A run with episodes of two speakers with older policies."""
     whole = uninterrupted(lives, tmp_path_factory.mktemp("two") / "whole", TWO)
     found = [one for one in played(whole.folder) if one.turns]
     assert {one.agent for one in found} == {"planner", "executor"}
@@ -77,7 +75,7 @@ def two(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def assert_same_after(
     lives: Lives, folder: Path, whole: Whole, words: tuple[str, ...], *moments: str
 ) -> None:
-    """A run that is killed at each of these moments ends as one that never was."""
+    """A run that is killed at each of these moments ends like an uninterrupted one."""
     for moment in moments:
         end = lives.run(folder, *TRAIN, *words, at=moment)
         assert end.code == KILLED, f"{moment}: {end.printed}"

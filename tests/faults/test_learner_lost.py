@@ -1,6 +1,4 @@
-"""The learner dies, its state is not kept or spoilt: the updates are made again and give the same
-bytes.
-"""
+"""The learner dies, or its state is missing or damaged: repeated updates give the same bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A run of several tasks is continued as any other: it ends with the bytes of one that was never
-killed.
-"""
+"""A killed run of several tasks continues, and ends with the bytes of an uninterrupted one."""
 
 from __future__ import annotations
 

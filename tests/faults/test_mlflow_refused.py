@@ -28,7 +28,7 @@ ELSEWHERE = (
 
 
 def found(store: str, name: str, uid: str) -> Run:
-    """The one run of an MLflow store's experiment whose tag `name` is `uid`."""
+    """The one run of the experiment with the tag `name` = `uid` in an MLflow store."""
     client = MlflowClient(store)
     (run,) = client.search_runs(
         [client.get_experiment_by_name("tiny").experiment_id], f"tags.`{name}` = '{uid}'"
@@ -37,7 +37,7 @@ def found(store: str, name: str, uid: str) -> Run:
 
 
 def demo(store: str, folder: Path) -> Run:
-    """What an MLflow store has of the run in a folder."""
+    """The MLflow run of the run in a folder."""
     return found(
         store, "agentfly.run_uid", json.loads((folder / RUN / "run.json").read_text())["uid"]
     )
@@ -54,7 +54,7 @@ def points(store: str, run: Run) -> list[tuple[str, int, float, int]]:
 
 
 def ours(tags: dict[str, str]) -> dict[str, str]:
-    """Our tags, without those that say where a run and its flow run lie."""
+    """Our tags, without the addresses of a run and its flow run."""
     return {
         name: value
         for name, value in tags.items()
@@ -63,7 +63,7 @@ def ours(tags: dict[str, str]) -> dict[str, str]:
 
 
 def told(store: str, run: Run, tmp_path: Path) -> dict[str, Any]:
-    """What MLflow has of a run, but for what depends on when and where it was made."""
+    """Content of an MLflow run, without times and addresses."""
     client = MlflowClient(store)
     tables = [
         client.download_artifacts(run.info.run_id, f.path, str(tmp_path))

@@ -1,4 +1,4 @@
-"""What a run takes from another run: episodes to imitate, and a policy to stay near."""
+"""Use of other runs: episodes to imitate, and a policy to stay near."""
 
 from __future__ import annotations
 

@@ -26,4 +26,4 @@ def test_a_policy_does_as_well_by_whatever_name_it_is_evaluated(
         low, high = summary[f"interval_{when}"]
         share = f"{summary[f'success_{when}']:.1%} of 8 held-out problems solved"
         assert end.printed.splitlines()[-1] == f"{share}, 95 % interval {low:.1%} to {high:.1%}."
-        assert (end.moments == ()) == known  # what the run had evaluated is not played again
+        assert (end.moments == ()) == known  # evaluations from the run are reused

@@ -1,4 +1,4 @@
-"""What is refused at once, with one clear message, and leaves nothing behind."""
+"""Commands that are refused at once, with one clear message and without side effects."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(
 
 
 def flow_run(api: str) -> str:
-    """A flow run that is running, as far as Prefect knows."""
+    """A flow run in the state Running."""
     flow = request("POST", f"{api}/flows/", json={"name": "train"})["id"]
     state = {"type": "RUNNING"}
     made = request("POST", f"{api}/flow_runs/", json={"flow_id": flow, "state": state})

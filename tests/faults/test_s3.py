@@ -52,7 +52,7 @@ with remote_lock(Remote(sys.argv[1]), "runs/demo"):
 def s3(
     service_address: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, str]]:
-    """What the environment needs to reach an S3 server with the bucket `agents`."""
+    """Environment variables for an S3 server with the bucket `agents`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -104,7 +104,7 @@ def test_a_bucket_that_is_not_there_is_named_by_whoever_reads_or_writes() -> Non
 
 
 def digests_at(store: Store) -> dict[str, str]:
-    """What is published in a store on object storage."""
+    """Names of the artifacts in a store on object storage."""
     assert store.remote
     where = f"{store.remote.path('')}"
     found = [str(path).removeprefix(where) for path in store.remote.fs.find(where)]

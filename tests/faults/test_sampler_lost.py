@@ -1,6 +1,4 @@
-"""The vLLM server dies, or the run with it: both start again with the current policy, and nothing
-is done twice.
-"""
+"""The vLLM server or the run dies: both restart with the current policy; no work is repeated."""
 
 from __future__ import annotations
 

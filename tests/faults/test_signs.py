@@ -1,6 +1,4 @@
-"""The signs of a run's health, in a real run: each has its metric, is told to MLflow, and can stop
-it.
-"""
+"""Warning signs of a real run: each has a metric, goes to MLflow, and can stop the run."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ PATHS += (
 
 @dataclass(frozen=True)
 class Spoilt:
-    """A configuration with what was done to it: the keys that were touched."""
+    """A changed configuration and its changed keys."""
 
     settings: Any
     keys: tuple[str, ...]
@@ -132,7 +132,7 @@ def key(draw: random.Random) -> Any:
     )
 
 
-value = Values([NUMBERS, WORDS, PATHS], key)  # all that YAML can hold
+value = Values([NUMBERS, WORDS, PATHS], key)  # every value of YAML
 
 
 def near(draw: random.Random, old: Any) -> Any:
@@ -222,7 +222,7 @@ def names(keys: Iterable[str]) -> list[str]:
 
 
 def read(path: Path, overrides: list[str]) -> None:
-    """What happens to a configuration before any work."""
+    """Read, check and serialize a configuration, as before any work."""
     found = loading.read(str(path), overrides)
     checks.check(found.settings)
     again = Settings.model_validate(found.settings.model_dump(mode="json"))

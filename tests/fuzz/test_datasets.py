@@ -87,7 +87,7 @@ def json_array(draw: random.Random, path: Path) -> None:
 
 
 def table(draw: random.Random, path: Path) -> None:
-    """Write CSV, some of whose rows have too many cells or quotes that stay open."""
+    """Write CSV; some rows have too many cells or open quotes."""
     found = [row for row in rows(draw) if isinstance(row, Mapping)]
     header = [*TEXTS, *draw.sample(FIELDS, draw.randrange(3))]
     lines = [",".join(header), *(json.dumps([*map(row.get, header)])[1:-1] for row in found)]

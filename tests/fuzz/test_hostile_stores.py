@@ -44,9 +44,9 @@ OBJECTS = dict.fromkeys(
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project, the working folder, with a store `mine` and files of its user beside it.
+    """A project, the working folder, with a store `mine`; the user's files are next to it.
 
-    `shared/valid` beside the project is a store to be made hostile; `shared/user` is an artifact.
+    `shared/valid` is a store that the test changes; `shared/user` is an artifact.
     """
     lab, shared = tmp_path / "lab", tmp_path / "shared"
     lab.mkdir()

@@ -118,7 +118,7 @@ def test_mlflow_gets_every_metric_setting_and_tag(names: list[str], tmp_path: Pa
 
 
 def originals(client: MlflowClient, run_id: str, folder: Path) -> Mapping[str, str]:
-    """The names that the run keeps of what was cut."""
+    """Original names that the run stores for cut keys."""
     files = Path(client.download_artifacts(run_id, "originals", str(folder))).glob("*.json")
     return {text["sent"]: text["original"] for text in (json.loads(f.read_text()) for f in files)}
 

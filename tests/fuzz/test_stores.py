@@ -59,7 +59,7 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
     def comparison() -> str:
         try:
             policies = [tried(store, name, "test") for name in runs_named(store, ["sweep:rates"])]
-        except ValueError as refused:  # such as one that was not evaluated any more
+        except ValueError as refused:  # for example a run without a stored evaluation
             return str(refused)
         found = compared(policies, "")
         curves = {
@@ -96,6 +96,6 @@ def test_damaged_files_of_what_is_played_compared_and_forked_are_named_and_none_
         for name, now in heard.items():
             check(suffer, now, before[name])
         parts = suffer.path.relative_to(store.root).parts
-        # the folder of a tokenizer has files that nothing of ours reads
+        # we never read some files of a tokenizer's folder
         if parts[0] in ("plays", "sweeps") and "tokenizer" not in parts:
             assert any(str(suffer.path) in now.told for now in heard.values()), str(suffer)

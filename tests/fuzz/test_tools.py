@@ -60,7 +60,7 @@ class Place(TypedDict, total=False):
 
 
 class Opaque:
-    """A class of which pydantic knows nothing."""
+    """A class that pydantic cannot validate."""
 
     def __str__(self) -> str:
         return "opaque"
@@ -207,7 +207,7 @@ def quoted(annotation: str) -> Callable[..., Any]:
 
 
 def made(draw: random.Random) -> Callable[..., Any]:
-    """A function of any signature that returns what it was called with."""
+    """A function with a random signature that returns its arguments."""
     if draw.random() < 0.03:
         return quoted(draw.choice(QUOTED))
 
@@ -260,9 +260,7 @@ NUMBERS = (0, 1, -1, 9, 2**63, 10**50, -(10**90), 0.5, 1e308, 1e-300)
 
 
 KEYS = (*NAMES, "key", "price", "product", "street", "order", "value", "children")
-value = Values(
-    [NUMBERS, WORDS], lambda draw: draw.choice(KEYS)
-)  # what a model may send for an argument
+value = Values([NUMBERS, WORDS], lambda draw: draw.choice(KEYS))  # possible arguments from a model
 
 
 def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
@@ -302,7 +300,7 @@ def raised(error: BaseException) -> str:
 
 @pytest.fixture
 def no_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing catches what a tool raises."""
+    """Let exceptions of tools through."""
     monkeypatch.setattr(tools, "fault", raised)
 
 
