@@ -1,4 +1,4 @@
-"""Each agent of docs/agents.md plays as the page says, and is recorded as it shows."""
+"""Each agent of docs/agents.md plays as described there, with the record shown there."""
 
 import re
 import sys
@@ -213,7 +213,7 @@ def parts(union) -> Mapping[str, type]:
 
 
 def of_tokens(found, how):
-    """What a loss or correction makes of each token, of a policy that moved on unevenly."""
+    """Result of a loss or correction for each token of a policy with uneven updates."""
     batch = pack([found])
     moved = torch.tensor([1.0, -0.25, 0.125]).unsqueeze(0)
     layout = sequences(batch, 1)

@@ -1,4 +1,4 @@
-"""What docs/algorithms.md shows can be done."""
+"""The examples of docs/algorithms.md work."""
 
 import pkgutil
 import re
@@ -24,7 +24,7 @@ YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """A folder in which the page's algorithms lie."""
+    """A folder with the page's algorithms."""
     (tmp_path / "my_algorithm.py").write_text(RANKED)
     (tmp_path / "absolute.py").write_text(ABSOLUTE)
     monkeypatch.chdir(tmp_path)

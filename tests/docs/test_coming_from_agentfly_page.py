@@ -1,4 +1,4 @@
-"""docs/coming-from-agentfly.md: its parts can be played, and what it says is here is here."""
+"""The parts of docs/coming-from-agentfly.md work, and its counterparts exist."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The commands of the pages that say so at their top are run, in order, on a real store.
+"""Run the commands of the pages with the marker at their top, in order, on a real store.
 
-`quickstart` is a tiny experiment there; the page says with how many steps. All of a command but
-its size is real: Prefect, the sampler in process, the learner, and the store.
+`quickstart` is a tiny experiment there, with the number of steps from the page. Prefect, the
+sampler in process, the learner and the store are real.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Workplace:
         self.lives = Lives({**os.environ, **settings})
 
     def run(self, folder: Path, words: list[str]) -> tuple[int, str]:
-        """The exit status of a command and what it printed."""
+        """The exit status and output of a command."""
         end = self.lives.run(folder, *words)
         return end.code, end.printed
 
@@ -74,7 +74,7 @@ def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def project(folder: Path, steps: int) -> None:
-    """A project whose quickstart is tiny."""
+    """A project with a tiny quickstart."""
     tiny = yaml.safe_load((ROOT / "tests/conf/tiny.yaml").read_text())
     small = {section: {**tiny.get(section, {}), **changes} for section, changes in SMALL.items()}
     (folder / "conf").mkdir()

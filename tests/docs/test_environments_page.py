@@ -1,4 +1,4 @@
-"""What docs/environments.md shows can be done."""
+"""The examples of docs/environments.md work."""
 
 import re
 

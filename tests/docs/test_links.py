@@ -1,4 +1,4 @@
-"""What the pages name exists: linked files and headings, modules, files and import paths."""
+"""Names in the pages exist: linked files and headings, modules, files and import paths."""
 
 import re
 from importlib import import_module
@@ -10,9 +10,9 @@ ROOT = next(
     folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists()
 )
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])
-PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # that one names what was, too
+PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it may name removed things
 FILES = [
-    f"/{path.relative_to(ROOT)}".removesuffix(".txt")  # so end those that `agentfly init` writes
+    f"/{path.relative_to(ROOT)}".removesuffix(".txt")  # a suffix of `agentfly init`
     for top in ("agentfly_core", "flows", "tasks", "tests", "benchmarks", "data")
     for path in (ROOT / top).rglob("*")
     if path.is_file()

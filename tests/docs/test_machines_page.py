@@ -1,4 +1,4 @@
-"""What docs/machines.md shows is a valid site."""
+"""The sites of docs/machines.md are valid."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The tasks of docs/own-tasks.md are played as they stand, by their oracle and at random."""
+"""The tasks of docs/own-tasks.md are played unchanged, by their oracle and at random."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def code_lines(text):
 
 
 def in_folder(heading, tmp_path, monkeypatch):
-    """The commands of a section, whose files lie in the working directory."""
+    """The commands of a section, with its files in the working directory."""
     section = PAGE[PAGE.index(f"## {heading}") :].split("\n## ")[0]
     for name, text in files(section).items():
         (tmp_path / name).write_text(text)

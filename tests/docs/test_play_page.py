@@ -1,4 +1,4 @@
-"""The commands of docs/play.md work as they stand, in their order, on its own files too."""
+"""The commands of docs/play.md work unchanged, in order, with its own files."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What docs/sandbox.md shows can be done, and what it says is so."""
+"""The examples and claims of docs/sandbox.md hold."""
 
 from __future__ import annotations
 

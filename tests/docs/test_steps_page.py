@@ -1,4 +1,4 @@
-"""What docs/steps.md shows can be done."""
+"""The examples of docs/steps.md work."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What docs/tasks.md shows can be done."""
+"""The examples of docs/tasks.md work."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What docs/tools.md shows can be done, and what it says of the decorators is so."""
+"""The examples and claims of docs/tools.md hold."""
 
 import inspect
 import json
@@ -39,7 +39,7 @@ def settings(tmp_path, monkeypatch):
     (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(model.*?)```", PAGE, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "my_quiz", raising=False)  # that of another test
+    monkeypatch.delitem(sys.modules, "my_quiz", raising=False)  # may be loaded by another test
     return loading.read("quiz.yaml").settings
 
 
@@ -67,7 +67,7 @@ async def test_the_briefest_answer_of_a_problem_is_found_by_the_reward_of_the_pa
 
 
 class Server(BaseHTTPRequestHandler):
-    """A model that is busy at first, and then says what it was asked."""
+    """A model that is busy at first, then replies with the question."""
 
     asked: ClassVar[list[str]] = []
 
