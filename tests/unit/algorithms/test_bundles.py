@@ -1,4 +1,4 @@
-"""What an algorithm is where an experiment only names it, and the loss that this makes."""
+"""The parts of each algorithm that an experiment names, and its loss."""
 
 import pkgutil
 from dataclasses import fields, replace

@@ -97,7 +97,7 @@ def at(state):
 def test_replies_to_the_same_state_are_compared_with_each_other():
     won, lost = played(at("door"), at("hall")), played(at("door"), at("cellar"))
     found = credited(GiGPO(gamma=0.5), [won, lost], [1.0, 0.0])
-    #  episode +-0.5; at the door the returns are 0.5 and 0: +-0.25; hall and cellar stand alone
+    # episode +-0.5; returns at the door 0.5 and 0: +-0.25; hall and cellar have one visit each
     assert found == [[0.75, 0.5], [-0.75, -0.5]]
 
 

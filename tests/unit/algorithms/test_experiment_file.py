@@ -139,7 +139,7 @@ def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(
 
 
 class Half:
-    """An algorithm that somebody has begun."""
+    """An incomplete algorithm."""
 
     refills = 0
 

@@ -1,6 +1,4 @@
-"""What must not matter to any algorithm: the order of rows, padding, how a sum is split; and what
-must.
-"""
+"""Invariances of every algorithm: order of rows, padding, split of a sum."""
 
 import pkgutil
 from dataclasses import fields, replace
@@ -54,7 +52,7 @@ seeds = given(seed=st.integers(0, 10_000))
 
 
 def learning(algorithm, case):
-    """The batch of a case with all that the loss needs."""
+    """The batch of a case with all inputs of the loss."""
     estimate = algorithm.estimate_advantages(case.outcomes, case.batch)
     batch = replace(case.batch, advantages=estimate.advantages, returns=estimate.returns)
     return replace(batch, weight=algorithm.weights(batch))

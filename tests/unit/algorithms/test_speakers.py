@@ -1,4 +1,4 @@
-"""Advantages of several speakers: statistics are over episodes, whoever spoke how often in them."""
+"""Advantages of several speakers: statistics count episodes, not replies."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def test_gigpo_compares_a_speakers_replies_to_one_state_in_all_contexts():
     ]
     assert len(pack(played).tokens) == 5
     found = advantages_of(GiGPO(gamma=1.0), played, [1.0, 4.0, 0.0, 1.0])
-    # searchers in the hall: returns 1, 1, 0, mean 2/3, nobody else is at the shelf
+    # searchers in the hall: returns 1, 1, 0, mean 2/3; only one is at the shelf
     # planners in the hall: returns 4, 1, mean 5/2
     assert found == [
         [pytest.approx(0.5 + 1 / 3), pytest.approx(0.5 + 1 / 3), 0.5],
@@ -137,7 +137,7 @@ def test_rft_keeps_the_best_episodes_with_all_instances():
 
 
 def folded(episode, contexts):
-    """A trajectory of so many contexts, and rows, with one sampled token in each."""
+    """A trajectory with `contexts` contexts, and rows, with one sampled token in each."""
     return spoken("main", episode, *(replace(REPLY, context=k) for k in range(contexts)))
 
 

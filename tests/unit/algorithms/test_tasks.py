@@ -1,4 +1,4 @@
-"""Advantages of a mixture: rewards that a task lacks, and what is normalised by task."""
+"""Advantages of a mixture: missing rewards, and normalisation by task."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_reward_that_a_task_lacks_is_missing_and_no_zero():
 
 def test_gdpo_puts_each_task_on_its_own_scale():
     advantages = GDPO().estimate_advantages(found(), BATCH).advantages[BATCH.sampled]
-    # (x - mean) / std over two tokens and over four: the weight of 100 drowns nobody
+    # (x - mean) / std over two tokens and over four: the weight of 100 does not dominate
     half, three = math.sqrt(1 / 2), math.sqrt(3 / 4)
     expected = [half, -half, -three, -three, three, three]
     assert advantages.tolist() == pytest.approx(expected, abs=1e-5)

@@ -29,7 +29,7 @@ def test_the_ledger_says_what_became_of_each_problem():
 
 
 def team(problem, *pairs):
-    """Episodes of a planner, and of a searcher who is there twice, with what they earned."""
+    """Scored episodes of a planner and of a searcher with two instances."""
     played, scores = [], []
     for chain, (planner, searcher) in enumerate(pairs):
         of_agents = {"planner": planner, "searcher": searcher, "searcher/2": searcher}

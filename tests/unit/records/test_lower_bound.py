@@ -13,8 +13,8 @@ COUNT = 100
 
 @pytest.fixture(scope="module")
 def bounds() -> dict[tuple[int, int], float]:
-    """The bound where of 100 problems so many are solved by the challenger only, and so many by
-    the champion only.
+    """Bounds by the number of problems, of 100, that only the challenger or only the champion
+    solved.
     """
 
     def bound(won: int, lost: int) -> float:
@@ -26,7 +26,7 @@ def bounds() -> dict[tuple[int, int], float]:
 
 
 def probability(won: int, lost: int, win: float, lose: float) -> float:
-    """Of so many problems won and lost among 100, where each is won and lost with these."""
+    """Probability of `won` and `lost` problems among 100, with the shares `win` and `lose`."""
     shares = {"won": (won, win), "lost": (lost, lose), "same": (COUNT - won - lost, 1 - win - lose)}
     seen = [(count, share) for count, share in shares.values() if count]
     if any(share == 0 for _, share in seen):

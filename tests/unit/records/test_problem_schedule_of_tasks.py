@@ -15,7 +15,7 @@ SIZES = {"sums": 12, "shop": 6}
 
 
 def rows(rules, sampling_round):
-    """The rows of the sums, 0 to 11, and those of the shop, 12 to 17."""
+    """Rows of the sums, 0 to 11, and of the shop, 12 to 17."""
     found = schedule_of(rules).rows(sampling_round, SIZES)
     return [row for row in found if row < 12], [row for row in found if row >= 12]
 

@@ -1,4 +1,4 @@
-"""Which trajectories are one episode, who answered in it, and what each speaker earned."""
+"""Group trajectories into episodes, with the answer's speaker and the reward of each speaker."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A KL penalty whose weight follows what was measured."""
+"""A KL penalty with a weight that follows the measured KL."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What one token weighs in the loss of its optimizer step."""
+"""The weight of one token in the loss of its optimizer step."""
 
 import pytest
 import torch

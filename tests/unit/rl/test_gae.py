@@ -21,7 +21,9 @@ TWO_TURNS = trajectory(turn([1], {3: -1.0, 4: -1.0}), turn([5, 6], {3: -1.0, 4: 
 
 
 def estimated(gae, values, by_turn):
-    """Advantages and returns of TWO_TURNS' four sampled tokens; 9 is said of what was read."""
+    """Advantages and returns of TWO_TURNS' four sampled tokens; tokens of the prompt have the value
+    9.
+    """
     batch = pack([TWO_TURNS])
     #                                       read   turn 0      read      turn 1
     batch = replace(batch, old_values=torch.tensor([[9.0, *values[:2], 9.0, 9.0, *values[2:]]]))

@@ -16,9 +16,7 @@ from tests.support.ragged import ragged
 
 
 def apart(*factors):
-    """One row whose sampled tokens are so many times as probable for the learner as for the
-    sampler.
-    """
+    """One row; `factors` are the ratios of learner to sampler probability of its sampled tokens."""
     batch = pack([trajectory(turn([1], {i + 2: -3.0 for i in range(len(factors))}))])
     return replace(
         batch, old_logprobs=torch.tensor([[0.0, *(math.log(factor) - 3.0 for factor in factors)]])

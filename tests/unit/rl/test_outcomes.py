@@ -1,4 +1,4 @@
-"""What trajectories earned, on which token it lies, and who is compared with whom."""
+"""Rewards of trajectories, their tokens, and the groups for comparison."""
 
 from dataclasses import replace
 

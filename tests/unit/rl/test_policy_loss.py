@@ -1,4 +1,4 @@
-"""What each sampled token contributes to the loss, and which way it pulls."""
+"""Loss and sign of the gradient of each sampled token."""
 
 import math
 from dataclasses import replace

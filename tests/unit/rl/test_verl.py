@@ -57,13 +57,13 @@ PAIRS = [
 
 @pytest.fixture(params=SEEDS)
 def case(request):
-    """Groups of 2 to 4 episodes, what they earned, and what sampler, policy before, reference and
-    critic say.
+    """Groups of 2 to 4 episodes with rewards and the signals of sampler, old policy, reference and
+    critic.
     """
     dice, generator = random.Random(request.param), torch.Generator().manual_seed(request.param)
     everybody = crowd(
         6, 4, seed=request.param
-    )  # one alone in a group has no advantage here; verl gives it its reward
+    )  # a group of one has no advantage here; verl uses its reward
     trajectories = [
         t for group in range(6) for t in everybody[4 * group : 4 * group + dice.randint(2, 4)]
     ]

@@ -1,4 +1,4 @@
-"""Where control groups may be made, however they and what is mounted beside them are called."""
+"""Find writable control groups, independent of the names of groups and mounts."""
 
 from __future__ import annotations
 

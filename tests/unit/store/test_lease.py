@@ -1,4 +1,4 @@
-"""The lock of a run on object storage: who renews it keeps it, by a clock that nobody can set."""
+"""The lock of a run on object storage: renewal keeps it, measured by a clock that cannot be set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lease(bucket: Bucket, moved: Moved, run: str) -> Lease:
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest) -> str:
-    """A run of its own for each test: what was watched is remembered."""
+    """A separate run for each test, since watched locks are cached."""
     return str(request.node.name)
 
 

@@ -1,4 +1,4 @@
-"""The lock of a local run: the system's lock counts, and not what its file says."""
+"""The lock of a local run: the system's lock decides, not the content of its file."""
 
 from __future__ import annotations
 

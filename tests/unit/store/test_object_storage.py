@@ -7,7 +7,7 @@ from agentfly_core.store.object_storage import Remote
 
 
 class Answering:
-    """A file system whose server answers every write with one HTTP status, as s3fs tells it."""
+    """A file system that answers every write with one HTTP status, in the form of s3fs."""
 
     def __init__(self, status):
         self.status = status

@@ -1,4 +1,4 @@
-"""What people are told when object storage does not do what it is asked."""
+"""Error messages when object storage refuses a request."""
 
 import errno
 

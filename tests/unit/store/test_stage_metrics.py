@@ -1,4 +1,4 @@
-"""What stages measured of themselves."""
+"""Metrics that stages measured of themselves."""
 
 from agentfly_core.store.stage_metrics import Measured, worst
 
