@@ -16,8 +16,8 @@ def main() -> int:
     """Deploy to the chosen Prefect server, or else to the one of this project."""
     if not settle(Path.cwd()).api:
         raise SystemExit(
-            "No Prefect server of this project runs. Start one that has the deployments: agentfly "
-            "up; or start one: agentfly prefect server start; or set PREFECT_API_URL."
+            "No Prefect server of this project runs. Start it with the deployments: agentfly "
+            "up; or alone: agentfly prefect server start; or set PREFECT_API_URL."
         )
     if not Path("prefect.yaml").is_file():
         raise SystemExit(

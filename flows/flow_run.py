@@ -24,6 +24,6 @@ def experiment_of_flow(
         return load_experiment(experiment, overrides, site, store)
     except SecretGiven as error:
         raise SecretGiven(
-            f"{error}\nPrefect has stored what this flow run was given. This deletes it: "
+            f"{error}\nPrefect has stored the parameters of this flow run. To delete them: "
             f"agentfly prefect flow-run delete {flow_run.id}"
         ) from None

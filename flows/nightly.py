@@ -71,10 +71,7 @@ def nightly(
             # another experiment may have taken the name during the wait for devices
             tonight = name_of_night(loaded.store, loaded.name, today)
             if ledger.read().last(tonight, *DECIDED):
-                get_run_logger().warning(
-                    "%s is judged already: the settings of this flow run have no effect.",
-                    tonight,
-                )
+                get_run_logger().warning("%s is judged already and stays as it is.", tonight)
             return Nights(loaded, ledger, work, attempts, approval).run(tonight)
 
 

@@ -29,7 +29,7 @@ def prepare(
     started_ms = int(time() * 1000)
     version = TASKS.version(loaded.name, loaded.settings, Path.cwd())
     data = TASKS.prepare(loaded)
-    if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
+    if dvc_outputs.wanted():  # the pipeline reports to MLflow
         dvc_outputs.write_dataset(loaded.name, loaded.store, data)
         return data
 

@@ -43,7 +43,7 @@ def show_summary(store: Store, site: Site, summary: Summary) -> None:
         create_markdown_artifact(
             storable(summary_page(summary, mlflow_link(store, site, run, "The run in MLflow"))),
             key=artifact_key("run", experiment),
-            description=f"What became of {run} of {storable(experiment)}",
+            description=f"Summary of {run} of {storable(experiment)}",
         )
     except Exception as error:  # Prefect has errors of many kinds
         logger.warning("The summary of %s is not in Prefect: %s", run, fault(error))

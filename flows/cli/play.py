@@ -110,7 +110,7 @@ def _mode(live: bool, chat: bool, terminal: PlayTerminal, prepared: PreparedPlay
 
 @dataclass(frozen=True)
 class PlayTerminal:
-    """The terminal of a person who watches or chats: `PlayTerminal(VisibleConsole())`."""
+    """The terminal for watching and chats: `PlayTerminal(VisibleConsole())`."""
 
     console: Console
 
