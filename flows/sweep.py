@@ -10,8 +10,7 @@ from pathlib import Path
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
 from agentfly_core.reports.compare.run_comparison import require_comparable
-from agentfly_core.reports.compare.sweep_grid import grid
-from agentfly_core.reports.compare.sweep_record import Member, Sweep, is_finished
+from agentfly_core.reports.compare.sweep import Member, Sweep, grid, is_finished
 from agentfly_core.reports.compare.tried_policy import planned
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest

@@ -13,12 +13,11 @@ from agentfly_core.reports.show import choice, rescored_view
 from agentfly_core.reports.show.as_json import both_json, episodes_json
 from agentfly_core.reports.show.choice import Conditions
 from agentfly_core.reports.show.printed import show as printed
-from agentfly_core.reports.show.reference import PlayReference, reference
-from agentfly_core.reports.show.reference import against as against_of
 from agentfly_core.reports.show.rescored_view import Second, judged
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
-from agentfly_core.reports.show.sources import read
-from agentfly_core.runs.run_names import run_named
+from agentfly_core.reports.show.sources import PlayReference, read, reference
+from agentfly_core.reports.show.sources import against as against_of
+from agentfly_core.runs.listing import run_named
 from flows.cli.arguments import RUNS, AsJson, StoreArg, only_one
 from flows.local.terminal import VisibleConsole, print_json
 from flows.store import store_at
@@ -64,11 +63,13 @@ def show(
     store = store_at(store_uri)
     named = reference(what if what.startswith("play:") else run_named(store, what), step)
     if steps:
-        chosen = [*(["worst"] if worst else []), *(["best"] if best else []), *conditions.names]
+        orders = [name for name, count in (("worst", worst), ("best", best)) if count]
+        chosen = [*(f"--{name}" for name in orders), *conditions.words]
         if isinstance(named, PlayReference) or named.step is not None:
             raise ValueError(f"--steps shows all steps of a RUN; got {what}.")
         if chosen or against:
-            raise ValueError(f"--steps shows no episodes: leave --{[*chosen, 'against'][0]} out.")
+            wrong = [*chosen, "--against"][0].partition(" ")[0]
+            raise ValueError(f"--steps shows no episodes: leave {wrong} out.")
         rows = run_steps(store, named.run)
         if as_json:
             print_json({"run": named.run, "steps": [row.to_json() for row in rows]})
@@ -76,15 +77,15 @@ def show(
             VisibleConsole().print(view(named.run, rows), soft_wrap=True)
         return
     stored = read(store, named, evaluation, demonstrations)
-    filters = list(conditions.filters(stored))
-    matching = choice.matching(stored, filters)
+    conditions.check(stored)
+    matching = choice.matching(stored, conditions)
     order: tuple[choice.SortOrder, int] = ("best", best) if best else ("worst", worst or 3)
     if against is None:
         shown = choice.first(matching, *order)
         if as_json:
             print_json(episodes_json(stored, len(matching), shown))
         else:
-            VisibleConsole().print(printed(stored, len(matching), filters, shown))
+            VisibleConsole().print(printed(stored, len(matching), conditions.words, shown))
         return
     if not against.isdecimal() and not against.startswith("play:"):
         against = run_named(store, against)
@@ -94,7 +95,8 @@ def show(
     if as_json:
         print_json(both_json(stored, other, len(matching), changed))
     else:
-        VisibleConsole().print(show_both(stored, other, twice, len(matching), filters, changed))
+        words = conditions.words
+        VisibleConsole().print(show_both(stored, other, twice, len(matching), words, changed))
 
 
 def score(

@@ -15,12 +15,11 @@ from agentfly_core.pipeline.retention import kept_for_others
 from agentfly_core.reports.compare.comparison_view import view as compared_view
 from agentfly_core.reports.compare.learning_curves import curve
 from agentfly_core.reports.compare.run_comparison import compared
-from agentfly_core.reports.compare.sweep_record import Member, Sweep, runs_named
+from agentfly_core.reports.compare.sweep import Member, Sweep, runs_named
 from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.reports.show.choice import by_episode
-from agentfly_core.reports.show.reference import reference
-from agentfly_core.reports.show.sources import read
+from agentfly_core.reports.show.sources import read, reference
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.reports.compare.sweep_record import is_finished, stored_sweep
+from agentfly_core.reports.compare.sweep import is_finished, stored_sweep
 from agentfly_core.store.store import Store
 from tests.support.project import PROGRAMS, Project
 from tests.support.waiting import until

@@ -15,12 +15,12 @@ from agentfly_core.reports.compare.learning_curves import (
     AXES,
     NOTHING,
     Curve,
+    Unbroken,
     is_anything_solved,
     plotted,
 )
 from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, shown
 from agentfly_core.reports.compare.seed_intervals import Estimate
-from agentfly_core.reports.compare.unbroken_table import Unbroken
 from agentfly_core.system.formats.text import counted
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
     if further := len(keys[SETTINGS_SHOWN:]):
         more = [Text(f"They differ in {counted(further, 'more setting')}: --json.", "dim")]
     table = _table(comparison, keys[:SETTINGS_SHOWN], split)
-    learning = ["", NOTHING]
-    if is_anything_solved(curves):
-        learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
-    lines = map(Text, learning)
+    learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
+    lines = map(Text, learning if is_anything_solved(curves) else ["", NOTHING])
     return Lines(Unbroken(table), *more, *lines, "", Text(comparison.sentence, "bold"))
 
 

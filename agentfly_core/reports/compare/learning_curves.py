@@ -1,4 +1,4 @@
-"""Success in training over steps, sampled tokens and seconds."""
+"""Success in training over steps, sampled tokens and seconds, and tables on a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from itertools import accumulate
 from statistics import fmean
 
 import pandas as pd
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 
 from agentfly_core.experiment.run_layout import step_layout
 from agentfly_core.records import ledger
@@ -117,3 +119,13 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
         bars = [BARS[round((fmean(part) - low) * scale)] if part else " " for part in parts]
         lines.append(f"  {label:<{margin}}  {''.join(bars).rstrip()}")
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Unbroken:
+    """A table in its full width; the terminal wraps its lines."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.table, options.update(width=10_000))

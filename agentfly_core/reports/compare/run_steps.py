@@ -20,9 +20,9 @@ from agentfly_core.reports.compare.learning_curves import (
     SUCCESS,
     TOKENS,
     Curve,
+    Unbroken,
     plotted,
 )
-from agentfly_core.reports.compare.unbroken_table import Unbroken
 from agentfly_core.reports.show.sources import HELD_OUT, evaluations, solved_held_out
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Store
@@ -105,14 +105,12 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
     columns = (Column(title, justify="right", no_wrap=True) for title in titles)
     table = Table(*columns, title=run, title_justify="left", show_edge=False)
     for step in steps:
+        shares = {name: rate.share for name, rate in step.held_out.items()}
         table.add_row(
             str(step.step or "start"),
             *(_cell(step.figures.get(name), WRITTEN.get(name, ".3f")) for name in figures),
             *(_cell(step.parts.get(name), ".3f") for name in parts),
-            *(
-                _cell(rate.share if rate else None, ".1%")
-                for rate in map(step.held_out.get, held_out)
-            ),
+            *(_cell(shares.get(name), ".1%") for name in held_out),
         )
     success = {step.step: step.figures["success"] for step in steps if "success" in step.figures}
     curve = Curve(tuple(success.values()), {"steps": tuple(map(float, success))})

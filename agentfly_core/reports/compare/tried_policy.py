@@ -131,5 +131,5 @@ def _trial(
     if settings.fork:
         fresh = "" if settings.inherits_learner else " fresh"
         origin = f"{settings.fork.run}@{settings.fork.step}{fresh}"
-    compared = {**kept, **files, "fork": origin, STEP: step}  # the step stands for `steps`
+    compared = {**kept, **files, "fork": origin, STEP: step}  # instead of `steps`
     return run, step, settings.seed, settings.of_data.seed, compared, problems, settings.goal

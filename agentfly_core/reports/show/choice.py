@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -38,14 +38,6 @@ class StoredEpisode:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    """A condition as typed on the command line: `Filter("--below 0.5", holds)`."""
-
-    words: str
-    holds: Callable[[Pair], bool]
-
-
-@dataclass(frozen=True, slots=True)
 class Conditions:
     """Conditions on episodes, all of which must hold: `Conditions(below=0.5, tool="search")`.
 
@@ -70,92 +62,53 @@ class Conditions:
     text: str | None = None
 
     @property
-    def names(self) -> list[str]:
-        """Names of the conditions that are set: `["below", "tool"]`."""
-        return [name for name, value in asdict(self).items() if value not in (None, False)]
+    def words(self) -> list[str]:
+        """The conditions that are set, as typed: `["--below 0.5", "--tool search"]`."""
+        words = []
+        for name, value in asdict(self).items():
+            typed = f"{value:g}" if isinstance(value, float) else value
+            if value is True:
+                words.append(f"--{name}")
+            elif value is not None and value is not False:
+                words.append(f"--{name} {typed!r}" if name == "text" else f"--{name} {typed}")
+        return words
 
-    def filters(self, stored: Episodes) -> Iterator[Filter]:
-        """A filter for each condition; raises ValueError for a problem or tool without episodes."""
-        if self.problem is not None:
-            yield of_problem(self.problem, stored)
-        if self.chain is not None:
-            yield of_chain(self.chain)
-        if self.ending is not None:
-            yield of_ending(self.ending)
-        if self.below is not None:
-            yield below(self.below)
-        if self.above is not None:
-            yield above(self.above)
-        if self.tool is not None:
-            yield called(self.tool, stored)
-        if self.error:
-            yield with_error()
-        if self.text is not None:
-            yield saying(self.text)
+    def check(self, stored: Episodes) -> None:
+        """Raise ValueError for an unknown ending, and a problem or tool without episodes."""
+        ids = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
+        if self.problem is not None and self.problem not in ids:
+            what = f"no episode of the problem {self.problem!r}"
+            raise ValueError(f"{stored.title} has {what}.{did_you_mean(self.problem, ids)}")
+        endings = [ending.value for ending in Ending]
+        if self.ending is not None and self.ending not in endings:
+            raise ValueError(
+                f"--ending: got {self.ending!r}, expected one of {', '.join(endings)}."
+            )
+        tools = sorted(set().union(*(_tools(trajectory) for trajectory, _ in stored.pairs)))
+        if self.tool is not None and self.tool not in tools:
+            hint = did_you_mean(self.tool, tools)
+            raise ValueError(f"No episode of {stored.title} called the tool {self.tool!r}.{hint}")
 
-
-def of_problem(name: str, stored: Episodes) -> Filter:
-    """Episodes of a problem; raises ValueError for an unknown one."""
-    ids = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
-    if name not in ids:
-        raise ValueError(
-            f"{stored.title} has no episode of the problem {name!r}.{did_you_mean(name, ids)}"
+    def hold(self, pair: Pair) -> bool:
+        """Whether a conversation meets all conditions."""
+        trajectory, reward = pair[0], reward_of(pair[1])
+        text = (self.text or "").casefold()
+        return (
+            self.problem in (None, trajectory.problem.id)
+            and self.chain in (None, trajectory.chain)
+            and self.ending in (None, trajectory.ending.value)
+            and (self.below is None or (reward is not None and reward < self.below))
+            and (self.above is None or (reward is not None and reward > self.above))
+            and (self.tool is None or self.tool in _tools(trajectory))
+            and (not self.error or any(seen.error for seen in trajectory.observations))
+            and (not text or any(text in each.casefold() for each in texts(trajectory)))
         )
-    return Filter(f"--problem {name}", lambda pair: pair[0].problem.id == name)
 
 
-def of_chain(number: int) -> Filter:
-    """Episodes with this number within their group."""
-    return Filter(f"--chain {number}", lambda pair: pair[0].chain == number)
-
-
-def of_ending(name: str) -> Filter:
-    """Episodes with an ending such as `max_turns`; raises ValueError for an unknown ending."""
-    values = [ending.value for ending in Ending]
-    if name not in values:
-        raise ValueError(f"--ending: got {name!r}, expected one of {', '.join(values)}.")
-    return Filter(f"--ending {name}", lambda pair: pair[0].ending.value == name)
-
-
-def below(limit: float) -> Filter:
-    """Scored episodes with a lower reward."""
-    return Filter(f"--below {limit:g}", lambda pair: any(r < limit for r in _rewards(pair)))
-
-
-def above(limit: float) -> Filter:
-    """Scored episodes with a higher reward."""
-    return Filter(f"--above {limit:g}", lambda pair: any(r > limit for r in _rewards(pair)))
-
-
-def called(tool: str, stored: Episodes) -> Filter:
-    """Episodes in which the model called a tool; raises ValueError for an unknown one."""
-    tools = sorted(set().union(*(_tools(trajectory) for trajectory, _ in stored.pairs)))
-    if tool not in tools:
-        hint = did_you_mean(tool, tools)
-        raise ValueError(f"No episode of {stored.title} called the tool {tool!r}.{hint}")
-    return Filter(f"--tool {tool}", lambda pair: tool in _tools(pair[0]))
-
-
-def with_error() -> Filter:
-    """Episodes in which a tool returned an error."""
-    return Filter("--error", lambda pair: any(seen.error for seen in pair[0].observations))
-
-
-def saying(words: str) -> Filter:
-    """Episodes with these words in any text, regardless of case."""
-    wanted = words.casefold()
-    return Filter(
-        f"--text {words!r}", lambda pair: any(wanted in text.casefold() for text in texts(pair[0]))
-    )
-
-
-def matching(stored: Episodes, filters: Sequence[Filter]) -> list[StoredEpisode]:
-    """The episodes with a conversation that passes all filters."""
-    return [
-        episode
-        for episode in by_episode(stored.pairs)
-        if any(all(each.holds(pair) for each in filters) for pair in episode.conversations)
-    ]
+def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
+    """The episodes with a conversation that meets the conditions."""
+    episodes = by_episode(stored.pairs)
+    return [each for each in episodes if any(map(conditions.hold, each.conversations))]
 
 
 def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
@@ -163,9 +116,8 @@ def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> li
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:
         reward = episode.reward or 0.0
-        return (episode.reward is None) == (
-            order == "best"
-        ), reward if order == "worst" else -reward
+        unscored_first = (episode.reward is None) == (order == "best")
+        return unscored_first, reward if order == "worst" else -reward
 
     return sorted(episodes, key=rank)[:count]
 
@@ -176,11 +128,6 @@ def by_episode(pairs: Sequence[Pair]) -> list[StoredEpisode]:
     for number, pair in zip(episode_numbers(t for t, _ in pairs), pairs, strict=True):
         episodes[number].append(pair)
     return [StoredEpisode(tuple(conversations)) for conversations in episodes.values()]
-
-
-def _rewards(pair: Pair) -> list[float]:
-    reward = reward_of(pair[1])
-    return [] if reward is None else [reward]
 
 
 def _tools(trajectory: Trajectory) -> set[str]:

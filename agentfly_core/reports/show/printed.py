@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agentfly_core.records.speakers import activity
 from agentfly_core.records.trajectory import Message, Unscored
-from agentfly_core.reports.show.choice import Filter, StoredEpisode, by_episode
+from agentfly_core.reports.show.choice import StoredEpisode, by_episode
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
 from agentfly_core.system.formats.text import counted
 
@@ -29,9 +29,9 @@ SAME = "(begins as above)"
 
 
 def show(
-    stored: Episodes, matching: int, filters: Sequence[Filter], chosen: Sequence[StoredEpisode]
+    stored: Episodes, matching: int, conditions: Sequence[str], chosen: Sequence[StoredEpisode]
 ) -> RenderableType:
-    """The chosen episodes below a summary; `matching` episodes pass the filters."""
+    """The chosen episodes below a summary; `matching` episodes meet the conditions as typed."""
     conversations = [pair for episode in chosen for pair in _with_text(episode)]
     shared = shared_beginning(stored, conversations)
     once: list[RenderableType] = []
@@ -45,7 +45,7 @@ def show(
         episodes.append(Group("", facts(stored, pair), *pieces))
     return Group(
         heading(stored),
-        *counts(stored, matching, filters),
+        *counts(stored, matching, conditions),
         *environments(stored.metrics),
         *speakers(stored),
         legend(),
@@ -64,12 +64,13 @@ def heading(stored: Episodes) -> Text:
     return Text(f"{stored.title}: {counted(len(episodes), 'episode')}, {overall}", "bold")
 
 
-def counts(stored: Episodes, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
-    """How many episodes pass the filters; nothing without a filter."""
-    total = len(by_episode(stored.pairs))
-    typed = " ".join(each.words for each in filters)
+def counts(stored: Episodes, matching: int, conditions: Sequence[str]) -> list[RenderableType]:
+    """The number of episodes that meet the conditions; nothing without a condition."""
+    if not conditions:
+        return []
     match = "matches" if matching == 1 else "match"
-    return [Text(f"{matching} of {total} {match} {typed}", "bold")] if filters else []
+    of = f"{matching} of {len(by_episode(stored.pairs))}"
+    return [Text(f"{of} {match} {' '.join(conditions)}", "bold")]
 
 
 def legend() -> Text:

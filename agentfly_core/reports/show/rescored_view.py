@@ -135,10 +135,8 @@ def view(second: Second, store: Store) -> RenderableType:
         table.add_row("all", *_row(second.episodes), style="bold")
     notes = []
     if causes := [cause for step in second.steps for cause in step.unscored]:
-        notes = [
-            f"No new reward for {counted(len(causes), 'episode')}: {sentence(causes[0])} Repeat "
-            "the command to score them."
-        ]
+        missing = f"No new reward for {counted(len(causes), 'episode')}: {sentence(causes[0])}"
+        notes = [f"{missing} Repeat the command to score them."]
     if furthest := second.furthest:
         notes.append("They differ most on:")
     notes += [f"  old {e.old:g}, new {e.new:g}: {e.command(store, second.run)}" for e in furthest]
@@ -157,15 +155,9 @@ def as_json(second: Second, store: Store) -> dict[str, JSON]:
         }
         for step in second.steps
     ]
+    names = ("step", "problem", "chain", "old", "new")
     furthest: list[JSON] = [
-        {
-            "step": each.step,
-            "problem": each.problem,
-            "chain": each.chain,
-            "old": each.old,
-            "new": each.new,
-            "command": each.command(store, second.run),
-        }
+        {name: getattr(each, name) for name in names} | {"command": each.command(store, second.run)}
         for each in second.furthest
     ]
     return {

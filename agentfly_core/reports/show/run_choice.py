@@ -13,6 +13,16 @@ from agentfly_core.system.formats.json_value import JSON
 
 Sorting = Literal["name", "time", "success", "step"]
 ListedRun = Listed | Unreadable
+FIGURES = (
+    "name",
+    "experiment",
+    "state",
+    "step",
+    "steps",
+    "success",
+    "created_ms",
+    "command",
+)
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
@@ -30,7 +40,7 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
                     f"--filter: no run has {key!r}; expected experiment, state, tag, name or a "
                     "setting such as update.learning_rate."
                 )
-            kept = [run for run in kept if run.has(key, value)]
+            kept = [run for run in kept if isinstance(run, Listed) and run.has(key, value)]
         else:
             kept = [run for run in kept if condition.casefold() in run.words.casefold()]
     return kept
@@ -60,20 +70,7 @@ def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
         if isinstance(run, Unreadable):
             rows.append({"name": run.name, "state": "damaged", "fault": run.fault})
             continue
-        rows.append(
-            {
-                "name": run.name,
-                "experiment": run.experiment,
-                "state": run.state,
-                "owner": run.owner or None,
-                "step": run.step,
-                "steps": run.steps,
-                "success": run.success,
-                "created_ms": run.created_ms,
-                "tags": list(run.tags),
-                "differs": differing[run.name],
-                "changed": dict(run.changed),
-                "command": run.command,
-            }
-        )
+        figures = {name: getattr(run, name) for name in FIGURES}
+        more = {"owner": run.owner or None, "tags": list(run.tags), "changed": dict(run.changed)}
+        rows.append({**figures, **more, "differs": differing[run.name]})
     return {"runs": rows}

@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.reports.show.choice import Filter, SortOrder, StoredEpisode, by_episode
+from agentfly_core.reports.show.choice import SortOrder, StoredEpisode, by_episode
 from agentfly_core.reports.show.printed import counts, facts, heading, legend
 from agentfly_core.runs.episodes import Episodes, Pair
 from agentfly_core.system.formats.text import counted
@@ -68,7 +68,7 @@ def show_both(
     against: Episodes,
     episodes: Sequence[Twice],
     matching: int,
-    filters: Sequence[Filter],
+    conditions: Sequence[str],
     chosen: Sequence[Twice],
 ) -> RenderableType:
     """The chosen episodes below a summary of all `episodes` that both have."""
@@ -78,7 +78,7 @@ def show_both(
     return Group(
         heading(against),
         heading(shown),
-        *counts(shown, matching, filters),
+        *counts(shown, matching, conditions),
         Text(f"{both} of the same problems; the reward fell in {fell}, rose in {rose}", "bold"),
         legend(),
         *(_Columns(shown, against, twice) for twice in chosen),

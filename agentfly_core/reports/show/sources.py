@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from agentfly_core.config.experiment import Settings
+from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.play_layout import PlayLayout, plays
 from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.reports.show.reference import EpisodeSource, PlayReference
 from agentfly_core.runs.episodes import (
     Episodes,
     Pair,
@@ -31,6 +33,47 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import did_you_mean
 
 HELD_OUT = ("test", "validation")
+OF_PLAY = re.compile(rf"play:({NAME})")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayReference:
+    """`play:quickstart-1` is `PlayReference("quickstart-1")`."""
+
+    name: str
+
+
+EpisodeSource = RunPolicy | LastPolicy | PlayReference
+"""LastPolicy is a run whose step is not named."""
+
+
+def reference(text: str, step: int | None = None) -> EpisodeSource:
+    """Parse RUN, RUN@STEP, both with or without `run:`, or play:NAME; `step` is the option --step.
+
+    Raises ValueError for anything else, and for two different steps.
+    """
+    if play := OF_PLAY.fullmatch(text):
+        if step is not None:
+            raise ValueError(f"{text} is not a run: leave --step {step} out.")
+        return PlayReference(play[1])
+    run = policy_of_run(text)
+    if run is None:
+        raise ValueError(
+            f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
+            "`agentfly list` shows the runs."
+        )
+    if run.step is not None and step not in (None, run.step):
+        raise ValueError(f"Got {text} and --step {step}: name one step.")
+    return run if step is None else RunPolicy(run.run, step)
+
+
+def against(text: str, shown: EpisodeSource) -> EpisodeSource:
+    """Parse --against: a step of the same run, RUN@STEP or play:NAME; raises ValueError."""
+    if not text.isdecimal():
+        return reference(text)
+    if isinstance(shown, PlayReference):
+        raise ValueError(f"--against: got step {text} of played episodes, expected play:NAME.")
+    return RunPolicy(shown.run, int(text))
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
@@ -45,7 +88,7 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
         return read_evaluation(store, named.run, named.step, evaluation)
     if named.step == 0:
         raise ValueError(
-            f"Step 0 of {named.run} is its start and has no rollouts: use --evaluation test or "
+            f"Step 0 of {named.run} is its start, without rollouts: use --evaluation test or "
             "--demonstrations."
         )
     run = named.run if named.step is None else done_by(store, named.run, named.step)
@@ -93,7 +136,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
-        evaluated_pairs(store, scored),
+        _evaluated(store, scored),
         partial(pieces, decode=decoder(store, run)),
         {},
     )
@@ -129,16 +172,15 @@ def evaluations(
     return scores_of
 
 
-def evaluated_pairs(store: Store, scored: str) -> tuple[Pair, ...]:
-    """The episodes of an evaluation with their scores."""
-    return read_pairs(store, published_rollouts(store, scored.rpartition("/")[0]), scored)
-
-
 def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
     """The solved share of each problem's episodes: `{"add-41-58": 1.0}`."""
-    pairs = evaluated_pairs(store, scored)
+    pairs = _evaluated(store, scored)
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
+
+
+def _evaluated(store: Store, scored: str) -> tuple[Pair, ...]:
+    return read_pairs(store, published_rollouts(store, scored.rpartition("/")[0]), scored)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:

@@ -18,9 +18,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Unscored,
 )
-from agentfly_core.reports.show import choice
 from agentfly_core.reports.show.choice import (
-    Filter,
+    Conditions,
     StoredEpisode,
     by_episode,
     first,
@@ -61,34 +60,39 @@ def names(episodes: Sequence[StoredEpisode]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("filters", "left"),
+    ("conditions", "left"),
     [
-        ([], ["41+58", "1+1", "2+2"]),
-        ([choice.of_problem("1+1", STORED)], ["1+1"]),
-        ([choice.of_chain(0)], ["41+58", "1+1", "2+2"]),
-        ([choice.of_chain(1)], []),
-        ([choice.of_ending("terminal")], ["41+58"]),
-        ([choice.below(0.5)], ["1+1"]),
-        ([choice.below(0.25)], []),
-        ([choice.above(0.25)], ["41+58"]),
-        ([choice.called("calculator", STORED)], ["41+58"]),
-        ([choice.with_error()], ["2+2"]),
-        ([choice.saying("is three")], ["1+1"]),
-        ([choice.saying("WHAT IS")], ["41+58", "1+1", "2+2"]),
-        ([choice.saying("what is"), choice.above(0.0)], ["41+58", "1+1"]),
-        ([choice.saying('"41+58"')], ["41+58"]),
+        (Conditions(), ["41+58", "1+1", "2+2"]),
+        (Conditions(problem="1+1"), ["1+1"]),
+        (Conditions(chain=0), ["41+58", "1+1", "2+2"]),
+        (Conditions(chain=1), []),
+        (Conditions(ending="terminal"), ["41+58"]),
+        (Conditions(below=0.5), ["1+1"]),
+        (Conditions(below=0.25), []),
+        (Conditions(above=0.25), ["41+58"]),
+        (Conditions(tool="calculator"), ["41+58"]),
+        (Conditions(error=True), ["2+2"]),
+        (Conditions(text="is three"), ["1+1"]),
+        (Conditions(text="WHAT IS"), ["41+58", "1+1", "2+2"]),
+        (Conditions(text="what is", above=0.0), ["41+58", "1+1"]),
+        (Conditions(text='"41+58"'), ["41+58"]),
     ],
-    ids=lambda value: " ".join(each.words for each in value if isinstance(each, Filter)),
+    ids=lambda value: " ".join(value.words) if isinstance(value, Conditions) else "",
 )
-def test_filters_leave_the_episodes_for_which_all_of_them_hold(
-    filters: list[Filter], left: list[str]
+def test_conditions_leave_the_episodes_for_which_all_of_them_hold(
+    conditions: Conditions, left: list[str]
 ) -> None:
-    assert names(matching(STORED, filters)) == left
+    assert names(matching(STORED, conditions)) == left
+
+
+def test_conditions_are_named_as_typed() -> None:
+    conditions = Conditions(chain=0, below=0.5, error=True, text="a b")
+    assert conditions.words == ["--chain 0", "--below 0.5", "--error", "--text 'a b'"]
 
 
 def test_a_tool_that_no_episode_called_is_refused_with_what_was_meant() -> None:
     with pytest.raises(ValueError, match=r"the tool .calculater.\. Did you mean .calculator"):
-        choice.called("calculater", STORED)
+        Conditions(tool="calculater").check(STORED)
 
 
 def test_the_worst_and_the_best_come_first_and_no_reward_is_worst() -> None:
@@ -117,11 +121,11 @@ def test_the_worst_and_the_best_are_episodes_with_all_speakers() -> None:
 
 def test_an_episode_matches_by_one_speaker_and_is_shown_with_all() -> None:
     stored = replace(STORED, pairs=tuple(TEAMS))
-    assert names(matching(stored, [choice.below(0.1)])) == ["a-planner", "a-searcher"]
+    assert names(matching(stored, Conditions(below=0.1))) == ["a-planner", "a-searcher"]
 
 
 def test_a_problem_or_ending_that_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(ValueError, match=r"no episode of the problem '41\+5'.*Did you mean"):
-        choice.of_problem("41+5", STORED)
+        Conditions(problem="41+5").check(STORED)
     with pytest.raises(ValueError, match="expected one of terminal, no_tool_calls"):
-        choice.of_ending("finished")
+        Conditions(ending="finished").check(STORED)

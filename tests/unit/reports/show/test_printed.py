@@ -13,12 +13,10 @@ from rich.text import Text
 
 from agentfly_core.records.trajectory import Message, Scored, ToolCall, Trajectory
 from agentfly_core.reports.show.choice import (
-    Filter,
-    below,
+    Conditions,
     by_episode,
     first,
     matching,
-    of_ending,
 )
 from agentfly_core.reports.show.printed import SAME, show
 from agentfly_core.runs.episodes import Episodes, Pair, Piece, decoder, pieces, read_step
@@ -147,21 +145,21 @@ def test_one_episode_is_printed_whole_and_so_are_those_without_a_system_prompt(
     assert SAME not in all_of(store, asked(0, "", "41+58?"), asked(1, "", "1+1?"))
 
 
-def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> None:
+def test_the_number_of_matches_is_shown_with_the_conditions(store: Store) -> None:
     stored = read_step(store, "demo", 6)
-    filters = [below(0.6), of_ending("terminal")]
+    conditions = Conditions(below=0.6, ending="terminal")
     console = Console(file=io.StringIO(), width=110)
-    console.print(show(stored, 1, filters, matching(stored, filters)))
+    console.print(show(stored, 1, conditions.words, matching(stored, conditions)))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "1 of 4 matches --below 0.6 --ending terminal" in text
     assert re.findall(r"chain (\d);", text) == ["2"]
 
 
-def shown(*pairs: Pair, filters: Sequence[Filter] = ()) -> str:
+def shown(*pairs: Pair, conditions: Sequence[str] = ()) -> str:
     console = Console(file=io.StringIO(), width=110)
     stored = Episodes("run:demo@7", "demo, step 7", pairs, read, {})
-    console.print(show(stored, len(pairs), filters, first(by_episode(pairs), "worst", 1)))
+    console.print(show(stored, len(pairs), conditions, first(by_episode(pairs), "worst", 1)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -202,9 +200,9 @@ def test_who_speaks_alone_is_not_named() -> None:
     assert "planner" not in text and "1 episode, 1 scored" in text
 
 
-def test_filters_count_episodes_and_not_their_speakers() -> None:
+def test_conditions_count_episodes_and_not_their_speakers() -> None:
     pairs = [*team("a", 1.0, 0.5), *team("b", 0.5, 0.0)]
-    assert "of 2 match --below 0.6" in shown(*pairs, filters=[below(0.6)])
+    assert "of 2 match --below 0.6" in shown(*pairs, conditions=["--below 0.6"])
 
 
 def test_a_speaker_without_a_reply_is_not_shown() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.config.reference import LastPolicy, RunPolicy
-from agentfly_core.reports.show.reference import (
+from agentfly_core.reports.show.sources import (
     EpisodeSource,
     PlayReference,
     against,

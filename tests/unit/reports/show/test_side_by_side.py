@@ -10,7 +10,7 @@ from rich.console import Console
 
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
 from agentfly_core.reports.show.as_json import both_json
-from agentfly_core.reports.show.choice import above, by_episode
+from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
@@ -39,7 +39,7 @@ def printed(width: int, count: int) -> list[str]:
     twice = played_twice(by_episode(LATER.pairs), EARLIER, LATER.title)
     console = Console(file=io.StringIO(), width=width)
     chosen = most_changed(twice, "worst", count)
-    console.print(show_both(LATER, EARLIER, twice, 5, [above(-1.0)], chosen))
+    console.print(show_both(LATER, EARLIER, twice, 5, ["--above -1"], chosen))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 

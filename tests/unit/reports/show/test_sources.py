@@ -15,8 +15,7 @@ from agentfly_core.experiment.play_layout import PlayLayout
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.reports.show.reference import reference
-from agentfly_core.reports.show.sources import read
+from agentfly_core.reports.show.sources import read, reference
 from agentfly_core.runs.episodes import Episodes
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer

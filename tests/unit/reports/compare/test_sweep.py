@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.reports.compare.sweep_grid import alternatives, grid
+from agentfly_core.reports.compare.sweep import alternatives, grid
 from tests.support.tried_runs import project
 
 
