@@ -42,7 +42,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.runs.summary import Evaluation, stored_evaluation, with_stored_datasets
+from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 from agentfly_core.training.client import DeepSpeedLearner
@@ -254,10 +254,10 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     subprocess.run(command, check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
     start, data = loaded.store.read_json(RunLayout(run).start), loaded.dataset
+    stored = Evaluations(loaded)
     policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
     before, after = (
-        with_stored_datasets(loaded, policy, stored_evaluation(loaded, policy, "test", data))
-        for policy in policies
+        stored.with_datasets(policy, stored.stored(policy, "test", data)) for policy in policies
     )
     return Evaluated(before, after)
 
@@ -269,4 +269,5 @@ def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation
     command = [sys.executable, "-m", "flows", "evaluate", experiment, *overrides]
     subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
-    return stored_evaluation(loaded, final_policy(loaded.store, run), "test", loaded.dataset)
+    policy = final_policy(loaded.store, run)
+    return Evaluations(loaded).stored(policy, "test", loaded.dataset)

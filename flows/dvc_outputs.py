@@ -11,7 +11,7 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.experiment.user_code import COUNTED
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs import dvc_pointer, versioning
+from agentfly_core.runs import versioning
 from agentfly_core.runs.summary import Evaluation, steps_frame
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.store import Store
@@ -66,7 +66,7 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 def write_pointer(experiment: str, name: str, artifact: Artifact) -> None:
     """Write an artifact's uri and digest."""
-    dvc_pointer.write(folder(experiment) / f"{name}.json", artifact)
+    write_json(folder(experiment) / f"{name}.json", artifact.to_json())
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:

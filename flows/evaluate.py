@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import time
 
 from prefect import flow
 
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.tracking.mlflow_run import MlflowRun
-from agentfly_core.tracking.sync import send_dataset, send_evaluation
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import report_stage
+from flows.reporting import StageReport
 from tasks.stages import TASKS
 
 
@@ -37,14 +34,10 @@ def evaluate(
     data, logs = TASKS.prepare(loaded), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or loaded.name}"
     with devices(loaded.site, loaded.site.sampler_gpus, holder):
-        started_ms = int(time() * 1000)
+        report = StageReport(loaded, "evaluate", chosen.digest)
         evaluation = Evaluator(TASKS, loaded, data).once(chosen, logs)
 
-    def send(mlflow: MlflowRun) -> None:
-        send_dataset(loaded, mlflow, data)
-        send_evaluation(mlflow, evaluation, 0)
-
-    report_stage(loaded, "evaluate", started_ms, send, chosen.digest)
+    report.send(data, evaluation=evaluation)
     if dvc_outputs.wanted():
         dvc_outputs.write_evaluation(loaded.name, evaluation)
     return evaluation.to_json()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import time
 
 from prefect import flow
 
 from agentfly_core.store.artifact import Artifact
-from agentfly_core.tracking.mlflow_run import MlflowRun
-from agentfly_core.tracking.sync import send_dataset, send_stages
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import report_stage
+from flows.reporting import StageReport
 from tasks.stages import TASKS
 
 
@@ -26,16 +23,12 @@ def prepare(
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
-    started_ms = int(time() * 1000)
+    report = StageReport(loaded, "prepare")
     version = TASKS.version(loaded.name, loaded.settings, Path.cwd())
     data = TASKS.prepare(loaded)
     if dvc_outputs.wanted():  # the pipeline reports to MLflow
         dvc_outputs.write_dataset(loaded.name, loaded.store, data)
         return data
 
-    def send(mlflow: MlflowRun) -> None:
-        send_dataset(loaded, mlflow, data, version)
-        send_stages(loaded, mlflow, {"prepare": [data]})
-
-    report_stage(loaded, "prepare", started_ms, send)
+    report.send(data, version=version, stages={"prepare": [data]})
     return data

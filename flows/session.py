@@ -59,5 +59,6 @@ def session(
                 Display(name, mine.settings.steps) as display,
                 listening(display),
             ):
+                report(mine)  # the MLflow run appears while services start
                 name_after(name)
                 yield RunSession(mine, report, logs)

@@ -32,7 +32,7 @@ from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.rollout.event_loop import environment_loop
-from agentfly_core.runs import dvc_pointer
+from agentfly_core.runs.versioning import read_pointer
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json
@@ -141,7 +141,7 @@ def policy_named(
                 raise ValueError(
                     f"There is no file {path!r}; expected one like results/EXPERIMENT/policy.json."
                 )
-            return dvc_pointer.read(Path(path))
+            return read_pointer(Path(path))
         case EndpointPolicy(name):
             service = experiment.site.endpoint(name)
             tokens, source = tokenizer(experiment)

@@ -1,4 +1,4 @@
-"""Stored episodes as they are read: what the model chose kept apart from what it read."""
+"""Stored episodes, with sampled text apart from given text."""
 
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ class Piece:
     """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    What is `said` is a chat service's reply, which has no tokens. What is `after` the episode was
-    answered by a tool that ended it and never read by the model. A `context` has the number of the
-    one in which the model now reads, where it was another before.
+    `said` is a chat service's reply, without tokens. `after` is a tool's answer that ended the
+    episode and that the model never read. `context` is the number of a context that begins here.
     """
 
     kind: PieceKind
@@ -69,10 +68,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Stored episodes with their scores, how to read each, and what was measured with them.
+    """Stored episodes with their scores, a function that decodes them, and the step's metrics.
 
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
-    {"resources/Shop/expired": 1.0, ...})`; an episode that is not scored yet has None.
+    {"resources/Shop/expired": 1.0, ...})`; an unscored episode has None.
     """
 
     reference: str
@@ -83,8 +82,9 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """A step's episodes, the last one's when `number` is None, of a fork those of the steps that it
-    continues from, too; raises ValueError without any.
+    """Episodes of a step, by default the last one; a fork has the earlier steps of its origin too.
+
+    Raises ValueError without episodes.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -103,12 +103,12 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
-    """The shards of a step or an evaluation that are published, also while it is still played."""
+    """The published shards of a step or an evaluation, also while others are still played."""
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
-    """The episodes of these artifacts, each with its score where `scored` is published."""
+    """The episodes of these artifacts, with scores if `scored` is published."""
     played = trajectories_in(store, map(store.artifact, rollouts))
     stored = store.get(scored)
     scores = read_scores(store.open(stored) / SCORES) if stored else []
@@ -117,7 +117,7 @@ def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair
 
 
 def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajectory]:
-    """The trajectories of these artifacts, one artifact after the other."""
+    """The trajectories of these artifacts, in order."""
     folders = [store.open(artifact) for artifact in rollouts]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
@@ -134,30 +134,28 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def decoder(store: Store, run: str) -> Decode:
-    """How to read a run's tokens: the tokenizer of its start policy; raises ValueError."""
+    """Decoder of a run's start policy; raises ValueError."""
     start = store.read_json(RunLayout(run).start)
     if start is None:
-        raise ValueError(f"The run {run!r} has no policy yet: its tokens cannot be read.")
+        raise ValueError(f"The run {run!r} cannot be read before its start policy is published.")
     return decoder_of(store, Pointer.of(start, RunLayout(run).start))
 
 
 def decoder_of(store: Store, artifact: Pointer) -> Decode:
-    """How to read the tokens of the tokenizer.json in an artifact, special tokens shown; raises
-    ValueError without one.
-    """
+    """Decoder of the tokenizer.json in an artifact, with special tokens; raises ValueError."""
     written = store.part(artifact, "tokenizer.json")
     if written is None:
-        raise ValueError(f"{artifact.uri} has no tokenizer.json: its tokens cannot be read.")
+        raise ValueError(f"{artifact.uri} lacks tokenizer.json, so its tokens cannot be decoded.")
     return decode_with(Tokenizer.from_str(json.dumps(written)))
 
 
 def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
-    """How to read the tokens of a tokenizer, special tokens shown."""
+    """Decoder of a tokenizer, with special tokens."""
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """An episode token by token, in the order of time; as text where it has no tokens."""
+    """An episode in order of time, decoded from tokens or, for chat services, from messages."""
     shown: list[Piece] = []
     context = 0
     for turn in trajectory.turns:
@@ -174,20 +172,18 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
-    """What was sampled, with a word where it was cut."""
+    """A sampled span, with a note if it was cut."""
     cut = " (cut at a token limit)" if span.finish == "length" else ""
     return Piece("sampled", decode(span.tokens) + cut)
 
 
 def answered_last(trajectory: Trajectory) -> list[Piece]:
-    """What was answered after the last reply and never read."""
+    """Answers after the last reply, which the model never read."""
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """A piece's text in lines of at most `width` columns with their mark; control characters are
-    written out.
-    """
+    """A piece's text in lines that fit into `width` columns with their mark, controls escaped."""
     room = max(20, width - 12)
     wrapped = (
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)
@@ -197,9 +193,7 @@ def lines(piece: Piece, width: int) -> list[str]:
 
 
 def table(stored: Episodes) -> pd.DataFrame:
-    """Episodes for people: one row an episode, with its rewards and its text, each line
-    marked.
-    """
+    """A row for each episode, with its rewards and its marked text."""
     import pandas as pd  # takes half a second
 
     rows = []
@@ -226,7 +220,7 @@ def table(stored: Episodes) -> pd.DataFrame:
 
 
 def reward_of(scored: Scored | None) -> float | None:
-    """The reward of an episode, None where it has none."""
+    """The reward of an episode, None if it is unscored."""
     return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward
 
 

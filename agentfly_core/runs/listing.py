@@ -1,4 +1,4 @@
-"""The runs of a store: which are finished, who works on which, the command that continues each."""
+"""The runs of a store: states, owners, names, and the command that continues each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentfly_core.config import loading
-from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of
+from agentfly_core.experiment.run_layout import (
+    RunLayout,
+    finished_summary,
+    record_of,
+    run_records,
+)
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.store.lease import leaseholder
@@ -31,8 +36,8 @@ LONGEST_WORD = 80
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A run as it stands; `step` is the last one whose policy is published, `success` is held-out,
-    None before the end, `changed` are the settings that are not its file's.
+    """State of a run. `step` is the last step with a published policy, `success` the held-out
+    success of a finished run, and `changed` are the settings that differ from the file's.
 
         Listed(
             "quickstart-1f2e3d4c", "stopped", "", 7, 15, None,
@@ -64,38 +69,34 @@ class Listed:
         assert isinstance(steps, int) and isinstance(start, int)
         remote, here = store.remote, store.path(layout.uri)
         owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
-        settings = record["settings"]
-        changed = _changed(record, settings)
         begun = reversed(layout.steps(store))
-        last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
+        held = (step for step in begun if store.holds(layout.step(step).policy))
         summary = finished_summary(store, name, steps)
-        state: Literal["finished", "running", "stopped"] = "running" if owner else "stopped"
+        show = in_store(store, "agentfly", "show", name)
         return cls(
             name=name,
-            state="finished" if summary else state,
+            state="finished" if summary else "running" if owner else "stopped",
             owner=owner,
-            step=start if last is None else last,
+            step=next(held, start),
             steps=steps,
             success=summary["success_after"] if summary else None,
-            command=in_store(store, "agentfly", "show", name)
-            if summary
-            else _continuing(store, name, record, changed),
+            command=show if summary else continuing(store, name, record),
             experiment=record["experiment"],
             created_ms=record["created_ms"],
             tags=tags_of(store, name),
-            changed=changed,
-            settings=loading.flat(settings),
+            changed=_changed(record),
+            settings=loading.flat(record["settings"]),
         )
 
     @property
     def words(self) -> str:
-        """What `agentfly list --filter` looks for a text in."""
+        """The text that `agentfly list --filter TEXT` searches."""
         return " ".join(
             (self.name, self.experiment, self.state, *self.tags, *settled(self.changed))
         )
 
     def has(self, key: str, value: JSON) -> bool:
-        """Whether it has a tag, is of an experiment, in a state, or has a setting."""
+        """Whether it has this tag, experiment, state, name or setting."""
         if key == "tag":
             return str(value) in self.tags
         if key in ("experiment", "state", "name"):
@@ -105,21 +106,15 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A run whose run.json is damaged:
-    `Unreadable("demo", "/lab/runs/demo/run.json is damaged: ...")`.
-    """
+    """A run with a damaged run.json: `Unreadable("demo", "/lab/runs/demo/run.json is damaged")`."""
 
     name: str
     fault: str
 
     @property
     def words(self) -> str:
-        """Its name, and that it is damaged."""
+        """The text that `agentfly list --filter TEXT` searches."""
         return f"{self.name} damaged"
-
-    def has(self, key: str, value: JSON) -> bool:
-        """False: nothing is known of it."""
-        return False
 
 
 def listed(store: Store) -> list[Listed | Unreadable]:
@@ -136,12 +131,29 @@ def listed(store: Store) -> list[Listed | Unreadable]:
     return runs
 
 
-def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
-    """Two lines a run: how it stands, and the command that continues it (or, if it is finished,
-    reads it).
+def run_named(store: Store, reference: str) -> str:
+    """Return the full name of a run, of the newest run of an experiment, or of a unique prefix:
+    `quickstart@7` becomes `quickstart-1a2b3c4d@7`. Other names stay as they are.
+
+    Raises ValueError for a prefix of several runs.
     """
+    name, at, step = reference.removeprefix("run:").partition("@")
+    names = store.names("runs")
+    if not name or name in names:
+        return f"{name}{at}{step}"
+    of_experiment = [run for run in run_records(store) if run["experiment"] == name]
+    if of_experiment:
+        return f"{max(of_experiment, key=lambda run: run['created_ms'])['name']}{at}{step}"
+    matches = [run for run in names if run.startswith(name)]
+    if len(matches) > 1:
+        raise ValueError(f"{name} is the beginning of several runs: {', '.join(matches)}.")
+    return f"{matches[0] if matches else name}{at}{step}"
+
+
+def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
+    """Two lines a run: its state, and the command that continues or shows it."""
     if not runs:
-        return Text(f"There is no run in {store.uri} yet. Start one: agentfly train quickstart")
+        return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
     width = max(len(run.name) for run in runs)
     differing = differences([run for run in runs if isinstance(run, Listed)])
     shown = []
@@ -163,9 +175,7 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[Listed]) -> dict[str, dict[str, JSON]]:
-    """What runs differ in, by name: of the settings that are not the files' those that not all
-    share, and the seed.
-    """
+    """The settings in which runs differ, by run: changed settings, and the seed."""
     changed = {key for run in runs for key in run.changed} | {"seed"}
     apart = [key for key in changed if len({str(run.settings.get(key)) for run in runs}) > 1]
     return {
@@ -184,44 +194,31 @@ def settled(settings: Mapping[str, JSON]) -> list[str]:
 
 
 def typed(value: JSON) -> str:
-    """A setting's value as it is typed, in YAML: `[1, 2]`."""
+    """A setting's value in YAML: `[1, 2]`."""
     return strict_yaml.dump(value, flow=True).strip()
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
-    """The exact command that continues a run, given its run.json: every setting that differs from
-    the file is in it.
-    """
-    changed = _changed(record, record["settings"])
-    return _continuing(store, name, record, changed)
+    """The exact command that continues a run, with all settings that differ from the file's."""
+    experiment, changed = experiment_of(record)
+    site = record["site"]["name"]
+    where = [] if site == "local" else ["--site", site]
+    return in_store(store, "agentfly", "train", experiment, *changed, "--run", name, *where)
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
-    """The experiment of a run and the settings that differ from its file as it is now, as a command
-    names them: `("quickstart", ["seed=1"])`.
+    """The experiment of a run and the settings that differ from its current file, as in a command:
+    `("quickstart", ["seed=1"])`.
     """
-    changed = _changed(record, record["settings"])
-    return _experiment(record), settled(changed)
+    path = _file(record)
+    in_conf = path is None or path.parent == loading.CONF
+    return record["experiment"] if in_conf else str(path), settled(_changed(record))
 
 
 def in_store(store: Store, *words: str) -> str:
-    """A command as it is to be typed; it names the store unless that is the one taken when none is
-    named.
-    """
+    """A command to type, with `--store` unless it is the default store."""
     default = Store.at(loading.site("local").store, store.root)
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
-
-
-def _continuing(store: Store, name: str, record: RunRecord, changed: Mapping[str, JSON]) -> str:
-    site = record["site"]["name"]
-    where = [] if site == "local" else ["--site", site]
-    words = [_experiment(record), *settled(changed), "--run", name, *where]
-    return in_store(store, "agentfly", "train", *words)
-
-
-def _experiment(record: RunRecord) -> str:
-    path = _file(record)
-    return record["experiment"] if path is None or path.parent == loading.CONF else str(path)
 
 
 def _file(record: RunRecord) -> Path | None:
@@ -229,14 +226,17 @@ def _file(record: RunRecord) -> Path | None:
     return next(paths, None)
 
 
-def _changed(record: RunRecord, settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Each setting in which a run differs from its experiment's file as it is now.
+def _changed(record: RunRecord) -> dict[str, JSON]:
+    """The settings in which a run differs from its experiment's current file.
 
-    Where that cannot be read: each one that was overridden when the run was started.
+    If the file cannot be read, the overrides with which the run was started.
     """
-    path = _file(record)
+    settings, path = record["settings"], _file(record)
     try:
-        now = _settings_of_file(str(path), _own_file(path).stat().st_mtime_ns, os.getcwd())
+        # a stranger's run may name any file
+        if path is None or not path.resolve().is_relative_to(Path.cwd()):
+            raise ValueError(f"{path} is not a file below {Path.cwd()}.")
+        now = _settings_of_file(str(path), path.stat().st_mtime_ns, os.getcwd())
     except (ValueError, OSError):
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
     else:
@@ -253,17 +253,8 @@ def _changed(record: RunRecord, settings: Mapping[str, JSON]) -> dict[str, JSON]
     return {key: values.get(key, settings.get(key)) for key in sorted(whole)}
 
 
-def _own_file(path: Path | None) -> Path:
-    """A file below the working folder; raises ValueError for one elsewhere, whose name may come
-    with a stranger's run.
-    """
-    if path is None or not path.resolve().is_relative_to(Path.cwd()) or not path.is_file():
-        raise ValueError(f"{path} is not a file below {Path.cwd()}.")
-    return path
-
-
 @lru_cache(maxsize=64)
 def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
-    """The settings of an experiment's file as it is now; many runs have the same one."""
+    """Current settings of an experiment's file, which many runs share."""
     now: dict[str, JSON] = loading.read(path).settings.model_dump(mode="json")
     return now

@@ -216,14 +216,14 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def recorded_settings(record: RunRecord) -> Settings:
-    """Settings of a run.json; raises ValueError for those of another version."""
+    """Settings of a run.json; raises ValueError if another version of AgentFly wrote them."""
     try:
         return Settings.model_validate(record["settings"])
     except ValidationError as error:
         key, message = place(error.errors()[0]["loc"]), error.errors()[0]["msg"]
         raise ValueError(
             f"runs/{record['name']}/run.json: {key}: {message}. Expected the settings of this "
-            f"version; use the one that wrote it, `git checkout {record['revision']['commit']}`."
+            f"version; use the version that wrote it: git checkout {record['revision']['commit']}"
         ) from None
 
 
@@ -253,7 +253,7 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
         links: dict[str, list[str]] = store.read_json(RunLayout(name).links) or {}
         return links
     except Damaged as damage:
-        logger.warning("%s The ids of the run in Prefect and MLflow that it held are lost.", damage)
+        logger.warning("%s The ids of the run in Prefect and MLflow are lost.", damage)
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Tags that people give to runs; they lie beside run.json, so that a run at work may be tagged."""
+"""Tags of runs, in a file beside run.json, so that a running run can be tagged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tags_of(store: Store, run: str) -> tuple[str, ...]:
     try:
         stored = store.read_json(RunLayout(run).tags)
     except Damaged as damage:
-        logger.warning("%s The tags of the run that it held are lost.", damage)
+        logger.warning("%s The tags of the run are lost.", damage)
         stored = None
     return tuple(stored["tags"]) if stored else ()
 

@@ -1,4 +1,4 @@
-"""How a run ended: its held-out success before and after, and where its seconds went."""
+"""Summary of a run: held-out success before and after, and seconds by stage."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ StagesBefore = Mapping[str, Sequence[Pointer]]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How a policy does on the held-out problems of a split, and when that was known.
+    """Success of a policy on the held-out problems of a split, and the time of its evaluation.
 
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2,
     1763740000000, {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`.
-    `split` is the name of one of evaluate.datasets where its test split was played, `solved` is the
-    share of each problem's episodes that reached the goal, `pass_at` are rates by k and `by` those
-    of the problems with each value of a fact, and of each task. `datasets` are evaluations of the
-    same policy.
+    `split` is the dataset's name for the test split of one of evaluate.datasets. `solved` is the
+    share of each problem's episodes that reached the goal, `pass_at` are rates by k, and `by` has
+    the rates by values of a fact and by task. `datasets` are evaluations of the same policy.
     """
 
     policy: str
@@ -61,15 +60,13 @@ class Evaluation:
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """The seconds of this evaluation and of those on the datasets, without what had ended by
-        then.
-        """
+        """Seconds of this evaluation and those on datasets, if they ended after `time_ms`."""
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
     @property
     def details(self) -> dict[str, JSON]:
-        """What there is beside the success, as JSON; empty where nothing of it was asked for."""
+        """The optional figures as JSON, without empty ones."""
         pass_at = {str(k): rate.to_json() for k, rate in self.pass_at.items()}
         by = {
             fact: {value: rate.to_json() for value, rate in rates.items()}
@@ -97,66 +94,88 @@ class Evaluation:
         return {f"evaluate/{self.split}/{name}": value for name, value in metrics.items()}
 
     def to_json(self) -> dict[str, JSON]:
-        """An evaluation as JSON, without its single problems."""
+        """As JSON without single problems."""
         rate = Rate(self.success, self.interval, len(self.solved))
         return {"policy": self.policy, **rate.to_json(), **self.details}
 
 
-def evaluation(
-    store: Store,
-    experiment: Experiment,
-    policy: Pointer,
-    split: str,
-    rollouts: Sequence[Pointer],
-    scored: Pointer,
-) -> Evaluation:
-    """Read an evaluation from its stored episodes and scores; raises ValueError where no episode
-    has a score.
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    """The stored evaluations of an experiment: `Evaluations(experiment).stored(policy, "test",
+    data)`.
     """
-    played = trajectories_in(store, rollouts)
-    scores = read_scores(store.open(scored) / SCORES)
-    outcomes = outcomes_by_problem(played, scores, experiment.whole.goal)
-    solved = {problem: fmean(values) for problem, values in outcomes.items()}
-    if not solved:
-        raise ValueError(_without_a_score(store, split, (*rollouts, scored), scores))
-    success, interval = intervals.success(solved)
-    stages = [measured(store, artifact) for artifact in (*rollouts, scored)]
-    seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
-    settings = experiment.settings.evaluate
-    pass_at = pass_rates(outcomes, settings.pass_at)
-    groups: dict[str, Callable[[Problem], str]] = {}
-    if experiment.settings.tasks:
-        groups[TASK] = attrgetter("task")
-    if settings.by:
-        groups[settings.by] = partial(tag, fact=settings.by, setting="evaluate.by")
-    problems = [t.problem for t in played]
-    by = {name: rates_by(value_of, problems, solved) for name, value_of in groups.items()}
-    return Evaluation(
-        policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
-    )
+
+    experiment: Experiment
+
+    def stored(self, policy: Pointer, split: str, data: Pointer) -> Evaluation:
+        """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
+        store, keys = self.experiment.store, StageKeys(self.experiment.settings)
+        targets = self.experiment.evaluation_keys(policy, data, split)
+        shards = [store.artifact(target.uri) for target in targets]
+        if not shards:
+            raise FileNotFoundError(f"The split {split} is empty and was not evaluated.")
+        return self.of(policy, split, shards, store.artifact(keys.scored(shards).uri))
+
+    def with_datasets(self, policy: Pointer, evaluation: Evaluation) -> Evaluation:
+        """An evaluation with the complete ones on evaluate.datasets."""
+        datasets = {}
+        for name, dataset in self.experiment.settings.evaluate.datasets.items():
+            with suppress(FileNotFoundError):  # added to the settings later
+                there = self.experiment.on(self.experiment.settings.on(dataset))
+                other = Evaluations(there).stored(policy, "test", there.dataset)
+                datasets[name] = replace(other, split=name)
+        return replace(evaluation, datasets=datasets)
+
+    def of(
+        self, policy: Pointer, split: str, rollouts: Sequence[Pointer], scored: Pointer
+    ) -> Evaluation:
+        """Compute an evaluation from stored episodes and their scores.
+
+        Raises ValueError if no episode has a score.
+        """
+        store, settings = self.experiment.store, self.experiment.settings
+        played = trajectories_in(store, rollouts)
+        scores = read_scores(store.open(scored) / SCORES)
+        outcomes = outcomes_by_problem(played, scores, self.experiment.whole.goal)
+        solved = {problem: fmean(values) for problem, values in outcomes.items()}
+        stages = (*rollouts, scored)
+        if not solved:
+            raise ValueError(_without_a_score(store, split, stages, scores))
+        groups: dict[str, Callable[[Problem], str]] = {}
+        if settings.tasks:
+            groups[TASK] = attrgetter("task")
+        if fact := settings.evaluate.by:
+            groups[fact] = partial(tag, fact=fact, setting="evaluate.by")
+        problems = [t.problem for t in played]
+        measures = [measured(store, artifact) for artifact in stages]
+        return Evaluation(
+            policy.digest,
+            split,
+            *intervals.success(solved),
+            solved,
+            sum(stage.seconds for stage in measures),
+            measures[-1].time_ms,
+            pass_rates(outcomes, settings.evaluate.pass_at),
+            {name: rates_by(value_of, problems, solved) for name, value_of in groups.items()},
+        )
 
 
 def _without_a_score(
-    store: Store,
-    split: str,
-    stages: Sequence[Pointer],
-    scores: Sequence[Scored],
+    store: Store, split: str, stages: Sequence[Pointer], scores: Sequence[Scored]
 ) -> str:
-    """Why an evaluation says nothing, and the way out."""
     causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
     first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
     stored = ", ".join(artifact.uri for artifact in stages)
     return (
-        f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that "
-        f"there is no success to tell. First causes: {first} Mend them, then remove {stored} "
-        f"from {store.uri}: they are played again."
+        f"None of the {len(scores)} episodes of the evaluation on {split} has a score. First "
+        f"causes: {first} Fix them, remove {stored} from {store.uri}, and evaluate again."
     )
 
 
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """The success on the problems with each value, sorted: `{"hard": Rate(...)}`."""
+    """Success by value of the problems, sorted: `{"hard": Rate(...)}`."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
@@ -165,9 +184,7 @@ def rates_by(
 
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:
-    """Pass@k by k, over the problems of which k episodes have a score; none where there are none:
-    `{4: Rate(...)}`.
-    """
+    """Pass@k by k over the problems with at least k scored episodes: `{4: Rate(...)}`."""
     rates = {}
     for k in sizes:
         enough = [(problem, each) for problem, each in outcomes.items() if len(each) >= k]
@@ -177,39 +194,10 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
     return rates
 
 
-def with_stored_datasets(experiment: Experiment, policy: Pointer, rates: Evaluation) -> Evaluation:
-    """An evaluation with those of evaluate.datasets that were made before."""
-    datasets = {}
-    for name, dataset in experiment.settings.evaluate.datasets.items():
-        with suppress(FileNotFoundError):  # it was added to the settings since then
-            on_it = experiment.on(experiment.settings.on(dataset))
-            other = stored_evaluation(on_it, policy, "test", on_it.dataset)
-            datasets[name] = replace(other, split=name)
-    return replace(rates, datasets=datasets)
-
-
-def stored_evaluation(
-    experiment: Experiment, policy: Pointer, split: str, data: Pointer
-) -> Evaluation:
-    """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
-    targets = experiment.evaluation_keys(policy, data, split)
-    shards = [experiment.store.artifact(target.uri) for target in targets]
-    if not shards:
-        raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
-    return evaluation(
-        experiment.store,
-        experiment,
-        policy,
-        split,
-        shards,
-        experiment.store.artifact(StageKeys(experiment.settings).scored(shards).uri),
-    )
-
-
 def summarise(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> Summary:
-    """The content of summary.json; `made` is what there was before the first step.
+    """The content of summary.json; `made` are the stages before the first step.
 
-    What had ended when the run began was made by another one, and takes none of its seconds.
+    Stages and evaluations that ended before this run began are not counted in its seconds.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     stages = {stage: [measured(run.store, one) for one in made[stage]] for stage in made}
@@ -239,38 +227,35 @@ def summarise(run: Run, made: StagesBefore, before: Evaluation, after: Evaluatio
 def stages_before(
     data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
-    """What was made before the first step, by stage and in order:
-    `{"prepare": [...], "model": [...], ...}`.
+    """The stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
 
-    The warm start's are its demonstrations and then the policy of each round; a parent's policy is
-    no model that was made.
+    The warm start has its demonstrations and the policy of each round. The model stage
+    is missing in a run with a parent.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
-def stored_stages(experiment: Experiment, parent: Parent | None, data: Artifact) -> StagesBefore:
-    """Find the stages before the first step by their keys.
+def stored_stages(run: Run, data: Artifact) -> StagesBefore:
+    """Find the stages before a run's first step by their keys; `data` is its dataset.
 
-    `data` is the dataset of the run. Raises FileNotFoundError for a missing stage.
+    Raises FileNotFoundError for a missing stage.
     """
-    store, settings = experiment.store, experiment.settings
-    if parent:
-        model = parent.policy
+    store, keys = run.store, StageKeys(run.settings)
+    if run.parent:
+        model = run.parent.policy
     else:
-        target = StageKeys(settings).base_model(data)
+        target = keys.base_model(data)
         assert target is not None, "there is a dataset"
         model = store.artifact(target.uri)
-    if (warm_start := settings.own_warm_start) is None:
-        return stages_before(data, model, [], parent)
-    episodes = store.artifact(
-        StageKeys(settings).demonstrations(model, data, experiment.frozen).uri
-    )
+    if (warm_start := run.settings.own_warm_start) is None:
+        return stages_before(data, model, [], run.parent)
+    episodes = store.artifact(keys.demonstrations(model, data, run.experiment.frozen).uri)
     policies = [
-        store.artifact(StageKeys(settings).warm_start(model, episodes, number).uri)
+        store.artifact(keys.warm_start(model, episodes, number).uri)
         for number in range(1, warm_start.rounds + 1)
     ]
-    return stages_before(data, model, [episodes, *policies], parent)
+    return stages_before(data, model, [episodes, *policies], run.parent)
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
@@ -282,6 +267,6 @@ def steps_frame(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
 
 
 def run_ledger(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
-    """Every problem consumed by these steps of a run and what became of it, step by step."""
+    """The ledger of these steps of a run: each problem with its outcome."""
     layouts = [RunLayout(run).step(number) for number in steps]
     return ledger.joined([store.open(store.artifact(step.scored)) for step in layouts])

@@ -1,8 +1,6 @@
-"""Datasets and experiments under DVC: one pipeline an experiment, and our own lock around short
-calls.
+"""Datasets and experiments under DVC: a pipeline for each experiment.
 
-DVC refuses a second writer of the same paths at once instead of waiting, so what a run asks of it
-goes one at a time.
+Short calls hold a lock of ours, because DVC refuses a second writer instead of waiting.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from agentfly_core.config.parts import Data
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.task import import_tasks
 from agentfly_core.experiment.user_code import code_of, digests_of, modules_of
-from agentfly_core.runs import dvc_pointer
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
-from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.checksummed_json import Damaged, json_of
 from agentfly_core.system.formats.foreign_names import dvc_accepts
 from agentfly_core.system.formats.text import environment
 
@@ -35,21 +33,19 @@ BUSY = "is being blocked by"
 
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
-    """Bring DVC's dataset of an experiment up to date; returns its version, "dc97ba12...e1.dir", or
-    why it has none, "none: data overridden".
+    """Update DVC's dataset of an experiment; returns its version, "dc97ba12...e1.dir", or the
+    reason for none, "none: data overridden".
 
-    Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own
-    words when building it fails.
+    Only the dataset of the experiment's file is versioned. Raises ValueError with DVC's output if
+    the build fails.
     """
     if reason := _not_versioned(name, settings.data, settings.seed, project):
         return f"none: {reason}"
     file = pipeline(name, project)
     pointer = project / "results" / name / "dataset.json"
     try:
-        # the files that it was built from may have changed since, which DVC does not watch
-        other = (
-            pointer.is_file() and dvc_pointer.read(pointer).uri != StageKeys(settings).prepare().uri
-        )
+        # DVC does not watch the files that the dataset is built from
+        other = pointer.is_file() and read_pointer(pointer).uri != StageKeys(settings).prepare().uri
     except Damaged as damage:
         logger.warning("%s DVC rebuilds it.", damage)
         other = True
@@ -68,7 +64,7 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 def reproduce(name: str, project: Path) -> int:
     """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status.
 
-    DVC runs the stage resolve again if code that it names was edited, which may lie anywhere.
+    The stage resolve is forced after an edit of the author's code, which DVC does not watch.
     """
     file = pipeline(name, project)
     if _is_of_other_code(name, project):
@@ -79,10 +75,9 @@ def reproduce(name: str, project: Path) -> int:
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """The experiment's dvc.yaml, relative to the project: the root's, or a link to it in
-    results/NAME, made if missing.
+    """The experiment's dvc.yaml, relative to the project: the root's, or a link in results/NAME.
 
-    Raises ValueError for what is no experiment of the project.
+    A missing link is created. Raises ValueError for an unknown experiment.
     """
     if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(
@@ -96,8 +91,8 @@ def pipeline(name: str, project: Path) -> Path:
     params = project / "params.yaml"
     if not params.is_file():
         raise ValueError(
-            f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ "
-            "there: work in a checkout of the project."
+            f"DVC needs params.yaml, dvc.yaml and .dvc/ in {project}: work in a checkout of the "
+            "project."
         )
     if strict_yaml.settings(params).get("experiment") == name:
         return Path("dvc.yaml")
@@ -112,10 +107,18 @@ def pipeline(name: str, project: Path) -> Path:
     return Path("results", name, "dvc.yaml")
 
 
-def overrides_in(params: Path) -> list[str]:
-    """The `overrides` of a params.yaml, `[update.learning_rate=3e-4]`; raises ValueError for
-    anything but a list of such texts.
+def read_pointer(path: Path) -> Pointer:
+    """The artifact named in a file of results/, which DVC tracks instead of the artifact.
+
+    Raises FileNotFoundError, and Damaged for any other file.
     """
+    if (content := files.read_regular(path)) is None:
+        raise FileNotFoundError(f"There is no file {path}.")
+    return Pointer.of(json_of(content, str(path)), str(path))
+
+
+def overrides_in(params: Path) -> list[str]:
+    """The `overrides` of a params.yaml: `["update.learning_rate=3e-4"]`; raises ValueError."""
     overrides = strict_yaml.settings(params).get("overrides", [])
     if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
         raise ValueError(
@@ -126,15 +129,16 @@ def overrides_in(params: Path) -> list[str]:
 
 
 def remote(project: Path) -> str:
-    """Where policies are shared: `agentfly` in DVC's default remote; raises ValueError where there
-    is none, or one that no store can be.
+    """The store of shared policies: `agentfly` in DVC's default remote.
+
+    Raises ValueError without a default remote, and for one that is neither a folder nor s3://.
     """
     from dvc.config import Config
 
     config = Config(str(project / ".dvc"), validate=False)
     if not (name := config["core"].get("remote")):
         raise ValueError(
-            "DVC has no default remote here; set one, `dvc remote add --default shared "
+            "DVC's default remote is not set: `dvc remote add --default shared "
             "s3://bucket/prefix` (or a folder), or give --remote."
         )
     url = str(config["remote"][name]["url"])
@@ -168,13 +172,13 @@ def _not_versioned(name: str, data: Data, seed: int, project: Path) -> str:
 
 
 def _file_settings(name: str, project: Path) -> Settings:
-    """What DVC makes of an experiment: its file with the overrides of its params.yaml."""
+    """The experiment's settings under DVC: its file with the overrides of its params.yaml."""
     overrides = overrides_in(project / pipeline(name, project).parent / "params.yaml")
     return loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).settings
 
 
 def _is_of_other_code(name: str, project: Path) -> bool:
-    """Whether the settings that DVC knows tell of other code of the author than there is."""
+    """Whether the author's code differs from the digests in DVC's config.yaml."""
     config = project / "results" / name / "config.yaml"
     if not config.is_file():
         return False
@@ -186,9 +190,9 @@ def _is_of_other_code(name: str, project: Path) -> bool:
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
-    """DVC's exit status and what it printed; what interrupts this ends DVC and its stage.
+    """DVC's exit status and output; an interrupt kills DVC and its stage.
 
-    DVC inherits the lock: it is held until DVC has ended, even if this process is killed.
+    DVC inherits the lock and holds it until it ends, even if this process is killed.
     """
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DIGEST = "agentfly.policy_digest"
 TAGS = "agentfly.tags"
+FLOW_RUN = "agentfly.prefect_flow_run"
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -31,8 +32,7 @@ ENVIRONMENT = {
 class MlflowStore:
     """The address of MLflow's store, and the setting that chose it.
 
-    `MlflowStore("sqlite:////home/user/shop/.agentfly/mlflow.db", "/home/user/shop/.agentfly", "the
-    project's own store")`
+    `MlflowStore("sqlite:////shop/.agentfly/mlflow.db", "/shop/.agentfly", "the project's own")`
     """
 
     uri: str

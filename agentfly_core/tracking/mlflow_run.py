@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentfly_core.records.run_record import Summary
-from agentfly_core.system.formats import foreign_names, hashing
+from agentfly_core.system.formats import foreign_names
 from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, redact, shown
@@ -20,7 +17,6 @@ from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
 
 if TYPE_CHECKING:
     import pandas as pd
-    from mlflow.entities.model_registry import ModelVersion
 
 RUN_UID = "agentfly.run_uid"
 SUCCESS = "agentfly.success"
@@ -30,8 +26,6 @@ TABLES_LISTED = 80
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 """Codes of MLflow's errors that a repetition does not change."""
 EntryKind = Literal["metrics", "params", "tags"]
-SIZES: dict[EntryKind, int] = {"metrics": 1000, "params": 100, "tags": 100}
-"""Entries that MLflow accepts in one request."""
 LONGEST = {"params": foreign_names.LONGEST_PARAMETER, "tags": foreign_names.LONGEST_TAG}
 NOUNS: dict[EntryKind, str] = {"metrics": "metric", "params": "setting", "tags": "tag"}
 
@@ -74,26 +68,27 @@ class MlflowRun:
         """
         from mlflow.entities import Param
 
-        texts = {name: redact(str(value)) for name, value in values.items()}
-        new = {name: text for name, text in texts.items() if mlflow_key(name) not in self._params}
-        self._params |= self._log("params", Param, new)
-        old = {name: self._params[mlflow_key(name)] for name in texts}
-        changed = {n for n in texts if old[n] != mlflow_text(texts[n], LONGEST["params"])}
-        self.tags({f"agentfly.continued.{name}": texts[name] for name in changed})
+        params = {n: Param(mlflow_key(n), _cut(str(v), "params")) for n, v in values.items()}
+        self._log("params", {n: p for n, p in params.items() if p.key not in self._params})
+        self._params = {p.key: p.value for p in params.values()} | self._params
+        changed = [name for name, p in params.items() if self._params[p.key] != p.value]
+        self.tags({f"agentfly.continued.{name}": str(values[name]) for name in changed})
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags that MLflow lacks or has with another value."""
         from mlflow.entities import RunTag
 
-        texts = {name: redact(value) for name, value in values.items()}
-        new = {n: t for n, t in texts.items() if self.tag(n) != mlflow_text(t, LONGEST["tags"])}
-        self._tags |= self._log("tags", RunTag, new)
+        tags = {n: RunTag(mlflow_key(n), _cut(value, "tags")) for n, value in values.items()}
+        new = {name: tag for name, tag in tags.items() if self._tags.get(tag.key, "") != tag.value}
+        self._log("tags", new)
+        self._tags |= {tag.key: tag.value for tag in new.values()}
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
         """Log metrics measured at `time_ms` (milliseconds since 1970)."""
         from mlflow.entities import Metric
 
-        self._log("metrics", lambda key, value: Metric(key, value, time_ms, step), metrics)
+        points = {n: Metric(mlflow_key(n), value, time_ms, step) for n, value in metrics.items()}
+        self._log("metrics", points)
 
     def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
         """Log a dataset as an input; MLflow keeps 36 digits of the digest, a tag all of them."""
@@ -107,29 +102,33 @@ class MlflowRun:
 
     def table(self, name: str, step: int, frame: pd.DataFrame) -> None:
         """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
-        file = f"step-{step:06d}.json"
-        with tempfile.TemporaryDirectory() as folder:
-            frame.to_json(Path(folder, file), orient="split", index=False)
-            path = str(Path(folder, file))
-            self._attempt(
-                f"the table {name}/{file}",
-                lambda: self.client.log_artifact(self.run_id, path, name),
-            )
-        listed, entry = json.loads(self.tag(TABLES) or "[]"), {"path": f"{name}/{file}"}
-        if (entry := entry | {"type": "table"}) not in listed:
-            self._tags[TABLES] = json.dumps([*listed, entry][-TABLES_LISTED:])
-            self.client.set_tag(self.run_id, TABLES, self._tags[TABLES])
+        path, text = f"{name}/step-{step:06d}.json", frame.to_json(orient="split", index=False)
+        self._attempt(f"the table {path}", lambda: self.client.log_text(self.run_id, text, path))
+        listed, entry = json.loads(self.tag(TABLES) or "[]"), {"path": path, "type": "table"}
+        if entry not in listed:
+            self.tags({TABLES: json.dumps([*listed, entry][-TABLES_LISTED:])})
 
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
         """Make a policy a version of `model` with the tags `lineage`, once; move the aliases.
 
         `last` is the newest version, `best` the one of highest success on that one's dataset.
         """
+        from mlflow.exceptions import MlflowException
+
         model = foreign_names.mlflow_model(model)
         tags = {mlflow_key(n): mlflow_text(text, LONGEST["tags"]) for n, text in lineage.items()}
         versions = list(self.client.search_model_versions(f"name = '{model}'"))
         if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags.get(DIGEST)) for v in versions]:
-            versions.append(self._version(model, tags))
+            with suppress(MlflowException):  # it exists
+                self.client.create_registered_model(model)
+            pointer = f"policy/{tags[DIGEST][:16]}"
+            self.client.log_dict(self.run_id, tags, f"{pointer}/policy.json")
+            source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
+            versions.append(
+                self.client.create_model_version(
+                    model, source, self.run_id, tags=tags, await_creation_for=0
+                )
+            )
         tried = {int(v.version): v.tags for v in versions if {SUCCESS, DATASET} <= {*v.tags}}
         last = max(tried)
         alike = [number for number in tried if tried[number][DATASET] == tried[last][DATASET]]
@@ -137,42 +136,11 @@ class MlflowRun:
         self.client.set_registered_model_alias(model, "last", str(last))
         self.client.set_registered_model_alias(model, "best", str(best))
 
-    def _version(self, model: str, tags: Mapping[str, str]) -> ModelVersion:
-        from mlflow.exceptions import MlflowException
-
-        with suppress(MlflowException):  # it exists
-            self.client.create_registered_model(model)
-        pointer = f"policy/{tags[DIGEST][:16]}"
-        self.client.log_dict(self.run_id, dict(tags), f"{pointer}/policy.json")
-        source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
-        return self.client.create_model_version(
-            model, source, self.run_id, tags=dict(tags), await_creation_for=0
-        )
-
     def finish(self, status: str, time_ms: int, summary: Summary | None = None) -> None:
         """End the run as FINISHED, FAILED or KILLED; log its summary as summary.json."""
         if summary:
             self.client.log_dict(self.run_id, dict(summary), "summary.json")
         self.client.set_terminated(self.run_id, status, time_ms)
-
-    def _log(
-        self, kind: EntryKind, entity: Callable[[str, Any], Any], values: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Log values by name, and each text that is cut as `originals/DIGEST.json`; returns what
-        MLflow has, by key.
-        """
-        keys, limit = [mlflow_key(name) for name in values], LONGEST.get(kind)
-        sent = [mlflow_text(value, limit) if limit else value for value in values.values()]
-        batch = [(name, entity(*e)) for name, *e in zip(values, keys, sent, strict=True)]
-        for start in range(0, len(batch), SIZES[kind]):
-            self._log_batch(kind, batch[start : start + SIZES[kind]])
-        originals = zip([*keys, *sent], [*values, *values.values()], strict=True)
-        for text, original in originals:
-            if text != original and foreign_names.is_cut(text):
-                texts = {"sent": text, "original": foreign_names.storable(original)}
-                path = f"originals/{hashing.short(text)}.json"
-                self._attempt(path, partial(self.client.log_dict, self.run_id, texts, path))
-        return dict(zip(keys, sent, strict=True))
 
     def _attempt(self, name: str, call: Callable[[], object]) -> None:
         """Call; a failure while MLflow answers is named in `refused`, and the rest is sent.
@@ -185,19 +153,25 @@ class MlflowRun:
             self.client.get_run(self.run_id)  # raises during an outage
             self.refused[name] = fault(error, 200)
 
-    def _log_batch(self, kind: EntryKind, batch: Sequence[tuple[str, Any]]) -> None:
-        """Log named entries at once; a refused batch is halved until each refused one is alone."""
+    def _log(self, kind: EntryKind, entries: Mapping[str, Any]) -> None:
+        """Log entries by name. A refused batch is halved until each refused entry is alone, also
+        one above MLflow's limit of 100 parameters or tags and 1,000 metrics.
+        """
         from mlflow.exceptions import MlflowException
 
         try:
-            entries: dict[str, Any] = {kind: [entry for _, entry in batch]}
-            self.client.log_batch(self.run_id, **entries)
+            batch: dict[str, Any] = {kind: [*entries.values()]}
+            self.client.log_batch(self.run_id, **batch)
         except MlflowException as error:
             if error.error_code not in REFUSALS:
                 raise
-            if len(batch) == 1:
-                self.refused[f"the {NOUNS[kind]} {shown(batch[0][0])}"] = fault(error, 200)
+            if len(entries) == 1:
+                self.refused[f"the {NOUNS[kind]} {shown(*entries)}"] = fault(error, 200)
                 return
-            middle = len(batch) // 2
-            self._log_batch(kind, batch[:middle])
-            self._log_batch(kind, batch[middle:])
+            names, middle = [*entries], len(entries) // 2
+            self._log(kind, {name: entries[name] for name in names[:middle]})
+            self._log(kind, {name: entries[name] for name in names[middle:]})
+
+
+def _cut(value: str, kind: Literal["params", "tags"]) -> str:
+    return mlflow_text(redact(value), LONGEST[kind])

@@ -7,17 +7,18 @@ their stage ended, so a point that is sent again is stored once.
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 
 from agentfly_core.config.loading import flat
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
-from agentfly_core.runs import episodes, summary
+from agentfly_core.runs import episodes
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.run_tags import tags_of
-from agentfly_core.runs.summary import Evaluation, StagesBefore
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.runs.summary import Evaluation, Evaluations, StagesBefore, stored_stages
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.system.formats import hashing
 from agentfly_core.tracking.mlflow_client import DIGEST, TAGS
@@ -34,144 +35,152 @@ def sync(run: Run, mlflow: MlflowRun) -> None:
     Raises Damaged for a lost metrics.json of a finished run, and the errors of MLflow's client.
     """
     run.link("mlflow_run_ids", mlflow.run_id)
-    send_settings(run.experiment, mlflow)
-    evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
-    if mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
-        mlflow.tags({SYNCED: "", BEST: "", EVALUATE: evaluate})
-    folder = {"agentfly.run_folder": _where(run.experiment, run.layout.uri)}
-    mlflow.tags({TAGS: " ".join(tags_of(run.store, run.name)), **folder, **_parents(run)})
-    with nullcontext() if run.finished else suppress(FileNotFoundError):  # a stage is at work
-        _send_start(run, mlflow)
-        for step in run.settings.own_steps:
-            _send_step(run, mlflow, step)
-    if run.finished:
-        _send_end(run, mlflow)
+    _RunSender(run.experiment, mlflow, run).send()
 
 
-def send_settings(experiment: Experiment, mlflow: MlflowRun) -> None:
-    """Send the settings of an experiment and its site, and the digests."""
-    settings, site = experiment.settings, experiment.site.model_dump(mode="json")
-    mlflow.settings({**flat(settings.model_dump(mode="json")), **flat(site, "site.")})
-    code = {"agentfly.code_digest": hashing.digest(settings.code)} if settings.code else {}
-    mlflow.tags({"agentfly.settings_digest": settings.digest, **code})
+@dataclass(frozen=True)
+class Sender:
+    """Sends results of an experiment: `Sender(experiment, mlflow).dataset(data, version)`."""
+
+    experiment: Experiment
+    mlflow: MlflowRun
+
+    def settings(self) -> None:
+        """Send the settings of the experiment and its site, and the digests."""
+        settings, site = self.experiment.settings, self.experiment.site.model_dump(mode="json")
+        self.mlflow.settings({**flat(settings.model_dump(mode="json")), **flat(site, "site.")})
+        code = {"agentfly.code_digest": hashing.digest(settings.code)} if settings.code else {}
+        self.mlflow.tags({"agentfly.settings_digest": settings.digest, **code})
+
+    def dataset(self, data: Pointer, version: str) -> None:
+        """Send the dataset, and DVC's version of it."""
+        self.mlflow.dataset(self.experiment.name, self.address(data.uri), data.digest, "training")
+        self.mlflow.tags({"agentfly.dvc_dataset": version})
+
+    def stages(self, stages: StagesBefore) -> None:
+        """Send the seconds of stages, and what their rounds measured: `warm_start/train/loss`."""
+        for stage, artifacts in stages.items():
+            measures = [measured(self.experiment.store, artifact) for artifact in artifacts]
+            seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
+            self.mlflow.points(seconds, 0, measures[-1].time_ms)
+            for number, each in enumerate(measures):
+                metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
+                self.mlflow.points(metrics, number, each.time_ms)
+
+    def evaluation(self, evaluation: Evaluation, step: int) -> None:
+        """Send the evaluation of a step's policy, and those on further datasets."""
+        for each in (evaluation, *evaluation.datasets.values()):
+            self.mlflow.points(each.metrics, step, each.time_ms)
+
+    def address(self, uri: str) -> str:
+        """The address of an artifact of the store."""
+        return f"{self.experiment.store.uri}/{uri}"
 
 
-def send_dataset(
-    experiment: Experiment, mlflow: MlflowRun, data: Pointer, version: str = ""
-) -> None:
-    """Send the dataset of an experiment, and DVC's version of it."""
-    mlflow.dataset(experiment.name, _where(experiment, data.uri), data.digest, "training")
-    mlflow.tags({"agentfly.dvc_dataset": version})
+@dataclass(frozen=True)
+class _RunSender(Sender):
+    run: Run
 
+    def send(self) -> None:
+        run, tags = self.run, {TAGS: " ".join(tags_of(self.run.store, self.run.name))}
+        evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
+        if self.mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
+            tags |= {SYNCED: "", BEST: "", EVALUATE: evaluate}
+        self.settings()
+        folder = {"agentfly.run_folder": self.address(run.layout.uri)}
+        self.mlflow.tags({**tags, **folder, **self.parents})
+        with nullcontext() if run.finished else suppress(FileNotFoundError):  # a stage is at work
+            if not self.mlflow.tag(SYNCED):
+                self.start()
+            for step in run.settings.own_steps:
+                if step > int(self.mlflow.tag(SYNCED)):
+                    self.step(step)
+        if run.finished:
+            self.end()
 
-def send_stages(experiment: Experiment, mlflow: MlflowRun, stages: StagesBefore) -> None:
-    """Send the seconds of stages, and what their rounds measured: `warm_start/train/loss`."""
-    for stage, artifacts in stages.items():
-        measures = [measured(experiment.store, artifact) for artifact in artifacts]
-        seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
-        mlflow.points(seconds, 0, measures[-1].time_ms)
-        for number, each in enumerate(measures):
-            metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
-            mlflow.points(metrics, number, each.time_ms)
+    def start(self) -> None:
+        """Send the stages before the first step; raises FileNotFoundError until all have ended."""
+        run = self.run
+        self.dataset(self.data, run.record["dataset_version"])
+        self.stages(stored_stages(run, self.run.store.resolve(self.data)))
+        if run.store.read_json(run.layout.start) is None:
+            raise FileNotFoundError(f"{run.name} has come to no step yet.")
+        self.judged(run.start, "test", run.settings.start_step)
+        self.mlflow.tags({SYNCED: str(run.settings.start_step)})
 
+    def step(self, step: int) -> None:
+        """Send a step's metrics, its evaluation and, each few steps, a table of its episodes.
 
-def send_evaluation(mlflow: MlflowRun, evaluation: Evaluation, step: int) -> None:
-    """Send the evaluation of a step's policy, and those on further datasets."""
-    for each in (evaluation, *evaluation.datasets.values()):
-        mlflow.points(each.metrics, step, each.time_ms)
+        Raises FileNotFoundError before all of it is done.
+        """
+        run, layout = self.run, self.run.layout.step(step)
+        if not run.finished and run.store.read_json(layout.metrics) is None:
+            raise FileNotFoundError(f"Step {step} of {run.name} has not ended.")
+        point = metrics_of(run.store, layout)
+        self.mlflow.points(point["metrics"], step, point["time_ms"])
+        if run.evaluates(step):
+            # evaluate.every may have changed since a finished run
+            with suppress(FileNotFoundError) if run.finished else nullcontext():
+                self.judged(run.store.artifact(layout.policy), "validation", step)
+        if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
+            played = episodes.read_step(run.store, run.name, step)
+            self.mlflow.table("trajectories", step, episodes.table(played))
+        self.mlflow.tags({SYNCED: str(step)})
 
+    def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
+        """Send an evaluation; validation chooses the best policy, test in a run without validation.
 
-def _send_start(run: Run, mlflow: MlflowRun) -> None:
-    """Send the stages before the first step; raises FileNotFoundError until all have ended."""
-    if mlflow.tag(SYNCED):
-        return
-    data = _dataset(run)
-    send_dataset(run.experiment, mlflow, data, run.record["dataset_version"])
-    send_stages(run.experiment, mlflow, summary.stored_stages(run.experiment, run.parent, data))
-    if run.store.read_json(run.layout.start) is None:
-        raise FileNotFoundError(f"{run.name} has come to no step yet.")
-    _send_judged(run, mlflow, run.start, "test", run.settings.start_step)
-    mlflow.tags({SYNCED: str(run.settings.start_step)})
+        Raises FileNotFoundError before all of it is done.
+        """
+        run, evaluations = self.run, Evaluations(self.experiment)
+        evaluation = evaluations.stored(policy, split, self.data)
+        if split == "test":
+            evaluation = evaluations.with_datasets(policy, evaluation)
+            if len(evaluation.datasets) < len(run.settings.evaluate.datasets) and not run.finished:
+                raise FileNotFoundError(f"{policy.uri} is not evaluated on all datasets yet.")
+        self.evaluation(evaluation, step)
+        judging = "validation" if any(map(run.evaluates, run.settings.own_steps)) else "test"
+        if split == judging and evaluation.success > float(self.mlflow.tag(BEST) or -1):
+            best = {"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)}
+            self.mlflow.tags({**best, BEST: repr(evaluation.success)})
+        return evaluation
 
+    def end(self) -> None:
+        """Send the last evaluation, end the run, and register its policy as a model version."""
+        run, steps = self.run, self.run.settings.steps
+        policy = final_policy(run.store, run.name)
+        after = self.judged(policy, "test", steps)
+        self.mlflow.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(steps)})
+        self.mlflow.finish("FINISHED", after.time_ms, run.finished)
+        lineage = {
+            "agentfly.run": run.name,
+            "agentfly.experiment": self.experiment.name,
+            "agentfly.settings_digest": run.settings.digest,
+            "agentfly.start_policy": run.start.digest,
+            "agentfly.policy_uri": self.address(policy.uri),
+            DIGEST: policy.digest,
+            SUCCESS: f"{after.success:.4f}",
+            DATASET: run.record["dataset_digest"],
+            **self.parents,
+        }
+        if base := base_of(run.store, policy):
+            lineage["agentfly.base_uri"] = self.address(base.uri)
+            lineage["agentfly.base_digest"] = base.digest
+        self.mlflow.register(f"agentfly-{self.experiment.name}", lineage)
 
-def _send_step(run: Run, mlflow: MlflowRun, step: int) -> None:
-    """Send a step's metrics, its evaluation and, each few steps, a table of its episodes.
+    @property
+    def data(self) -> Pointer:
+        """The dataset that the run reads, even if its source files have changed since."""
+        record = self.run.record
+        if "dataset_uri" not in record:
+            raise FileNotFoundError(f"{self.run.name} has read no dataset yet.")
+        return Pointer(record["dataset_uri"], record["dataset_digest"])
 
-    Raises FileNotFoundError before all of it is done.
-    """
-    if step <= int(mlflow.tag(SYNCED)):
-        return
-    layout = run.layout.step(step)
-    if not run.finished and run.store.read_json(layout.metrics) is None:
-        raise FileNotFoundError(f"Step {step} of {run.name} has not ended.")
-    point = metrics_of(run.store, layout)
-    mlflow.points(point["metrics"], step, point["time_ms"])
-    if run.evaluates(step):
-        # evaluate.every may have changed since a finished run
-        with suppress(FileNotFoundError) if run.finished else nullcontext():
-            policy = run.store.artifact(layout.policy)
-            _send_judged(run, mlflow, policy, "validation", step)
-    if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
-        played = episodes.read_step(run.store, run.name, step)
-        mlflow.table("trajectories", step, episodes.table(played))
-    mlflow.tags({SYNCED: str(step)})
-
-
-def _send_judged(run: Run, mlflow: MlflowRun, policy: Pointer, split: str, step: int) -> Evaluation:
-    """Send an evaluation; validation chooses the best policy, test in a run without validation.
-
-    Raises FileNotFoundError before all of it is done.
-    """
-    evaluation = summary.stored_evaluation(run.experiment, policy, split, _dataset(run))
-    if split == "test":
-        evaluation = summary.with_stored_datasets(run.experiment, policy, evaluation)
-        if len(evaluation.datasets) < len(run.settings.evaluate.datasets) and not run.finished:
-            raise FileNotFoundError(f"{policy.uri} is not evaluated on all datasets yet.")
-    send_evaluation(mlflow, evaluation, step)
-    judging = "validation" if any(map(run.evaluates, run.settings.own_steps)) else "test"
-    if split == judging and evaluation.success > float(mlflow.tag(BEST) or -1):
-        best = {"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)}
-        mlflow.tags({**best, BEST: repr(evaluation.success)})
-    return evaluation
-
-
-def _send_end(run: Run, mlflow: MlflowRun) -> None:
-    """Send the last evaluation, end the run, and register its policy as a model version."""
-    policy, steps = final_policy(run.store, run.name), run.settings.steps
-    after = _send_judged(run, mlflow, policy, "test", steps)
-    mlflow.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(steps)})
-    mlflow.finish("FINISHED", after.time_ms, run.finished)
-    lineage = {
-        "agentfly.run": run.name,
-        "agentfly.experiment": run.experiment.name,
-        "agentfly.settings_digest": run.settings.digest,
-        "agentfly.start_policy": run.start.digest,
-        "agentfly.policy_uri": _where(run.experiment, policy.uri),
-        DIGEST: policy.digest,
-        SUCCESS: f"{after.success:.4f}",
-        DATASET: run.record["dataset_digest"],
-        **_parents(run),
-    }
-    if base := base_of(run.store, policy):
-        lineage["agentfly.base_uri"] = _where(run.experiment, base.uri)
-        lineage["agentfly.base_digest"] = base.digest
-    mlflow.register(f"agentfly-{run.experiment.name}", lineage)
-
-
-def _dataset(run: Run) -> Artifact:
-    """The dataset that the run reads, even if its source files have changed since."""
-    if "dataset_uri" not in run.record:
-        raise FileNotFoundError(f"{run.name} has read no dataset yet.")
-    return run.store.artifact(run.record["dataset_uri"])
-
-
-def _parents(run: Run) -> dict[str, str]:
-    """Tags of the policies of other runs that a run starts from or stays near."""
-    tags = {"agentfly.reference_policy": run.reference.digest} if run.reference else {}
-    if parent := run.parent:
-        tags |= {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest}
-    return tags
-
-
-def _where(experiment: Experiment, uri: str) -> str:
-    return f"{experiment.store.uri}/{uri}"
+    @property
+    def parents(self) -> dict[str, str]:
+        """Tags of the policies of other runs that the run starts from or stays near."""
+        reference, parent = self.run.reference, self.run.parent
+        tags = {"agentfly.reference_policy": reference.digest} if reference else {}
+        if parent:
+            tags |= {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest}
+        return tags

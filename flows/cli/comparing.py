@@ -13,10 +13,9 @@ from cyclopts.types import PositiveInt
 from agentfly_core.reports.compare.comparison_view import Curves, draw, view
 from agentfly_core.reports.compare.learning_curves import curve
 from agentfly_core.reports.compare.run_comparison import RunComparison, compared
-from agentfly_core.reports.compare.sweep_record import PREFIX, is_finished, runs_named
+from agentfly_core.reports.compare.sweep import PREFIX, is_finished, runs_named
 from agentfly_core.reports.compare.tried_policy import tried
-from agentfly_core.runs.listing import in_store
-from agentfly_core.runs.run_names import run_named
+from agentfly_core.runs.listing import in_store, run_named
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where

@@ -10,8 +10,8 @@ from rich.table import Column, Table
 
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs import versioning
+from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.run import known_run
-from agentfly_core.runs.run_names import run_named
 from agentfly_core.runs.sharing import share
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store

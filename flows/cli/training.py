@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,12 @@ from cyclopts import Group, Parameter
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.run_layout import RunLayout, record_of
+from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.beginning import as_begun, finished_on_data, notes_on_new
-from agentfly_core.runs.listing import continuing, experiment_of
+from agentfly_core.runs.listing import continuing, experiment_of, run_named
 from agentfly_core.runs.run import known_run, links_of, refuse_if_open
-from agentfly_core.runs.run_names import run_named
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -86,50 +85,44 @@ def train(
     experiment = load_experiment(**arguments)
     name = experiment.run_name(options.run, options.new)
     check_run(experiment, name)
+    request = RunRequest(experiment, name)
     if not options.run:
-        for note in notes_on_new(experiment, name, typed.get()):
+        for note in request.notes(typed.get()):
             print(note, flush=True)
-    experiment = as_begun(experiment, name, options.accept_code)
-    store, settings = experiment.store, experiment.settings
+    request = request.checked(options.accept_code)
+    store, settings = experiment.store, request.experiment.settings
     if options.tag:
         change_tags(store, name, options.tag, [])
-    if summary := finished_on_data(experiment, name):
+    if summary := request.finished():
         try:
-            report_again(experiment, name)
+            report_again(request)
         except Damaged as damage:
             logger.warning("%s The run repeats the damaged stages.", damage)
             summary = None
     if summary is None:
-        finished = partial(finished_on_data, experiment, name)
-        uri = experiment.site.mlflow_tracking_uri
-        summary = _trained(store, name, settings.steps, uri, arguments, finished)
+        summary = _trained(request, arguments)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(store, settings.own_steps, summary)
     show_summary(store, summary)
 
 
-def _trained(
-    store: Store,
-    name: str,
-    steps: int,
-    tracking_uri: str,
-    arguments: Mapping[str, Any],
-    finished: Callable[[], Summary | None],
-) -> Summary:
-    """Run the flow; `finished` gives the summary of a run that ended before Prefect failed."""
+def _trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
+    """Run the flow; returns the summary of a run that ended before Prefect failed, too."""
+    name, store, site = request.name, request.experiment.store, request.experiment.site
     refuse_if_open(store, name)
     with orchestrated(name, partial(_continuing, store, name)) as places:
         from flows.train import train as flow
 
-        show_places(places, tracking_uri)
+        show_places(places, site.mlflow_tracking_uri)
         layout = RunLayout(name)
         done = sum(store.holds(layout.step(number).policy) for number in layout.steps(store))
         if done:
+            steps = request.experiment.settings.steps
             print(f"{name} continues: {counted(done, 'step')} of {steps} done.", flush=True)
         try:
             summary: Summary = flow(**arguments, run=name)
         except Exception as error:  # Prefect's own, after the end of the run
-            if (stored := finished()) is None:
+            if (stored := request.finished()) is None:
                 raise
             logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
             summary = stored

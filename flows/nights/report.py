@@ -16,9 +16,8 @@ from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
 from agentfly_core.system.formats.foreign_names import storable
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import add_report, set_aliases
+from agentfly_core.tracking.mlflow_client import FLOW_RUN, add_report, set_aliases
 from flows.local.mlflow_ui import mlflow_place
-from flows.reporting import FLOW_RUN_TAG
 from flows.run_pages import artifact_key, mlflow_link, this_page
 
 logger = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
         address = this_page()
         text = page_text(sections, f"[The night's flow run in Prefect]({address})")
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
-            add_report(mlflow_place(site), run_id, text, {FLOW_RUN_TAG: address})
+            add_report(mlflow_place(site), run_id, text, {FLOW_RUN: address})
     with _logged(f"The report of {night} is not in Prefect"):
         link = mlflow_link(store, site, night, "The night's run in MLflow")
         create_markdown_artifact(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -112,15 +111,6 @@ def test_mlflow_gets_every_metric_setting_and_tag(names: list[str], tmp_path: Pa
     assert data.params == {mlflow_key(n): mlflow_text(f"setting {n}", 6000) for n in every}
     tags = {mlflow_key(name): mlflow_text(f"tag {name}", 5000) for name in every}
     assert tags.items() <= data.tags.items()
-    assert originals(client, run.run_id, tmp_path) == {
-        mlflow_key(name): storable(name) for name in names if is_cut(mlflow_key(name))
-    }
-
-
-def originals(client: MlflowClient, run_id: str, folder: Path) -> Mapping[str, str]:
-    """Original names that the run stores for cut keys."""
-    files = Path(client.download_artifacts(run_id, "originals", str(folder))).glob("*.json")
-    return {text["sent"]: text["original"] for text in (json.loads(f.read_text()) for f in files)}
 
 
 def test_prefect_accepts_a_key_of_its_own_for_each_name(names: list[str]) -> None:

@@ -307,5 +307,5 @@ def test_what_is_no_experiment_of_the_project_is_refused(root):
 
 def test_where_dvc_has_no_parameters_it_says_what_is_missing(root):
     (root / "params.yaml").unlink()
-    with pytest.raises(ValueError, match=r"There is no params.yaml in /.*work in a checkout"):
+    with pytest.raises(ValueError, match=r"DVC needs params.yaml, .* in /.*work in a checkout"):
         pipeline("tiny", root)

@@ -13,10 +13,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from agentfly_core.tracking import background
-from agentfly_core.tracking.background import Background
 from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore, page
 from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun
+from flows import reporting
+from flows.reporting import Background
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
 from tests.support.servers import free_port
@@ -237,9 +237,13 @@ def served(folder: Path, port: int, address: Path) -> Iterator[None]:
 
 
 def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(
-    tmp_path: Path, service_address: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    service_address: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(background, "OUTAGE", LIMIT)  # a server that came back may be slow here
+    for limit in ("SERVER", "OUTAGE"):  # a server that came back may be slow here
+        monkeypatch.setattr(reporting, limit, LIMIT)
     place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
     sending, runs = Background(place, lambda: opened(place)), list[MlflowRun]()
 
@@ -247,9 +251,13 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
         runs[:] = [mlflow]
         send_a_run(mlflow)
 
-    assert "Connection refused" in sending.finish(send, COMMAND)
+    def missing(call: Callable[[MlflowRun], None], by: Background = sending) -> str:
+        by.finish(call, COMMAND)
+        return capsys.readouterr().out.rstrip()
+
+    assert "Connection refused" in missing(send)
     with served(tmp_path, port, service_address("mlflow")):
-        assert sending.finish(send, COMMAND) == ""
+        assert missing(send) == ""
         charts = page(place, runs[0].run_id, place.uri)
         assert charts.startswith(f"{place.uri}/#/experiments/1/runs/{runs[0].run_id}/")
         once = seen(place, runs[0].run_id)
@@ -257,11 +265,11 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     def send_more(mlflow: MlflowRun) -> None:
         mlflow.points({"rollout/reward": 0.3}, 3, TIME + 3)
 
-    assert sending.finish(send_more, COMMAND).endswith(f"{COMMAND} sends the rest.")
+    assert missing(send_more).endswith(f"{COMMAND} sends the rest.")
     with served(tmp_path, port, service_address("mlflow")):
-        assert sending.finish(send_more, COMMAND) == ""
+        assert missing(send_more) == ""
         again = Background(place, lambda: opened(place))
-        assert again.finish(send, COMMAND) == ""
+        assert missing(send, again) == ""
         twice = seen(place, runs[0].run_id)
     assert twice.pop("points") == [*once.pop("points"), (0.3, 3, TIME + 3)]
     assert twice == once

@@ -18,11 +18,10 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowStore
 from agentfly_core.tracking.mlflow_run import MlflowRun
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
-from flows.reporting import FLOW_RUN_TAG
 from flows.run_pages import artifact_key
 from tests.support.judged_night import played_night
 from tests.support.servers import request
@@ -103,7 +102,7 @@ def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
 
     client, page = MlflowClient(place.uri), f"{api.removesuffix('/api')}/runs/flow-run/{mine}"
     info = client.get_run(mlflow.run_id)
-    assert (info.info.status, info.data.tags[FLOW_RUN_TAG]) == ("FINISHED", page)
+    assert (info.info.status, info.data.tags[FLOW_RUN]) == ("FINISHED", page)
     text = Path(client.download_artifacts(mlflow.run_id, "report.md")).read_text()
     assert text.startswith(first) and f"]({page})" in text
 

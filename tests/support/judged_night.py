@@ -17,7 +17,7 @@ from agentfly_core.reports.nights.night_ledger import Champion, Judgement, Night
 from agentfly_core.reports.nights.promotion import judge
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
-from agentfly_core.runs.summary import stored_evaluation, summarise
+from agentfly_core.runs.summary import Evaluations, summarise
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.system.formats.json_value import as_json
@@ -50,7 +50,7 @@ def played_night(
             _step(run, number, metrics)
         for policy, answers in ((start, before), (end, after)):
             evaluated(experiment, policy, data, "test", answers)
-        found = [stored_evaluation(experiment, policy, "test", data) for policy in (start, end)]
+        found = [Evaluations(experiment).stored(p, "test", data) for p in (start, end)]
         summary = summarise(run, {"prepare": [data]}, found[0], found[1])
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")

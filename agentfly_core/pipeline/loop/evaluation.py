@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
-from agentfly_core.runs.summary import Evaluation, evaluation
+from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Pointer
 
 
@@ -64,4 +64,4 @@ class Evaluator:
             for shard in here.evaluation_shards(self.data, split)
         ]
         scored = stages.score(here, played, step, f"{split} after step {step}")
-        return evaluation(here.store, here, policy, split, played, scored)
+        return Evaluations(here).of(policy, split, played, scored)

@@ -32,7 +32,7 @@ from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.reports.show.markdown import plain, sparkline, table
 from agentfly_core.runs.episodes import spans
 from agentfly_core.runs.run import experiment_of_run, recorded_settings
-from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
+from agentfly_core.runs.summary import Evaluation, Evaluations, run_ledger
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
@@ -163,7 +163,7 @@ class _StoredNight:
             policies[CHAMPION] = self.judgement.champion.policy
         data = self.experiment.dataset
         return {
-            name: stored_evaluation(self.experiment, policies[name], "test", data)
+            name: Evaluations(self.experiment).stored(policies[name], "test", data)
             for name in policies
         }
 
@@ -184,7 +184,7 @@ class _StoredNight:
         for step in self.steps:
             policy = here.store.artifact(RunLayout(self.night).step(step["step"]).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
-                evaluation = stored_evaluation(here, policy, "validation", here.dataset)
+                evaluation = Evaluations(here).stored(policy, "validation", here.dataset)
                 validation.append(evaluation.success)
         rows = []
         for title, values in curves.items():

@@ -5,8 +5,8 @@ import pytest
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_code import accept_code
 from agentfly_core.reports.show.sources import evaluations
-from agentfly_core.runs.beginning import as_begun, notes_on_new
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.artifact import ArtifactKey
 from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
 
@@ -85,21 +85,23 @@ def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project,
     with opened(here(project), "old") as run:
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    told = "\n".join(notes_on_new(here(project), "new", "agentfly train own"))
+    told = "\n".join(RunRequest(here(project), "new").notes("agentfly train own"))
     begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
     assert told.startswith(f"{begins}This continues old:\n  ")
     assert told.endswith(" --accept-code")
     run.store.write_json(run.layout.summary, {"steps": 2})
-    assert "\n".join(notes_on_new(here(project), "new", "agentfly train own")) == begins.rstrip()
+    assert (
+        "\n".join(RunRequest(here(project), "new").notes("agentfly train own")) == begins.rstrip()
+    )
 
 
 def test_a_finished_run_does_not_go_on_under_other_code(project):
     with opened(here(project), "demo") as run:
         run.store.write_json(run.layout.summary, {"steps": 2})
-    as_begun(here(project), "demo", accepts=True)
+    RunRequest(here(project), "demo").checked(accept=True)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     with pytest.raises(ValueError, match=r"'demo' is finished: .* Ask for more with steps=N"):
-        as_begun(here(project), "demo", accepts=True)
+        RunRequest(here(project), "demo").checked(accept=True)
     assert "accepted_code" not in run.record
-    as_begun(here(project, steps=3), "demo", accepts=True)
+    RunRequest(here(project, steps=3), "demo").checked(accept=True)
     assert len(run.record["accepted_code"]) == 1

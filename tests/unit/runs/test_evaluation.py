@@ -17,12 +17,7 @@ from agentfly_core.records import dataset
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag
-from agentfly_core.runs.summary import (
-    Evaluation,
-    rates_by,
-    stored_evaluation,
-    with_stored_datasets,
-)
+from agentfly_core.runs.summary import Evaluation, Evaluations, rates_by
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.system.formats.foreign_names import mlflow_key
@@ -63,7 +58,7 @@ def played(there: Experiment, rewards: Rewards) -> None:
 def evaluated(folder: Path, rewards: Rewards, **evaluate: Any) -> Evaluation:
     here = experiment(folder, data=KINDS, evaluate={**FOUR, **evaluate})
     played(here, rewards)
-    return stored_evaluation(here, POLICY, "test", here.dataset)
+    return Evaluations(here).stored(POLICY, "test", here.dataset)
 
 
 def test_pass_at_k_is_a_mean_over_problems_with_an_interval(tmp_path: Path) -> None:
@@ -131,9 +126,8 @@ def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> Non
     here = experiment(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
     played(here, {f"c-{i:03d}": [1] for i in range(4)})
     played(here.on(here.settings.on(here.settings.evaluate.datasets["hard"])), {"c-001": [0]})
-    found = with_stored_datasets(
-        here, POLICY, stored_evaluation(here, POLICY, "test", here.dataset)
-    )
+    stored = Evaluations(here)
+    found = stored.with_datasets(POLICY, stored.stored(POLICY, "test", here.dataset))
     assert {name: (one.split, one.success) for name, one in found.datasets.items()} == {
         "hard": ("hard", 0.0)
     }

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.runs.run_names import run_named, shorter_run
+from agentfly_core.runs.listing import run_named
+from agentfly_core.runs.run_request import shorter_run
 from agentfly_core.store.store import Store
 
 

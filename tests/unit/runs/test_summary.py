@@ -15,8 +15,7 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
 from agentfly_core.runs.run import opened
-from agentfly_core.runs.summary import Evaluation, stored_stages, summarise
-from agentfly_core.runs.summary import evaluation as read_evaluation
+from agentfly_core.runs.summary import Evaluation, Evaluations, stored_stages, summarise
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
@@ -73,7 +72,7 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         run.link("prefect_flow_run_ids", "5f0e")
         found = summarise(
             run,
-            stored_stages(experiment, None, experiment.dataset),
+            stored_stages(run, experiment.dataset),
             evaluation(0.5, 3.0),
             evaluation(0.75, 4.0),
         )
@@ -133,10 +132,9 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
         )
     rollout, score = experiment.store.artifact(target.uri), experiment.store.artifact(scored.uri)
     with pytest.raises(ValueError) as caught:
-        read_evaluation(experiment.store, experiment, rollout, "test", [rollout], score)
+        Evaluations(experiment).of(rollout, "test", [rollout], score)
     assert str(caught.value) == (
-        "None of the 1 episodes of the evaluation on test has a score, so that there is no "
-        "success to tell. First causes: episode failed: ServiceFailure: shop died. Mend them, "
-        "then remove artifacts/evaluate/9f2c/test-000, artifacts/evaluate/9f2c/scored from "
-        f"{tmp_path}: they are played again."
+        "None of the 1 episodes of the evaluation on test has a score. First causes: episode "
+        "failed: ServiceFailure: shop died. Fix them, remove artifacts/evaluate/9f2c/test-000, "
+        f"artifacts/evaluate/9f2c/scored from {tmp_path}, and evaluate again."
     )

@@ -52,7 +52,7 @@ def test_policies_are_shared_beside_what_dvc_shares(tmp_path: Path, url: str, wh
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ("", "DVC has no default remote here"),
+        ("", "DVC's default remote is not set"),
         (
             "[core]\n    remote = x\n['remote \"x\"']\n    url = gs://b/p\n",
             "'x' is gs://b/p, expected",
