@@ -38,7 +38,7 @@ LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
 """Limits of the wait at the end of a run: seconds for a database without a server, seconds for a
 server, and the share of the run's time for a server whose last answer was an error.
 """
-Send = Callable[[MlflowRun], None]
+MlflowCall = Callable[[MlflowRun], None]
 
 
 class Background:
@@ -53,13 +53,13 @@ class Background:
         self._mlflow: MlflowRun | None = None
         self._thread = threading.Thread()
 
-    def start(self, send: Send) -> None:
+    def start(self, send: MlflowCall) -> None:
         """Call `send` in the thread, unless the call before is at work."""
         if not self._thread.is_alive():
             self._thread = threading.Thread(target=self._call, args=(send,), daemon=True)
             self._thread.start()
 
-    def finish(self, send: Send, command: str) -> None:
+    def finish(self, send: MlflowCall, command: str) -> None:
         """Call `send` at last, within a time limit, and print what MLflow lacks.
 
         `command` is a phrase that names the command which sends the rest.
@@ -75,7 +75,7 @@ class Background:
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         self._print_missing(command)
 
-    def _call(self, send: Send) -> None:
+    def _call(self, send: MlflowCall) -> None:
         try:
             self._mlflow = self._mlflow or self._connect()
             send(self._mlflow)

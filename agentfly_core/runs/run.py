@@ -223,7 +223,8 @@ def recorded_settings(record: RunRecord) -> Settings:
         key, message = place(error.errors()[0]["loc"]), error.errors()[0]["msg"]
         raise ValueError(
             f"runs/{record['name']}/run.json: {key}: {message}. Expected the settings of this "
-            f"version; use the version that wrote it: git checkout {record['revision']['commit']}"
+            f"version; check out the one that wrote it, `git checkout "
+            f"{record['revision']['commit']}`."
         ) from None
 
 

@@ -159,6 +159,8 @@ class MlflowRun:
         """
         from mlflow.exceptions import MlflowException
 
+        if not entries:
+            return
         try:
             batch: dict[str, Any] = {kind: [*entries.values()]}
             self.client.log_batch(self.run_id, **batch)

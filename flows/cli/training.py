@@ -14,7 +14,7 @@ from cyclopts import Group, Parameter
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, run_named

@@ -53,5 +53,4 @@ class Stages:
         self.update = wrap("update step {step}", policy_update.update, 2)
         self.keep_state = wrap("keep the learner state of step {step}", policy_update.keep_state, 2)
         self.log_step = wrap("log step {step}", step_metrics.log_step)
-        self.look_at_health = wrap("look at the health of step {step}", step_metrics.look_at_health)
         self.finish = wrap("finish", finish.finish)

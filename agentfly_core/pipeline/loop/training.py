@@ -79,7 +79,6 @@ class Training:
                 policy = stages.update(run.at(step), services, policy, scored, step)
                 stages.log_step(run, played, scored, policy, step)
                 self.report(run)
-                stages.look_at_health(run, step)
                 if run.evaluates(step):
                     evaluator = Evaluator(stages, run.experiment, data)
                     evaluator.on_split(services, policy, "validation", step)

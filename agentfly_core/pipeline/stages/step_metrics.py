@@ -29,9 +29,10 @@ SPREAD = (
 def log_step(
     run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
 ) -> None:
-    """Write the step's metrics.json with the time at which its update ended.
+    """Write the step's metrics.json with the time at which its update ended, and warn of signs.
 
-    Environments count with the metrics of the worst shard.
+    Environments count with the metrics of the worst shard. Raises GateClosed if a health sign
+    stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -51,10 +52,10 @@ def log_step(
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
+    _look_at_health(run, step)
 
 
-def look_at_health(run: Run, step: int) -> None:
-    """Warn of the signs in a step's metrics.json; raises GateClosed to stop the run."""
+def _look_at_health(run: Run, step: int) -> None:
     metrics = _metrics(run, step)
     mistyped = stop_conditions.unmeasured(run.settings.health, metrics)
     if (

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS, Sign
-from agentfly_core.pipeline.stages.step_metrics import log_step, look_at_health
+from agentfly_core.pipeline.stages.step_metrics import log_step
 from agentfly_core.pipeline.stop_conditions import (
     GateClosed,
     lasting,
@@ -83,7 +83,6 @@ def logged(tmp_path, algorithm, updates, **settings):
             scored = published(run.store, step, "scored", {"rollout/zero_spread_groups": 1.0})
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
             log_step(run, [], scored, policy, step)
-            look_at_health(run, step)
         names = [run.layout.step(step).metrics for step in range(1, len(updates) + 1)]
         return [run.store.read_json(name)["metrics"] for name in names]
 

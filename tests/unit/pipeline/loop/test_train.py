@@ -79,9 +79,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
     monkeypatch.setattr(training, "episodes", played)
     nothing: Any = lambda *_: None  # noqa: E731
-    learner.stages = stages_with(
-        update=update, keep_state=keep_state, log_step=nothing, look_at_health=nothing
-    )
+    learner.stages = stages_with(update=update, keep_state=keep_state, log_step=nothing)
     return learner
 
 

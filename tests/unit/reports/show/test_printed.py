@@ -152,7 +152,7 @@ def test_the_number_of_matches_is_shown_with_the_conditions(store: Store) -> Non
     console.print(show(stored, 1, conditions.words, matching(stored, conditions)))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "1 of 4 matches --below 0.6 --ending terminal" in text
+    assert "1 of 4 matches --ending terminal --below 0.6" in text
     assert re.findall(r"chain (\d);", text) == ["2"]
 
 
