@@ -107,13 +107,13 @@ def rows(found) -> Iterator[str]:
         yield "".join(".x"[one] for one in trained[:length].tolist())
 
 
-async def test_the_rows_of_a_conversation_that_parts_are_those_of_the_page():
+async def test_the_rows_of_a_branching_conversation_match_the_page():
     found = await play(["98", "8+1", "1+8=9", "99"], spec=spec("two_ways"))
     (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
     assert shown.splitlines() == [*rows(found)]
 
 
-async def test_a_critic_reads_the_answer_and_the_solver_what_is_wrong_with_it():
+async def test_the_critic_reads_answers_and_the_solver_criticism():
     said = {"solver": iter(["98", "99"]), "critic": iter(["One more."])}
 
     async def policy(conversation):
@@ -135,7 +135,7 @@ async def test_a_second_try_has_the_question_the_first_and_its_doubts():
     assert (found.answer, len(pack([found]).tokens)) == ("99", 2)
 
 
-async def test_each_step_of_a_plan_reads_what_came_of_those_before():
+async def test_each_step_of_a_plan_reads_earlier_results():
     replies = ["Add.\nCheck.", ADDED, "99", "Yes.", "99"]
     found = await play(replies, problem=ADD, spec=spec("plan_and_execute", calculator, max_turns=9))
     assert as_letters(found).split("^u")[1:] == [
@@ -184,7 +184,7 @@ def test_every_ending_is_in_the_table():
     assert sorted(told) == sorted(Ending)
 
 
-def test_every_agent_that_is_ready_made_is_in_the_table_and_plays_its_experiment():
+def test_every_shipped_agent_is_in_the_table_and_plays():
     paths = re.findall(r"`(agents\.\w+:\w+)`", " ".join(table("| import path,")))
     files = {path.stem for path in Path(agents.__file__).parent.glob("[a-z]*.py")}
     assert {path.partition(":")[0].removeprefix("agents.") for path in paths} == files
@@ -230,7 +230,7 @@ def by_correction(kind):
     return lambda outputs, batch: kind().weights(batch).tokens
 
 
-def test_what_depends_on_how_an_episode_is_cut_into_rows_is_in_the_table():
+def test_the_table_lists_every_dependence_on_rows():
     assert len(pack([CUT]).tokens) == 2
     ways = {
         **{f"`policy_loss: {name}`": by_loss(kind) for name, kind in parts(PolicyLoss).items()},

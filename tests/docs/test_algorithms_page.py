@@ -54,7 +54,7 @@ def test_the_algorithm_of_the_page_gives_these_advantages(mine):
     assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
 
 
-def test_the_algorithm_that_needs_no_group_may_play_each_problem_once(mine):
+def test_an_algorithm_without_groups_may_play_a_problem_once(mine):
     once = "rollout: {problems: 8, group_size: 1}"
     checks.check(settings_with(mine, 'algorithm: {use: "absolute:Absolute"}\n' + once))
     with pytest.raises(ValueError, match="group_size is 1"):

@@ -64,7 +64,7 @@ def test_every_part_that_the_page_names_is_there():
             assert load(name if ":" in name else f"{module}:{name}")
 
 
-def test_every_setting_algorithm_and_penalty_that_the_page_names_is_there():
+def test_settings_algorithms_and_penalties_of_the_page_exist():
     cells = "\n".join(HERE)
     for section, field in re.findall(r"`(rollout|agent)\.(\w+)`", cells):
         assert field in Settings.model_fields[section].annotation.model_fields

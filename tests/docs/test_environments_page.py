@@ -27,7 +27,7 @@ def block(language, number=0):
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[number]
 
 
-async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_path, monkeypatch):
+async def test_the_game_of_the_page_is_valid_and_playable(tmp_path, monkeypatch):
     (tmp_path / "my_game.py").write_text(block("python"))
     (tmp_path / "game.yaml").write_text(block("yaml"))
     monkeypatch.chdir(tmp_path)
@@ -51,9 +51,7 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     assert [episode.observed for episode in episodes] == [{"few_guesses": Score(0.0)}] * 3
 
 
-async def test_the_corridor_of_the_page_names_its_states_and_what_each_step_earned(
-    tmp_path, monkeypatch
-):
+async def test_the_corridor_has_states_and_rewards_for_each_step(tmp_path, monkeypatch):
     (tmp_path / "my_corridor.py").write_text(block("python", 1) + block("python", 2))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

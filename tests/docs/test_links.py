@@ -66,12 +66,12 @@ def is_module(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_exist(page):
+def test_links_of_pages_lead_to_files_and_headings(page):
     assert dangling(page, page.read_text()) == []
 
 
 @pytest.mark.parametrize("page", PRESENT, ids=lambda page: page.name)
-def test_every_module_file_and_import_path_that_a_page_names_exists(page):
+def test_modules_files_and_import_paths_of_pages_exist(page):
     assert unknown(page.read_text()) == []
 
 

@@ -44,6 +44,6 @@ def test_the_ranks_of_several_nodes_are_the_sum_of_their_slots(site, tmp_path):
     assert (found.ranks, found.shares_gpus) == (15, False)
 
 
-def test_the_page_names_what_other_nodes_get_of_the_environment():
+def test_the_page_names_the_environment_of_other_nodes():
     told = {name.rstrip("*") for name in re.findall(r"`([A-Z_]+\*?)`", PAGE)}
     assert {*HANDED_ON} <= told

@@ -12,7 +12,7 @@ from tests.support.project import ROOT
 PAGE = (ROOT / "docs/mixtures.md").read_text()
 
 
-def test_the_experiment_of_the_page_is_valid_and_divides_a_step_as_told():
+def test_the_experiment_of_the_page_divides_a_step_as_shown():
     block = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1]
     settings = Settings.model_validate(yaml.safe_load(block))
     check(settings)

@@ -53,18 +53,14 @@ def test_the_lines_of_each_task_are_on_the_page():
     assert own + knows <= 28
 
 
-def test_the_riddles_of_the_page_are_solved_by_their_oracle_and_not_by_chance(
-    tmp_path, monkeypatch, capsys
-):
+def test_the_oracle_but_not_chance_solves_the_riddles(tmp_path, monkeypatch, capsys):
     oracle, chance = in_folder("A dataset of reasoning-gym", tmp_path, monkeypatch)
     assert solved(oracle, capsys) == 1.0
     assert solved(chance, capsys) == 0.0
 
 
 @pytest.mark.long
-def test_the_adventures_of_the_page_are_won_by_their_oracle_and_not_by_chance(
-    tmp_path, monkeypatch, capsys
-):
+def test_the_oracle_but_not_chance_wins_the_adventures(tmp_path, monkeypatch, capsys):
     pytest.importorskip("textworld")
     oracle, chance, look = in_folder("A game of TextWorld", tmp_path, monkeypatch)
     assert solved(oracle, capsys) == pytest.approx(2 / 3)

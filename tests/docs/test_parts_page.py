@@ -49,9 +49,7 @@ def test_the_tests_of_the_page_pass(folder):
     assert f"{cases} passed" in done.stdout
 
 
-def test_the_experiment_of_the_page_is_valid_and_has_a_line_for_each_part(
-    folder, monkeypatch, capsys
-):
+def test_the_experiment_is_valid_with_a_line_for_each_part(folder, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["config", "letters.yaml", "--changed"]) == 0
     printed = capsys.readouterr()

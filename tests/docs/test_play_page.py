@@ -39,9 +39,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_every_command_of_the_page_runs_and_the_oracle_solves_every_maze(
-    folder, monkeypatch, capsys
-):
+def test_the_commands_run_and_the_oracle_solves_every_maze(folder, monkeypatch, capsys):
     for words in commands():
         monkeypatch.setattr(sys, "stdin", io.StringIO("What can you do?\n"))  # of the chat
         assert main(words) == 0, words
@@ -52,7 +50,7 @@ def test_every_command_of_the_page_runs_and_the_oracle_solves_every_maze(
     assert 0 < json.loads(capsys.readouterr().out)["success"]["share"] < 1
 
 
-def test_the_output_on_the_page_is_what_its_first_command_prints(folder, capsys):
+def test_the_output_on_the_page_matches_its_first_command(folder, capsys):
     first = commands()[0]
     assert main(first) == 0
     printed = re.sub(r"\S+ episodes/s", "N episodes/s", capsys.readouterr().out)

@@ -49,7 +49,7 @@ def test_the_settings_of_the_page_are_a_valid_experiments(tmp_path: Path) -> Non
     checks.check(loading.read(str(tmp_path / "page.yaml")).settings)
 
 
-def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() -> None:
+def test_the_page_has_all_limits_statuses_and_remedies() -> None:
     limits = Limits()
     sizes = {"memory": limits.memory, "disk": limits.disk, "captured": limits.captured}
     expected = {name: f"{size // MIB} MB" for name, size in sizes.items()}

@@ -79,7 +79,7 @@ def test_every_setting_is_on_the_page_with_its_default(heading, kind):
             assert yaml.safe_load(found[1]) == field.default, name
 
 
-def test_the_page_says_what_may_change_when_a_run_is_continued():
+def test_the_page_lists_settings_that_may_change_on_resume():
     told = re.search(
         r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL
     )[1]

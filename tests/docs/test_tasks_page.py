@@ -11,9 +11,7 @@ from tests.support.project import ROOT
 PAGE = (ROOT / "docs/tasks.md").read_text()
 
 
-def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experiment(
-    tmp_path, monkeypatch
-):
+def test_the_task_of_the_page_has_settings_of_an_experiment(tmp_path, monkeypatch):
     section = PAGE[PAGE.index("### Tasks of your own") :]
     tree = re.search(r"```\n(count-words/\n.*?)```", section, re.DOTALL)[1]
     texts, name = {}, ""

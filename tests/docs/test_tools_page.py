@@ -43,7 +43,7 @@ def settings(tmp_path, monkeypatch):
     return loading.read("quiz.yaml").settings
 
 
-async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_it(settings, nano):
+async def test_the_quiz_of_the_page_is_valid_and_solvable(settings, nano):
     checks.check(settings)
     problems = dataset.build(settings.data, settings.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
@@ -60,7 +60,7 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2
 
 
-async def test_the_briefest_answer_of_a_problem_is_found_by_the_reward_of_the_page(settings):
+async def test_the_reward_of_the_page_prefers_the_briefest_answer(settings):
     played = [replace(await play([text]), chain=n) for n, text in enumerate(("Oslo.", "Oslo"))]
     scores = await score(played, {load("my_quiz:briefest"): 1.0})
     assert [one.reward for one in scores] == [0.0, 1.0]
@@ -84,7 +84,7 @@ class Server(BaseHTTPRequestHandler):
     def log_message(self, *_): ...
 
 
-async def test_the_judge_of_the_page_asks_a_server_that_is_busy_once_more(settings):
+async def test_the_judge_of_the_page_retries_a_busy_server(settings):
     chile = Problem("Chile", "What is the capital of Chile?", {"answer": "Santiago"})
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -100,7 +100,7 @@ async def test_the_judge_of_the_page_asks_a_server_that_is_busy_once_more(settin
 
 
 @pytest.mark.parametrize("decorator", [tool, reward])
-def test_every_argument_of_a_decorator_is_on_the_page_with_its_default(decorator):
+def test_the_page_has_all_decorator_arguments_with_defaults(decorator):
     text = PAGE[PAGE.index(f"| `@{decorator.__name__}(...)` |") :]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text[: text.index("\n\n")], re.MULTILINE))
     known = {
@@ -115,6 +115,6 @@ def test_every_argument_of_a_decorator_is_on_the_page_with_its_default(decorator
     }
 
 
-def test_what_the_page_says_is_there_is_there():
+def test_the_claims_of_the_page_hold():
     paths = re.findall(r"`((?:rewards|tools|environments)\.[a-z_]+:\w+)`", PAGE)
     assert [path for path in paths if not load(f"agentfly_core.{path}")] == []

@@ -22,9 +22,7 @@ WORDS = (*TRAIN, "warm_start=null", "steps=2", f"rewards={{'{EXACT}': 1, 'own_ev
 
 
 @pytest.mark.long
-def test_a_run_killed_when_it_has_written_down_other_code_goes_on_under_that(
-    tmp_path: Path, lives: Lives
-) -> None:
+def test_a_run_killed_after_accepting_code_keeps_that_code(tmp_path: Path, lives: Lives) -> None:
     (tmp_path / "own_even.py").write_text(EVEN.replace("REST", "0"))
     end = lives.run(tmp_path, *WORDS, at="update 2 1")
     assert end.code == KILLED, end.printed

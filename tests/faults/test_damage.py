@@ -127,7 +127,7 @@ def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Call
 
 
 @pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.long)])
-def test_damaged_files_are_each_named_and_none_is_believed(
+def test_damaged_files_are_named_and_ignored(
     whole: Whole,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -184,7 +184,7 @@ def sample(draw: random.Random, paths: list[Path]) -> list[Path]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(20))
-def test_a_run_with_a_damaged_file_ends_as_if_nothing_had_been_or_is_refused_with_the_way_out(
+def test_a_damaged_run_recovers_or_is_refused_with_a_remedy(
     at_step_2: Path, lives: Lives, whole: Whole, number: int
 ) -> None:
     path = sample(random.Random(SEED), records(at_step_2, *PARTS))[number]

@@ -7,9 +7,7 @@ from pathlib import Path
 from tests.support.lives import RUN, TRAIN, Lives, Whole, digests
 
 
-def test_a_disk_full_for_the_weights_leaves_no_half_artifact_and_the_run_goes_on_when_there_is_room(
-    at_step_2: Path, lives: Lives, whole: Whole
-) -> None:
+def test_a_full_disk_leaves_no_half_artifact(at_step_2: Path, lives: Lives, whole: Whole) -> None:
     before = digests(at_step_2)
     end = lives.run(at_step_2, *TRAIN, largest=2_000_000)
     assert end.code == 2

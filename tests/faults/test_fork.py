@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.lives import KILLED, RUN, Lives, Whole, digests
 
 
-def test_a_killed_fork_ends_with_the_bytes_of_the_run_that_it_goes_on_from(
+def test_a_killed_fork_ends_with_the_bytes_of_its_origin(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:
     for folder in ("artifacts", "runs"):

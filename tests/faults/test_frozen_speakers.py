@@ -19,7 +19,7 @@ SECOND = (
 
 
 @pytest.mark.long
-def test_a_run_with_a_frozen_speaker_that_is_killed_ends_with_the_same_bytes(
+def test_a_killed_run_with_a_frozen_speaker_has_equal_bytes(
     lives: Lives, whole: Whole, tmp_path: Path
 ) -> None:
     calm, hit = tmp_path / "calm", tmp_path / "hit"

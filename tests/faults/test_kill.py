@@ -36,7 +36,7 @@ def assert_same(folder: Path, whole: Whole) -> None:
     assert summary(folder) == summary(whole.folder)
 
 
-def test_a_run_killed_amid_a_rollout_at_a_boundary_and_amid_an_update_ends_with_the_same_bytes(
+def test_a_run_killed_at_three_moments_has_equal_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
     for moment in ("rollout 1 5", f"publish {RUN}/steps/000001/learner", "update 3 1"):
@@ -49,7 +49,7 @@ def test_a_run_killed_amid_a_rollout_at_a_boundary_and_amid_an_update_ends_with_
 
 
 @pytest.mark.long
-def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_bytes(
+def test_a_run_killed_at_every_moment_has_equal_bytes(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:
     for moment in moments_to_die(whole.end.moments):
@@ -62,7 +62,7 @@ def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_
 
 
 @pytest.mark.long
-def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_bytes(
+def test_a_kill_before_the_learner_state_keeps_equal_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
     end = lives.run(begun, *TRAIN, at=f"publish {RUN}/steps/000001/learner")
@@ -73,7 +73,7 @@ def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_
 
 
 @pytest.mark.long
-def test_a_run_whose_newest_policy_is_lost_ends_with_the_same_bytes(
+def test_a_run_with_a_lost_policy_has_equal_bytes(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:
     shutil.rmtree(at_step_2 / RUN / "steps/000002/policy")
@@ -83,7 +83,7 @@ def test_a_run_whose_newest_policy_is_lost_ends_with_the_same_bytes(
 
 
 @pytest.mark.long
-def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(
+def test_a_run_killed_at_random_moments_has_equal_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
     draw = random.Random(1)
@@ -117,7 +117,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(
         ),
     ],
 )
-def test_what_other_algorithms_need_survives_a_kill_as_well(
+def test_inputs_of_other_algorithms_survive_a_kill(
     begun: Path,
     lives: Lives,
     tmp_path_factory: pytest.TempPathFactory,

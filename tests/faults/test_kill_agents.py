@@ -88,7 +88,7 @@ def assert_same_after(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "words"), [("folding", FOLDING), ("two", TWO)])
-def test_a_run_with_contexts_and_speakers_that_is_killed_at_every_boundary_ends_with_the_same_bytes(
+def test_contexts_and_speakers_survive_kills_with_equal_bytes(
     name: str,
     words: tuple[str, ...],
     lives: Lives,

@@ -15,7 +15,7 @@ def without_states(folder: Path) -> dict[str, str]:
     }
 
 
-def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_policies(
+def test_a_killed_learner_restarts_with_the_same_policies(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:
     end = lives.run(at_step_2, *TRAIN, at="update 3 1", of="learner")
@@ -25,7 +25,7 @@ def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_pol
 
 
 @pytest.mark.long
-def test_updates_whose_learner_state_was_not_kept_are_made_again(
+def test_updates_without_a_learner_state_are_repeated(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
     seldom = ("update.learner_every=2", "update.keep_learner=1")
@@ -41,7 +41,7 @@ def test_updates_whose_learner_state_was_not_kept_are_made_again(
     assert [path.parent.name for path in begun.glob(f"{RUN}/steps/*/learner")] == ["000003"]
 
 
-def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(
+def test_a_truncated_policy_is_reported_and_recomputed(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:
     model = at_step_2 / RUN / "steps/000002/policy/model.safetensors"
@@ -56,7 +56,7 @@ def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(
 
 
 @pytest.mark.long
-def test_behind_a_truncated_learner_state_the_one_before_is_used_and_says_so(
+def test_a_truncated_learner_state_falls_back_to_the_previous(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:
     state = at_step_2 / RUN / "steps/000002/learner/learner.safetensors"

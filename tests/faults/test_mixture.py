@@ -14,7 +14,7 @@ TRAIN = ("train", str(ROOT / "tests/faults/mixture.yaml"), "--run", "demo")
 
 
 @pytest.mark.long
-def test_a_mixture_killed_amid_a_rollout_and_an_update_ends_with_the_same_bytes(
+def test_a_killed_mixture_ends_with_the_same_bytes(
     tmp_path: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     whole = tmp_path_factory.mktemp("mixture")

@@ -109,7 +109,7 @@ def heard(whole: Whole) -> tuple[Path, str]:
     return whole.folder, new_store(whole.folder)
 
 
-def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
+def test_a_run_arrives_once_when_mlflow_is_back(
     begun: Path, lives: Lives, whole: Whole, heard: tuple[Path, str], away: str, tmp_path: Path
 ) -> None:
     end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": away})
@@ -149,9 +149,7 @@ def test_a_killed_run_has_every_point_once_after_it_continued(
     assert told(store, run, tmp_path / "again") == told(live, uninterrupted, tmp_path / "live")
 
 
-def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
-    heard: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_mlflow_has_every_part_of_a_run(heard: tuple[Path, str], tmp_path: Path) -> None:
     folder, store = heard
     run = demo(store, folder)
     has = told(store, run, tmp_path)
@@ -185,9 +183,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
 
 
 @pytest.mark.long
-def test_mlflow_has_what_stages_did_outside_any_run(
-    begun: Path, lives: Lives, whole: Whole
-) -> None:
+def test_mlflow_has_stages_outside_runs(begun: Path, lives: Lives, whole: Whole) -> None:
     shutil.copy(whole.folder / RUN / "start.json", begun / "policy.json")
     evaluate = ("evaluate", TINY, "--policy", "policy.json")
     store = new_store(begun)

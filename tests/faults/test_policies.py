@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.lives import RUN, TINY, Lives, Whole
 
 
-def test_a_policy_does_as_well_by_whatever_name_it_is_evaluated(
+def test_success_does_not_depend_on_the_name_of_a_policy(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:
     for folder in ("artifacts", "runs"):

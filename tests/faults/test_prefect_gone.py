@@ -45,7 +45,7 @@ def server(
         yield f"http://127.0.0.1:{port}/api", process
 
 
-def test_a_run_whose_prefect_server_is_gone_for_good_goes_on_to_its_end_and_has_nothing_to_do_again(
+def test_a_run_finishes_without_its_prefect_server(
     at_step_2: Path, lives: Lives, whole: Whole, server: tuple[str, int]
 ) -> None:
     api, process = server

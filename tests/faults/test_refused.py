@@ -18,9 +18,7 @@ with local_lock(Path(sys.argv[1])):
 """
 
 
-def test_a_typo_is_refused_before_any_work_with_the_word_that_was_meant(
-    tmp_path: Path, lives: Lives
-) -> None:
+def test_a_typo_is_refused_with_the_intended_word(tmp_path: Path, lives: Lives) -> None:
     end = lives.run(tmp_path, *TRAIN, "update.lerning_rate=1")
     assert end.code == 2
     assert end.printed.startswith("agentfly: ")
@@ -28,9 +26,7 @@ def test_a_typo_is_refused_before_any_work_with_the_word_that_was_meant(
     assert [path.name for path in tmp_path.iterdir()] == ["output"]
 
 
-def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
-    tmp_path: Path, lives: Lives
-) -> None:
+def test_a_bad_row_is_refused_by_number_and_quarantined(tmp_path: Path, lives: Lives) -> None:
     rows = [{"id": str(n), "question": f"What is {n}?", "answer": n} for n in range(12)] + [
         {"id": "12", "answer": 12}
     ]
@@ -52,9 +48,7 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
     assert not list(tmp_path.glob("artifacts/prepare/*"))
 
 
-def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anything_is_played(
-    tmp_path: Path, lives: Lives
-) -> None:
+def test_prompts_without_room_for_a_reply_are_refused_early(tmp_path: Path, lives: Lives) -> None:
     end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12", "agent.max_tokens=8")
     assert end.code == 2
     message, _ = end.printed.splitlines()[-2:]
@@ -66,9 +60,7 @@ def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anythin
     assert sorted(left) == ["model", "prepare", "solvable"]
 
 
-def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes_on(
-    tmp_path: Path, lives: Lives
-) -> None:
+def test_failed_commands_print_the_cause_and_the_remedy(tmp_path: Path, lives: Lives) -> None:
     (tmp_path / "mine.py").write_text(
         "def rows(seed, train, validation, test):\n    return seed / 0\n"
     )
@@ -90,7 +82,7 @@ def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes
         assert ending == f"The log is {log}. To continue: agentfly {shlex.join(words)}"
 
 
-def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(
+def test_a_second_process_is_refused_at_once(
     at_step_2: Path, lives: Lives, prefect_api: str
 ) -> None:
     running = flow_run(prefect_api)

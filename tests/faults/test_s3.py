@@ -88,7 +88,7 @@ def reached(s3: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("reached")
-def test_a_bucket_that_is_not_there_is_named_by_whoever_reads_or_writes() -> None:
+def test_reads_and_writes_name_a_missing_bucket() -> None:
     gone = Remote("s3://nobody/exp")
     for ask in (
         gone.read,
@@ -112,7 +112,7 @@ def digests_at(store: Store) -> dict[str, str]:
     return {name: store.artifact(name).digest for name in sorted(names)}
 
 
-def test_a_run_on_object_storage_goes_on_on_another_machine_and_ends_with_the_same_bytes(
+def test_a_run_in_a_bucket_continues_on_another_machine(
     tmp_path: Path, lives: Lives, whole: Whole, s3: Mapping[str, str], reached: None
 ) -> None:
     here, there = tmp_path / "one", tmp_path / "another"
@@ -160,9 +160,7 @@ def test_dvc_and_agentfly_share_an_experiment_by_one_bucket(
     assert store.artifact(named["uri"]).digest == named["digest"]
 
 
-def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(
-    tmp_path: Path, reached: None
-) -> None:
+def test_an_artifact_with_a_cut_upload_is_recomputed(tmp_path: Path, reached: None) -> None:
     one, two = (Store.at(f"{BUCKET}/cut", tmp_path / name) for name in ("one", "two"))
     with one.publish(SLOT) as folder:
         (folder / "scores.parquet").write_text("scores")
@@ -178,9 +176,7 @@ def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(
     assert artifact == two.artifact(SLOT.uri)
 
 
-def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(
-    tmp_path: Path, reached: None
-) -> None:
+def test_a_changed_object_is_noticed_at_download(tmp_path: Path, reached: None) -> None:
     one, two = (Store.at(f"{BUCKET}/changed", tmp_path / name) for name in ("one", "two"))
     with one.publish(SLOT) as folder:
         (folder / "scores.parquet").write_text("scores")
@@ -199,7 +195,7 @@ def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(
     ],
     ids=["cut", "zeroed", "another input", "another field"],
 )
-def test_a_manifest_damaged_on_object_storage_is_named_and_the_stage_made_again(
+def test_a_damaged_manifest_in_a_bucket_is_named_and_replaced(
     damaged: Callable[[str], str],
     tmp_path: Path,
     reached: None,
@@ -257,7 +253,7 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
         assert previous.pid == first.pid
 
 
-def test_who_lost_a_run_to_another_writes_nothing_more(
+def test_a_process_that_lost_its_run_stops_writing(
     tmp_path: Path, reached: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentfly_core.store.lease.EXPIRY", 0)
@@ -305,7 +301,7 @@ def test_a_run_that_is_refused_leaves_nothing_on_object_storage(
     assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []
 
 
-def test_the_store_tells_by_its_own_clock_how_old_an_object_is(
+def test_object_ages_use_the_clock_of_the_store(
     reached: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote = Remote(f"{BUCKET}/aged")
@@ -314,7 +310,7 @@ def test_the_store_tells_by_its_own_clock_how_old_an_object_is(
     assert 0 <= remote.age("lock.json") < 60
 
 
-def test_of_two_who_write_at_once_only_one_succeeds(reached: None) -> None:
+def test_only_one_of_two_concurrent_writers_succeeds(reached: None) -> None:
     remote = Remote(f"{BUCKET}/raced")
     assert [remote.create("lock.json", text) for text in ("mine", "yours")] == [True, False]
     found = remote.tagged("lock.json")

@@ -14,9 +14,7 @@ from tests.support.waiting import until
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 
 
-def test_a_vllm_server_killed_amid_a_rollout_is_started_again_and_only_that_shard_is_played_again(
-    begun, lives: Lives
-):
+def test_a_killed_vllm_server_repeats_only_its_shard(begun, lives: Lives):
     end = lives.run(begun, *TRAIN, env=VLLM, at="rollout 2 5", of="sampler")
     assert end.code == 0, end.printed
     (log,) = begun.rglob("vllm.log")
@@ -39,9 +37,7 @@ def test_a_vllm_server_killed_amid_a_rollout_is_started_again_and_only_that_shar
 
 
 @pytest.mark.long
-def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twice(
-    begun, lives: Lives
-):
+def test_a_run_killed_with_its_vllm_server_repeats_no_work(begun, lives: Lives):
     assert lives.run(begun, *TRAIN, env=VLLM, at="update 2 1").code == KILLED
     until(lambda: not survivors(begun))
     before = digests(begun)

@@ -13,7 +13,7 @@ from tests.support.lives import RUN, TRAIN, Lives, Whole
 from tests.support.mlflow_store import new_store
 
 
-def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole) -> None:
+def test_every_vetted_sign_uses_a_metric_of_a_step(whole: Whole) -> None:
     for step in (1, 2, 3):
         metrics = json.loads((whole.folder / RUN / f"steps/{step:06d}/metrics.json").read_text())[
             "metrics"
@@ -24,9 +24,7 @@ def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole)
 
 
 @pytest.mark.long
-def test_a_sign_stops_the_run_after_its_step_and_mlflow_knows_why(
-    begun: Path, lives: Lives
-) -> None:
+def test_a_sign_stops_the_run_with_its_reason_in_mlflow(begun: Path, lives: Lives) -> None:
     store = new_store(begun)
     signs = ("health.entropy={metric: train/entropy, below: 99, steps: 2, stop: true}",)
     end = lives.run(begun, *TRAIN, *signs, env={"MLFLOW_TRACKING_URI": store})

@@ -93,7 +93,7 @@ def served(tokenizer: PreTrainedTokenizerFast, user: str, tool: str) -> list[int
     )
 
 
-def test_2000_texts_write_no_added_token_and_are_served_as_trained(
+def test_texts_contain_no_added_tokens_and_match_training(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     draw, template = random.Random(SEED), Hermes(tokenizer)

@@ -253,7 +253,7 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> random.Random:
 
 
 @pytest.mark.parametrize("cases", [200, pytest.param(1000, marks=pytest.mark.long)])
-def test_experiments_with_other_values_are_valid_or_refused_by_key(
+def test_changed_values_are_valid_or_refused_by_key(
     draw: random.Random, tmp_path: Path, cases: int
 ) -> None:
     path, refused = tmp_path / "spoilt.yaml", 0
@@ -271,7 +271,7 @@ def test_experiments_with_other_values_are_valid_or_refused_by_key(
 
 
 @pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.long)])
-def test_experiment_files_with_other_bytes_are_valid_or_refused_by_name(
+def test_changed_files_are_valid_or_refused_by_name(
     draw: random.Random, tmp_path: Path, cases: int
 ) -> None:
     path = tmp_path / "spoilt.yaml"

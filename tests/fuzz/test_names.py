@@ -121,7 +121,7 @@ def test_prefect_accepts_a_key_of_its_own_for_each_name(names: list[str]) -> Non
         assert json.loads(artifact.model_dump_json())["key"] == key
 
 
-def test_dvc_reads_the_settings_beside_each_name(names: list[str], tmp_path: Path) -> None:
+def test_dvc_reads_settings_next_to_each_name(names: list[str], tmp_path: Path) -> None:
     texts = [storable(name) for name in names]
     settings = {"data": dict.fromkeys(texts, 1), "overrides": texts, "seed": 7}
     file = tmp_path / "config.yaml"

@@ -81,7 +81,7 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
 
 
 @pytest.mark.parametrize("cases", [60, pytest.param(500, marks=pytest.mark.long)])
-def test_damaged_files_of_what_is_played_compared_and_forked_are_named_and_none_is_believed(
+def test_damaged_files_of_every_reader_are_named(
     store: Store, caplog: pytest.LogCaptureFixture, cases: int
 ) -> None:
     caplog.set_level(logging.WARNING)

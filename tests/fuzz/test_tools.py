@@ -324,7 +324,7 @@ def schema_of(function: Callable[..., Any]) -> Tool | None:
 
 @pytest.mark.usefixtures("no_boundary")
 @pytest.mark.parametrize("cases", [200, pytest.param(1000, marks=pytest.mark.long)])
-async def test_signatures_have_a_schema_or_are_refused_and_their_calls_are_answered(
+async def test_signatures_have_a_schema_or_are_refused(
     cases: int,
 ) -> None:
     draw, refused = random.Random(SEED), 0

@@ -40,9 +40,7 @@ def weights(policy):
     return load_file(policy / "adapter_model.safetensors")
 
 
-def test_the_policy_is_an_adapter_that_peft_loads_and_whose_probe_it_confirms(
-    learner, job, nano, tmp_path
-):
+def test_peft_confirms_the_probe_of_an_adapter_policy(learner, job, nano, tmp_path):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
     assert not (policy / "model.safetensors").exists()
@@ -64,7 +62,7 @@ def test_the_policy_is_an_adapter_that_peft_loads_and_whose_probe_it_confirms(
 
 
 @pytest.mark.parametrize("critic", ["none", "head", "model"])
-def test_only_the_adapter_and_a_critic_are_trained_and_take_space(learner, job, critic, tmp_path):
+def test_only_the_adapter_and_a_critic_are_trained(learner, job, critic, tmp_path):
     if critic != "none":
         job = replace(job, algorithm=PPO | {"critic": critic})
     learner.update(job)
@@ -98,7 +96,7 @@ def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(
     assert digests(second[0]) != digests(first[0])
 
 
-def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
+def test_two_ranks_learn_the_same_as_one(workers, job, tmp_path):
     found, policies = {}, {}
     for ranks in (1, 2):
         learner = DeepSpeedLearner(workers(ranks))
@@ -111,7 +109,7 @@ def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
         assert bool(weight.any()), "every layer's adapter has learned"
 
 
-def test_another_seed_begins_with_another_adapter_and_none_changes_the_policy_before_it_learns(
+def test_a_new_adapter_depends_on_the_seed_and_changes_nothing(
     nano,
 ):
     one, other = (
@@ -125,9 +123,7 @@ def test_another_seed_begins_with_another_adapter_and_none_changes_the_policy_be
         assert torch.equal(policy.model(tokens).logits, plain.model(tokens).logits)
 
 
-def test_an_adapter_is_held_back_by_a_reference_that_is_the_model_or_an_adapter_on_it(
-    learner, job, nano, tmp_path
-):
+def test_an_adapter_is_held_back_by_its_reference(learner, job, nano, tmp_path):
     held = replace(
         job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 0.1}}, reference=str(nano)
     )
@@ -153,7 +149,7 @@ def test_bfloat16_keeps_float32_weights_of_the_adapter(learner, job, tmp_path):
     }
 
 
-def test_a_layer_that_the_model_does_not_have_is_refused_by_name(learner, job):
+def test_a_missing_layer_is_refused_by_name(learner, job):
     with pytest.raises(
         LearnerFailed, match=r"no linear layers called 'q_porj'. Did you mean 'q_proj'"
     ):
@@ -162,7 +158,7 @@ def test_a_layer_that_the_model_does_not_have_is_refused_by_name(learner, job):
         learner.update(replace(job, adapter=ADAPTER | {"targets": ["lm_head"]}))
 
 
-def test_an_adapter_without_the_model_that_it_stands_on_is_refused(learner, job, tmp_path):
+def test_an_adapter_without_its_base_model_is_refused(learner, job, tmp_path):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
     with pytest.raises(LearnerFailed, match="holds an adapter only: say on which model"):

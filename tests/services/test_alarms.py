@@ -99,9 +99,7 @@ def receivers() -> dict[str, int]:
     return {name: len(blocks) for name, blocks in create_automations().items()}
 
 
-def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
-    server, people, blocks
-):
+def test_messages_of_nights_reach_the_alarm_or_notice_block(server, people, blocks):
     assert receivers() == {ALARMS_BLOCK: 1, NOTICES_BLOCK: 1}
     for event, why in (
         ("finished", "It is reported, and nobody is called."),
@@ -118,9 +116,7 @@ def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
     assert json.loads(notice.removeprefix("/notice "))["text"] == f"{told} champion."
 
 
-def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nobodys_concern(
-    server, people, blocks
-):
+def test_only_failed_nights_and_approvals_are_reported(server, people, blocks):
     create_automations()
     for deployment, message in ((server.deployed("train"), "mine"), (server.nightly, "theirs")):
         flow_run = server.flow_run(deployment, type="RUNNING")
@@ -137,7 +133,7 @@ def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nob
     ]
 
 
-def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, blocks):
+def test_late_nights_are_reported_and_silent_runs_crash(server, people, blocks):
     """Both wait for a timeout, in parallel."""
     create_automations(late_s=10, silent_s=10)  # the least that a Prefect server can wait
     late = server.flow_run(server.nightly, type="SCHEDULED", name="Late")
@@ -153,7 +149,7 @@ def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, b
     assert (server.state(late), server.state(over)) == ("Late", "Completed")
 
 
-def test_without_a_block_there_is_no_automation_and_nobody_is_told(server, blocks):
+def test_without_a_block_there_is_no_automation(server, blocks):
     create_automations()
     Webhook.delete(ALARMS_BLOCK)
     assert receivers() == {NOTICES_BLOCK: 1}
@@ -165,7 +161,7 @@ def test_without_a_block_there_is_no_automation_and_nobody_is_told(server, block
     Webhook(url="http://127.0.0.1:9").save(ALARMS_BLOCK)  # for the fixture to remove
 
 
-def test_where_a_worker_starts_flow_runs_of_killed_processes_become_crashed(server, tmp_path):
+def test_a_starting_worker_crashes_runs_of_dead_processes(server, tmp_path):
     program = (
         "import os, signal\nfrom prefect import flow, runtime\n"
         "from flows.local.flow_run_owners import sign\n@flow\ndef killed():\n"
@@ -197,7 +193,7 @@ def test_where_a_worker_starts_flow_runs_of_killed_processes_become_crashed(serv
     assert crash_dead() == []
 
 
-def test_a_form_whose_process_is_dead_is_made_again_and_one_that_waits_is_left(server, tmp_path):
+def test_only_forms_of_dead_processes_are_recreated(server, tmp_path):
     experiment = experiment_in(tmp_path)
     ledger = NightLedger(experiment.store, experiment.name)
     ledger.append(NIGHT, "awaits_approval")
@@ -216,7 +212,7 @@ def test_a_form_whose_process_is_dead_is_made_again_and_one_that_waits_is_left(s
     assert server.forms() == {scheduled, again}
 
 
-def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server):
+def test_expected_nights_follow_the_active_schedules(server):
     day = datetime.timedelta(days=1)
     now = datetime.datetime.now(datetime.UTC)
     daily = {"cron": "0 12 * * *", "timezone": "UTC"}
@@ -239,7 +235,7 @@ def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server
     assert scheduled_nights("mine", now - 5 * day, until_then) == []
 
 
-def test_a_night_that_did_not_start_is_written_down_and_told_once(server, people, blocks, tmp_path):
+def test_a_missed_night_is_recorded_and_reported_once(server, people, blocks, tmp_path):
     create_automations()
     daily = {"schedule": {"cron": "0 12 * * *", "timezone": "UTC"}, "active": True}
     server.deployed("nightly", parameters={"experiment": "quickstart"}, schedules=[daily])
@@ -259,7 +255,7 @@ def test_a_night_that_did_not_start_is_written_down_and_told_once(server, people
     assert all("of quickstart, missed: It was scheduled for" in call for call in people.calls)
 
 
-def test_the_doctor_says_what_is_missing_for_nights(server, blocks, monkeypatch):
+def test_the_doctor_names_missing_parts_for_nights(server, blocks, monkeypatch):
     server.deployed("nightly", schedules=[{"schedule": {"cron": "0 2 * * *"}, "active": True}])
     assert nights(server.api, "").detail == (
         f"schedule on at {server.api}, a block agentfly-alarms, no ping_url_env"

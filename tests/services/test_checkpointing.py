@@ -25,9 +25,7 @@ def checkpointer(workers):
     return AsyncCheckpointer(DeepSpeedLearner(workers(1)))
 
 
-def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(
-    checkpointer, job, tmp_path
-):
+def test_later_updates_do_not_change_the_saved_state(checkpointer, job, tmp_path):
     store, learner, written = (
         Store.at(str(tmp_path / "store"), tmp_path),
         checkpointer.learner,
@@ -53,7 +51,7 @@ def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_n
     assert {name: digests(state)[name] for name in digests(expected)} == digests(expected)
 
 
-def test_what_went_wrong_is_raised_once(checkpointer, job, tmp_path):
+def test_a_save_error_is_raised_once(checkpointer, job, tmp_path):
     checkpointer.learner.update(job)
     checkpointer.begin(nullcontext(tmp_path / "missing"), lambda: None)
     with pytest.raises(LearnerFailed, match="missing"):
@@ -62,7 +60,7 @@ def test_what_went_wrong_is_raised_once(checkpointer, job, tmp_path):
     assert checkpointer.learner.label() == "step/1", "the learner continues"
 
 
-def test_a_learner_that_dies_while_its_state_is_written_is_told_of(
+def test_the_death_of_a_learner_amid_a_save_is_reported(
     checkpointer, workers, job, tmp_path, caplog
 ):
     os.mkfifo(tmp_path / "learner.json")  # which nobody reads: the learner does not get to the end
@@ -90,7 +88,7 @@ def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
     assert place.store.find(SLOT)
 
 
-def test_a_state_on_its_way_is_counted(checkpointer, job, tmp_path):
+def test_a_pending_state_is_counted(checkpointer, job, tmp_path):
     assert not checkpointer.busy()
     os.mkfifo(tmp_path / "learner.json")
     checkpointer.learner.update(job)

@@ -19,7 +19,7 @@ def job(request, tmp_path, nano):
     return replace(stored(tmp_path, nano, crowd(6, 4)), algorithm=PPO | {"critic": request.param})
 
 
-def test_values_learn_what_each_problem_returns(learner, job, nano, tmp_path):
+def test_values_learn_the_return_of_each_problem(learner, job, nano, tmp_path):
     won, lost = turn([1, 2, 3], {11: -5.0}), turn([4, 5, 6], {11: -5.0})
     episodes = [
         trajectory(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)
@@ -40,7 +40,7 @@ def test_values_learn_what_each_problem_returns(learner, job, nano, tmp_path):
     assert last["train/value_loss"] < 0.02
 
 
-def test_a_critic_learns_also_where_no_token_did_better_than_another(learner, job, nano, tmp_path):
+def test_a_critic_learns_without_differences_between_tokens(learner, job, nano, tmp_path):
     told = stored(tmp_path, nano, crowd(2, 2), reward=lambda i: 1.0)
     equal = replace(
         told,
@@ -52,14 +52,12 @@ def test_a_critic_learns_also_where_no_token_did_better_than_another(learner, jo
     assert learner.update(after(equal, 1))["train/value_loss"] < 0.5
 
 
-def test_a_run_that_lost_its_learner_and_critic_ends_with_the_same_bytes(learner, job, tmp_path):
+def test_a_run_with_a_lost_critic_ends_with_the_same_bytes(learner, job, tmp_path):
     first, second = going_on(learner, job, tmp_path)
     assert digests(second[1]) != digests(first[1])
 
 
-def test_the_learners_state_holds_the_critic_and_the_policy_is_a_plain_model(
-    learner, job, nano, tmp_path
-):
+def test_the_critic_is_in_the_learner_state_only(learner, job, nano, tmp_path):
     learner.update(job)
     policy, state = saved(learner, tmp_path / "saved")
     weights, moments = (
@@ -85,7 +83,7 @@ def test_the_critic_takes_larger_steps(learner, job, tmp_path):
     assert head.abs().median().item() == pytest.approx(10 * 1e-3, rel=1e-2)
 
 
-def test_a_critic_of_its_own_does_not_pull_on_the_policy_and_a_head_does(learner, job, tmp_path):
+def test_only_a_critic_head_changes_the_policy(learner, job, tmp_path):
     policies = []
     for weight in (0.1, 10.0):
         algorithm = job.algorithm.model_dump() | {"value_weight": weight}
@@ -98,7 +96,7 @@ def test_a_critic_of_its_own_does_not_pull_on_the_policy_and_a_head_does(learner
     assert apart == (job.algorithm.settings["critic"] == "head")
 
 
-def test_two_ranks_learn_what_one_learns(workers, job):
+def test_two_ranks_learn_the_same_as_one(workers, job):
     one, two = (DeepSpeedLearner(workers(ranks)).update(job) for ranks in (1, 2))
     for name in ("train/loss", "train/value_loss", "train/grad_norm", "train/kl"):
         assert two[name] == pytest.approx(one[name], rel=1e-5, abs=1e-7)

@@ -110,7 +110,7 @@ def settings_with(*overrides: str):
     return loading.read("tiny", overrides).settings
 
 
-def test_killed_while_training_repro_goes_on_from_what_is_on_disk(reproduction):
+def test_a_killed_repro_resumes_from_the_files_on_disk(reproduction):
     assert reproduction.stages_after_the_kill == ["train", "evaluate"]
     assert (
         reproduction.published_before_the_kill.items()
@@ -126,7 +126,7 @@ def test_a_second_repro_does_nothing(reproduction):
     assert reproduction.stages_the_last_time == []
 
 
-def test_metrics_and_plots_show_what_was_reproduced(reproduction):
+def test_metrics_and_plots_show_the_reproduced_run(reproduction):
     shown = json.loads(reproduction.project.run("dvc", "metrics", "show", "--json"))[""]["data"]
     assert shown["results/tiny/summary.json"]["data"]["steps"] == 2
     assert (
@@ -137,7 +137,7 @@ def test_metrics_and_plots_show_what_was_reproduced(reproduction):
     assert "results/tiny/steps.csv" in Path(page).read_text()
 
 
-def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
+def test_a_changed_value_reruns_only_dependent_stages(reproduction):
     project = reproduction.project
     conf = project.root / "conf" / "tiny.yaml"
     written = conf.read_text()
@@ -148,7 +148,7 @@ def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
     assert stages_run(project.run("dvc", "repro")) == []
 
 
-def test_another_clone_pulls_what_was_pushed_and_runs_nothing(reproduction, tmp_path):
+def test_another_clone_pulls_instead_of_running(reproduction, tmp_path):
     """A folder is the remote; the policy comes along with DVC's small files."""
     project, run = reproduction.project, reproduction.run.name
     remote = ("dvc", "remote", "add", "--force", "--default", "shared", str(tmp_path / "shared"))
@@ -170,7 +170,7 @@ def test_another_clone_pulls_what_was_pushed_and_runs_nothing(reproduction, tmp_
 
 
 @pytest.mark.long
-def test_an_experiment_of_dvc_s_is_a_run_of_its_own_in_the_repository_s_store(reproduction):
+def test_a_dvc_experiment_is_a_separate_run_in_the_same_store(reproduction):
     project = reproduction.project
     for words in (
         ["add", "--all"],
@@ -187,7 +187,7 @@ def test_an_experiment_of_dvc_s_is_a_run_of_its_own_in_the_repository_s_store(re
 
 
 @pytest.mark.long
-def test_a_run_that_is_built_again_agrees_to_the_byte(reproduction):
+def test_a_rebuilt_run_has_the_same_bytes(reproduction):
     project, run = reproduction.project, reproduction.run.name
     printed = project.run("agentfly", "verify", run)
     assert re.search(rf"(\d+) of \1 artifacts of {run} agree to the byte", printed)
@@ -224,7 +224,7 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
         ("mine", [], "the experiment is not in conf/"),
     ],
 )
-def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
+def test_other_data_lacks_a_version_with_a_reason(root, name, overrides, reason):
     assert dataset_version(name, settings_with(*overrides), root) == f"none: {reason}"
 
 
@@ -250,7 +250,7 @@ def test_a_changed_raw_file_has_the_dataset_built_again(root):
     assert changed == {"prepare": [{"changed deps": {"data/raw": "modified"}}]}
 
 
-def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
+def test_dvc_is_not_called_outside_git_or_inside_dvc(root, monkeypatch):
     (root / ".git").rename(root / "git")
     assert dataset_version("tiny", settings_with(), root) == (
         "none: DVC needs a git repository (git init)"
@@ -261,7 +261,7 @@ def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     )
 
 
-def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
+def test_a_dataset_in_reproduction_lacks_a_version(root):
     let_stages_sleep(root)
     somebody = Project(root).start("dvc", "repro")
     rwlock = root / ".dvc/tmp/rwlock"
@@ -272,7 +272,7 @@ def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
     kill_tree(somebody)
 
 
-def test_whoever_is_cancelled_while_dvc_works_ends_it_with_its_stage(root):
+def test_cancelling_ends_dvc_and_its_stage(root):
     let_stages_sleep(root)
     program = "from pathlib import Path\nfrom agentfly_core.config import loading\n"
     program += "from agentfly_core.runs import versioning\n"
@@ -300,12 +300,12 @@ def test_data_that_cannot_be_built_stops_with_the_reason(root):
         dataset_version("tiny", settings_with(), root)
 
 
-def test_what_is_no_experiment_of_the_project_is_refused(root):
+def test_an_experiment_outside_the_project_is_refused(root):
     with pytest.raises(ValueError, match="Got 'quickstrat'"):
         pipeline("quickstrat", root)
 
 
-def test_where_dvc_has_no_parameters_it_says_what_is_missing(root):
+def test_missing_dvc_parameters_are_named(root):
     (root / "params.yaml").unlink()
     with pytest.raises(ValueError, match=r"DVC needs params.yaml, .* in /.*work in a checkout"):
         pipeline("tiny", root)

@@ -28,7 +28,7 @@ NAME = "my markets, früh"
 
 
 @pytest.mark.long
-def test_installed_into_an_empty_environment_it_makes_a_project_that_learns_and_is_shown(
+def test_the_installed_wheel_makes_a_project_that_learns(
     tmp_path: Path,
 ) -> None:
     python = installed(tmp_path)

@@ -134,7 +134,7 @@ def stored(trajectory: Trajectory, folder: Path) -> Trajectory:
 
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-async def test_whatever_the_answer_is_every_reward_grades_it(
+async def test_every_reward_grades_every_answer(
     text: str, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
 ) -> None:
     trajectory = stored(await played(tokenizer, text, ""), tmp_path)
@@ -145,7 +145,7 @@ async def test_whatever_the_answer_is_every_reward_grades_it(
 
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-async def test_whatever_a_tool_is_asked_the_episode_goes_on(
+async def test_no_tool_call_stops_an_episode(
     text: str, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
 ) -> None:
     trajectory = stored(await played(tokenizer, calls(text), text, ""), tmp_path)

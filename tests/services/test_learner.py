@@ -72,7 +72,7 @@ COMPARED = (
 @pytest.mark.parametrize(
     ("ranks", "token_budget"), [(2, 96), (1, 4096)], ids=["2 ranks", "one micro-batch"]
 )
-def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(
+def test_ranks_and_micro_batches_do_not_change_learning(
     workers, job, tmp_path, ranks, token_budget, shared
 ):
     job, found, policies = (
@@ -89,7 +89,7 @@ def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(
     assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
-def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_path):
+def test_shared_prefixes_do_not_change_learning(service, job, tmp_path):
     learner, found = DeepSpeedLearner(service), {}
     for shared in (True, False):
         found[shared] = learner.update(
@@ -102,9 +102,7 @@ def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_
     assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
-def test_rows_without_an_advantage_have_no_backward_pass_and_nothing_changes_by_it(
-    service, nano, tmp_path
-):
+def test_rows_without_an_advantage_skip_the_backward_pass(service, nano, tmp_path):
     learner, found = DeepSpeedLearner(service), {}
     job = stored(
         tmp_path, nano, crowd(6, 4), reward=lambda i: float(i % 4 == 0 and i < 12)
@@ -135,7 +133,7 @@ def test_a_state_saved_by_two_ranks_is_continued_by_one(workers, job, tmp_path):
     assert distance(tmp_path / "one/policy", tmp_path / "two/policy") < 0.01 * moved
 
 
-def test_an_update_without_any_advantage_changes_nothing_and_says_so(service, nano, tmp_path):
+def test_an_update_without_advantages_is_skipped(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
     found = learner.update(stored(tmp_path, nano, crowd(2, 4), reward=lambda i: 1.0))
     assert (found["train/optimizer_steps"], found["train/empty_steps"]) == (0, 2)
@@ -144,7 +142,7 @@ def test_an_update_without_any_advantage_changes_nothing_and_says_so(service, na
     assert distance(policy, nano) == 0
 
 
-def test_an_update_without_any_score_changes_nothing_and_says_so(service, nano, tmp_path):
+def test_an_update_without_scores_is_skipped(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
     found = learner.update(
         stored(tmp_path, nano, crowd(2, 4), reward=lambda i: Unscored("TimeoutError"))
@@ -158,7 +156,7 @@ def test_an_update_without_any_score_changes_nothing_and_says_so(service, nano, 
     assert distance(policy, nano) == 0
 
 
-def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_path):
+def test_a_non_finite_step_is_skipped_and_counted(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
     episodes = [*crowd(2, 4), played(turn([1], {2: float("nan")}), name="t9", group="g0")]
     job = replace(
@@ -176,9 +174,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
     )
 
 
-def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_before_it(
-    service, nano, tmp_path
-):
+def test_three_skipped_steps_in_a_row_stop_across_updates(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
     spoilt = [played(turn([1], {2: float("nan")}), name=f"t{i}", group="g0") for i in range(8)]
     four_steps = settings(mini_batches=4, old_logprobs="sampler")
@@ -191,9 +187,7 @@ def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_befor
     assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (1, 3)
 
 
-def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(
-    learner, job, nano, tmp_path
-):
+def test_transformers_confirms_the_probe_of_a_saved_policy(learner, job, nano, tmp_path):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
     kept = {path.name for path in nano.iterdir()}
@@ -210,7 +204,7 @@ def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(
     assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_bfloat16_keeps_float32_weights_and_goes_on_with_the_same_bytes(learner, job, tmp_path):
+def test_bfloat16_resumes_with_the_same_float32_weights(learner, job, tmp_path):
     half = replace(job, dtype="bfloat16", update=settings(learning_rate=1e-5))
     first, second = going_on(learner, half, tmp_path)
     assert {weight.dtype for weight in load_file(first[0] / "model.safetensors").values()} == {
@@ -234,7 +228,7 @@ def test_a_retried_update_starts_where_it_started_before(learner, job, tmp_path)
     ]
 
 
-def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, tmp_path):
+def test_a_missing_or_different_state_is_refused(learner, job, nano, tmp_path):
     learner.update(job)
     policy, state = saved(learner, tmp_path / "saved")
     for wrong, complaint in (
@@ -250,7 +244,7 @@ def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, t
     assert learner.label() is None
 
 
-def test_a_failure_comes_back_with_the_traceback_and_the_learner_goes_on(service, job, tmp_path):
+def test_a_learner_failure_has_a_traceback_and_is_survived(service, job, tmp_path):
     learner = DeepSpeedLearner(service)
     with pytest.raises(
         LearnerFailed, match=r"Did you mean 'aggregation'(.|\n)*In the learner:\nTraceback"
@@ -264,9 +258,7 @@ def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
         learner.update(stored(tmp_path, nano, [played(turn([1], {9999: -1.0}))]))
 
 
-def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_update(
-    learner, workers, job, tmp_path
-):
+def test_a_lost_learner_takes_the_next_update(learner, workers, job, tmp_path):
     learner.update(job)
     assert learner.label() == "step/1"
     with pytest.raises(LearnerLost, match="died during 'update'"):
@@ -278,9 +270,7 @@ def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_upda
     assert learner.update(job)["train/optimizer_steps"] == 2
 
 
-def test_a_reference_that_does_not_heed_the_mask_of_shared_prefixes_is_refused(
-    learner, job, tmp_path
-):
+def test_a_reference_that_ignores_the_prefix_mask_is_refused(learner, job, tmp_path):
     sizes = {
         "hidden_size": 32,
         "intermediate_size": 64,

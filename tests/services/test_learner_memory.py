@@ -80,9 +80,7 @@ def wide(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(
-    learner, wide, service_address, tmp_path
-):
+def test_ranks_stay_in_step_with_uneven_token_counts(learner, wide, service_address, tmp_path):
     sizes = [
         600,
         600,
@@ -132,7 +130,7 @@ print(json.dumps(kept))
 
 @pytest.mark.service
 @pytest.mark.long
-def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
+def test_a_released_policy_leaves_no_memory(job, nano, tmp_path):
     jobs = [
         replace(job, algorithm=PPO, dtype=dtype) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]
     ]
@@ -152,9 +150,7 @@ def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_p
     assert max(kept) < 0.01 * (nano / "model.safetensors").stat().st_size, kept
 
 
-def test_activations_that_are_computed_again_change_no_byte(
-    learner, job, service_address, tmp_path
-):
+def test_activation_checkpointing_changes_no_byte(learner, job, service_address, tmp_path):
     job = replace(job, algorithm=PPO | {"critic": "model"})
     learner.update(job)
     expected = saved(learner, tmp_path / "expected")
@@ -165,7 +161,7 @@ def test_activations_that_are_computed_again_change_no_byte(
     assert [digests(folder) for folder in found] == [digests(folder) for folder in expected]
 
 
-def test_a_layer_works_twice_when_its_activations_are_computed_again(nano):
+def test_activation_checkpointing_runs_a_layer_twice(nano):
     policy, calls = load_policy(str(nano), "float32"), []
     recompute_activations(policy)
     policy.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
@@ -174,7 +170,7 @@ def test_a_layer_works_twice_when_its_activations_are_computed_again(nano):
     assert len(calls) == 2
 
 
-def test_activations_are_computed_again_only_without_dropout(nano):
+def test_activation_checkpointing_refuses_dropout(nano):
     policy = load_policy(str(nano), "float32")
     policy.model.config.attention_dropout = 0.1
     with pytest.raises(ValueError, match="llama has dropout: set it to 0"):

@@ -45,7 +45,7 @@ def surprise(policy, prompt, token):
     return -torch.log_softmax(logits, -1)[token].item()
 
 
-def test_demonstrations_are_learned_in_batches_and_progress_is_told(learner, nano, tmp_path):
+def test_demonstrations_are_learned_in_batches_with_progress(learner, nano, tmp_path):
     episodes = [played(turn([1, i], {i + 10: 0.0}), name=f"t{i}") for i in range(8)]
     job = replace(stored(tmp_path, nano, episodes), scores=None, algorithm=SFT, batch=3)
     told = []
@@ -60,7 +60,7 @@ def test_demonstrations_are_learned_in_batches_and_progress_is_told(learner, nan
     assert surprise(policy, [1, 5], 15) < 2.0
 
 
-def test_one_optimizer_step_is_on_policy_and_more_are_compared_with_the_policy_before(learner, job):
+def test_further_optimizer_steps_use_the_old_policy(learner, job):
     one = learner.update(replace(job, update=settings()))
     assert (one["train/kl"], one["train/clip_fraction"], one["train/optimizer_steps"]) == (0, 0, 1)
     more = learner.update(replace(job, update=settings(epochs=2, mini_batches=3)))
@@ -121,9 +121,7 @@ def test_replies_of_one_episode_may_have_their_own_temperatures(learner, nano, t
     assert wrong["mismatch/max_abs_weight_error"] > 0.1
 
 
-def test_a_temperature_that_is_said_of_every_reply_leaves_the_bytes_as_they_are(
-    learner, nano, tmp_path
-):
+def test_an_explicit_temperature_leaves_the_bytes_unchanged(learner, nano, tmp_path):
     def update(name, temperature):
         episodes = [
             replace(t, turns=tuple(replace(one, temperature=temperature) for one in t.turns))

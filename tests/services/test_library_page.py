@@ -44,7 +44,7 @@ def run(folder: Path, code: str) -> str:
     return done.stdout
 
 
-def test_the_script_of_the_page_trains_without_prefect_and_mlflow(folder: Path) -> None:
+def test_the_script_trains_without_prefect_and_mlflow(folder: Path) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     printed = run(folder, WITHOUT + block).splitlines()
     assert printed[0] == "['test.parquet', 'train.parquet', 'validation.parquet']"
@@ -53,7 +53,7 @@ def test_the_script_of_the_page_trains_without_prefect_and_mlflow(folder: Path) 
     assert json.loads(summary.read_text())["steps"] == 2
 
 
-def test_the_functions_work_where_an_event_loop_runs_as_in_a_notebook(
+def test_the_functions_work_inside_a_running_event_loop(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)

@@ -142,7 +142,7 @@ def test_secrets_in_settings_and_tags_are_not_sent(
     assert data.tags["agentfly.store"] == "http://me:[password]@host"
 
 
-def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(
+def test_best_has_the_highest_success_and_last_is_the_newest(
     place: MlflowStore,
 ) -> None:
     mlflow = opened(place, "models")
@@ -152,7 +152,7 @@ def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(
     assert model.aliases == {"best": 2, "last": 3}
 
 
-def test_best_compares_only_what_was_tried_on_the_same_data(place: MlflowStore) -> None:
+def test_best_compares_only_policies_with_the_same_data(place: MlflowStore) -> None:
     mlflow = opened(place, "of two datasets")
 
     def aliases(*versions: dict[str, str]) -> dict[str, int]:
@@ -165,7 +165,7 @@ def test_best_compares_only_what_was_tried_on_the_same_data(place: MlflowStore) 
     assert aliases(version("dd", 0.4, "cd"), version("bb", 0.9)) == {"best": 3, "last": 4}
 
 
-def test_a_refused_entry_takes_no_neighbour_along_and_is_named_once(place: MlflowStore) -> None:
+def test_a_refused_entry_is_named_once_and_others_are_stored(place: MlflowStore) -> None:
     mlflow, odd = opened(place, "one refused"), cast("float", "no number")
     for step in (1, 2):
         metrics = {f"metric {number}": 0.5 for number in range(100)}
@@ -236,7 +236,7 @@ def served(folder: Path, port: int, address: Path) -> Iterator[None]:
         yield
 
 
-def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(
+def test_missed_entries_arrive_once_after_an_outage(
     tmp_path: Path,
     service_address: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,

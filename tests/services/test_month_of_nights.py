@@ -163,7 +163,7 @@ def test_no_seed_is_used_twice(month: Month) -> None:
     assert len({*seeds}) == len(seeds) == 2 * len(month.played)
 
 
-def test_the_killed_the_hopeless_and_the_missed_night_are_in_the_ledger(month: Month) -> None:
+def test_killed_failed_and_missed_nights_are_in_the_ledger(month: Month) -> None:
     def events(night: datetime.date) -> list[str]:
         return [e.event for e in month.ledger.entries() if e.night == f"nightly-{night}"]
 
@@ -177,7 +177,7 @@ def test_the_killed_the_hopeless_and_the_missed_night_are_in_the_ledger(month: M
     assert all(events(night)[2] in decided for night in others)
 
 
-def test_true_success_never_falls_by_the_margin_and_the_champion_is_the_one_in_mlflow(
+def test_true_success_never_falls_by_the_margin(
     month: Month,
 ) -> None:
     champions = [entry.champion for entry in month.ledger.entries() if entry.champion]

@@ -81,7 +81,7 @@ def artifacts(api: str, flow_run_id: str) -> list[dict[str, str]]:
     return found
 
 
-def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
+def test_the_reports_in_prefect_and_mlflow_link_to_each_other(
     experiment: Experiment, api: str
 ) -> None:
     place = MlflowStore.choose(experiment.store.root / ".agentfly")
@@ -107,14 +107,12 @@ def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
     assert text.startswith(first) and f"]({page})" in text
 
 
-def test_a_night_that_mlflow_has_not_heard_of_is_reported_in_prefect(
-    experiment: Experiment, api: str
-) -> None:
+def test_a_night_unknown_to_mlflow_is_reported_in_prefect(experiment: Experiment, api: str) -> None:
     (artifact,) = artifacts(api, reported(experiment))
     assert "success" in artifact["data"] and "in MLflow](" not in artifact["data"]
 
 
-def test_a_night_of_which_there_is_no_report_goes_on(
+def test_a_night_without_a_report_continues(
     experiment: Experiment, api: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     experiment.store.remove(RunLayout(NIGHT).summary)

@@ -51,7 +51,7 @@ def world(command: list[str]) -> dict[str, list[Any]]:
     return found
 
 
-def test_the_launcher_is_told_which_gpus_the_learner_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launcher_gets_the_gpus_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert world(launch("s", Site(device="cuda", learner_gpus=(1, 2, 3)))[0]) == {
         "localhost": ["1", "2", "3"]
@@ -63,7 +63,7 @@ def test_the_launcher_is_told_which_gpus_the_learner_has(monkeypatch: pytest.Mon
     assert world(launch("s", Site(ranks=2))[0]) == {"localhost": [0, 1]}
 
 
-def test_a_rank_without_others_is_started_without_the_launcher_on_its_gpu(
+def test_a_single_rank_starts_on_its_gpu_without_the_launcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
@@ -73,7 +73,7 @@ def test_a_rank_without_others_is_started_without_the_launcher_on_its_gpu(
     assert "CUDA_VISIBLE_DEVICES" not in " ".join(launch("s", Site())[0])
 
 
-def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listens(
+def test_the_launcher_gets_its_node_and_the_first_address(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "hosts").write_text(f"{HERE} slots=2\nworker-2 slots=4\n")
@@ -94,7 +94,7 @@ def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listen
     assert environment["DS_ACCELERATOR"] == "cpu"
 
 
-def test_a_first_node_that_is_not_this_machine_is_refused_before_anything_starts(
+def test_a_remote_first_node_is_refused_before_the_start(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "hosts").write_text("192.0.2.1 slots=1\nworker-2 slots=1\n")
@@ -102,7 +102,7 @@ def test_a_first_node_that_is_not_this_machine_is_refused_before_anything_starts
         launch("/tmp/s", Site(hostfile=str(tmp_path / "hosts")))
 
 
-def test_other_nodes_get_the_folder_the_python_and_the_settings_but_no_secret(
+def test_other_nodes_get_the_environment_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth 1")
@@ -124,9 +124,7 @@ def test_other_nodes_get_the_folder_the_python_and_the_settings_but_no_secret(
 @pytest.mark.parametrize(
     ("silence", "closes"), [(60.0, True), (2.0, False)], ids=["closed", "silent"]
 )
-def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(
-    silence: float, closes: bool
-) -> None:
+def test_a_lost_connection_ends_the_processes_of_a_tether(silence: float, closes: bool) -> None:
     command = [sys.executable, "-c", TETHERED, str(silence), sys.executable, "-c", PARENT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0) as held:
         assert held.stdin
@@ -140,7 +138,7 @@ def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(
     assert left == []
 
 
-def test_a_tether_ends_with_what_it_holds() -> None:
+def test_a_tether_ends_with_its_process() -> None:
     command = [
         sys.executable,
         "-m",
@@ -188,7 +186,7 @@ def second(service: Service) -> psutil.Process:
     return found
 
 
-def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_and_end_together(
+def test_two_nodes_learn_the_same_as_two_ranks_and_restart(
     two_nodes: Service, workers: Callable[[int], Service], nano: Path, tmp_path: Path
 ) -> None:
     job = stored(tmp_path, nano, crowd(6, 4))
@@ -214,7 +212,7 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     far.wait(LIMIT)
 
 
-def test_once_the_command_ends_on_a_node_it_is_ended_on_all_and_that_node_is_named(
+def test_the_end_on_one_node_ends_all_nodes_and_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends_with_the_connection = "import sys; sys.stdin.buffer.read()"

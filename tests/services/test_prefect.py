@@ -99,7 +99,7 @@ def orchestrator(tmp_path_factory, prefect_api, service_address):
         yield Orchestrator(project, prefect_api, process)
 
 
-def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestrator):
+def test_the_form_lists_experiments_and_names_mistakes(orchestrator):
     form = orchestrator.deployment("train")["parameter_openapi_schema"]["properties"]
     assert sorted(form, key=lambda name: form[name]["position"])[:3] == [
         "experiment",
@@ -120,7 +120,7 @@ def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestra
     )
 
 
-def test_no_deployment_has_a_limit_whose_leases_die_with_the_server(orchestrator):
+def test_no_deployment_has_a_concurrency_limit(orchestrator):
     limits = {
         name: orchestrator.deployment(name)["global_concurrency_limit"]
         for name in ("train", "nightly")
@@ -134,7 +134,7 @@ def test_nights_wait_to_be_switched_on(orchestrator):
 
 
 @pytest.mark.long
-def test_deploying_again_leaves_schedules_on_and_those_that_were_added(orchestrator):
+def test_deploying_again_keeps_active_and_added_schedules(orchestrator):
     deployment = orchestrator.deployment("nightly")
     (own,) = deployment["schedules"]
     url = f"/deployments/{deployment['id']}/schedules"
@@ -172,7 +172,7 @@ def test_a_schedule_that_is_switched_on_has_flow_runs(orchestrator):
 
 
 @pytest.mark.long
-def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orchestrator):
+def test_a_refused_secret_names_the_delete_command(orchestrator):
     triggered = orchestrator.started(
         "train", experiment="tiny", overrides=["warm_start.settings.api_key=s3cr3t-value"]
     )
@@ -188,7 +188,7 @@ def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orche
     assert list((orchestrator.project.root / "runs").glob("*")) == []
 
 
-def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
+def test_a_cancelled_run_can_be_retried(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
     triggered = orchestrator.started(
         "train", experiment="tiny", run="cancelled", overrides=["steps=4"]
@@ -241,9 +241,7 @@ def third_night(orchestrator):
     return triggered, experiment
 
 
-def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_champion(
-    orchestrator, third_night
-):
+def test_a_night_settles_earlier_nights_first(orchestrator, third_night):
     triggered, experiment = third_night
     entries = NightLedger(experiment.store, "tiny").entries()
     assert [(entry.night[-2:], entry.event) for entry in entries[:10]] == [
@@ -303,7 +301,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
 
 
 @pytest.mark.long
-def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
+def test_a_run_waits_for_its_slot_and_survives_its_server(orchestrator):
     with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
         triggered = orchestrator.started(
             "train", experiment="tiny", run="waiting", overrides=["steps=1"]
@@ -330,7 +328,7 @@ def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
     assert name_of_night(small.store, "small", date) == "nightly-2026-11-20-small"
 
 
-def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
+def test_a_resumed_night_keeps_its_original_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
     first = load_experiment(
         "tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", ""

@@ -17,7 +17,7 @@ from tests.support.servers import free_port, request
 from tests.support.waiting import until
 
 
-def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):
+def test_the_flow_run_of_a_killed_process_becomes_crashed(prefect_api, monkeypatch, tmp_path):
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     program = (
@@ -41,7 +41,7 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
 
 
 @pytest.mark.service
-def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
+def test_a_process_without_an_api_has_a_temporary_server(tmp_path):
     program = (
         "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
         "from flows.local.prefect_server import prefect_api\n"
@@ -62,7 +62,7 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
 
 
 @pytest.mark.service
-def test_a_server_without_up_serves_its_own_page_and_asks_for_the_password(tmp_path, monkeypatch):
+def test_a_server_without_up_has_a_page_and_a_password(tmp_path, monkeypatch):
     for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING"):
         monkeypatch.delenv(name, raising=False)
     project, port = Project(tmp_path), free_port()
@@ -82,7 +82,7 @@ def test_a_server_without_up_serves_its_own_page_and_asks_for_the_password(tmp_p
 
 
 @pytest.mark.service
-def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
+def test_work_continues_when_the_chosen_api_is_silent(tmp_path, monkeypatch, caplog):
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "someone:secret")  # set here to have it restored

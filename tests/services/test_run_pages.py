@@ -98,7 +98,7 @@ def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
     assert "| before | 50.0% | 40.0% to 60.0% |\n| after | 75.0% | 65.0% to 83.0% |" in page
 
 
-def test_the_link_leads_to_the_server_of_up_and_without_one_says_how_to_start_it(
+def test_the_link_names_the_server_or_how_to_start_it(
     api: str, experiment: Experiment, mlflow_run: str, tmp_path: Path
 ) -> None:
     told = f"(while `agentfly open mlflow {RUN}` serves it)"

@@ -114,7 +114,7 @@ async def test_a_gigabyte_of_output_is_kept_up_to_a_megabyte() -> None:
     assert len(result.stdout) + len(result.stderr) == MIB
 
 
-async def test_without_control_groups_all_processes_together_are_bounded_too() -> None:
+async def test_limits_hold_for_all_processes_without_control_groups() -> None:
     (attack,) = [attack for attack in ATTACKS if attack.name == "take it with eight processes"]
     sandbox = Sandbox(ForkServer(), Cgroups("none", ()))
     (outcome,) = await attacked(sandbox, [attack])
@@ -122,7 +122,7 @@ async def test_without_control_groups_all_processes_together_are_bounded_too() -
     assert outcome.stopped, outcome.detail
 
 
-async def test_what_one_run_leaves_the_next_does_not_find() -> None:
+async def test_a_run_sees_no_files_of_an_earlier_run() -> None:
     leave = "import json, os; json.left = 1; os.environ['LEFT'] = '1'\n"
     leave += "for folder in ('.', '/tmp', '/dev/shm'): open(folder + '/left', 'w').write('1')"
     find = (
@@ -133,7 +133,7 @@ async def test_what_one_run_leaves_the_next_does_not_find() -> None:
     assert (await run(find)).stdout == "False None ['main.py']\n[] []\n"
 
 
-async def test_random_numbers_are_not_the_same_in_every_run() -> None:
+async def test_random_numbers_differ_between_runs() -> None:
     code = "import random, importlib.util\nprint(random.random())\n"
     code += (
         "if importlib.util.find_spec('numpy'):\n    import numpy\n    print(numpy.random.rand())"
@@ -142,7 +142,7 @@ async def test_random_numbers_are_not_the_same_in_every_run() -> None:
     assert not set(first) & set(second)
 
 
-async def test_our_environment_and_descriptors_are_not_there(
+async def test_our_environment_and_descriptors_are_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "a41f09c2")
@@ -156,7 +156,7 @@ async def test_our_environment_and_descriptors_are_not_there(
     assert result.stdout.split() == ["0", "1", "2"]
 
 
-async def test_no_file_of_ours_is_visible_but_the_interpreter_and_its_libraries() -> None:
+async def test_only_the_interpreter_and_its_libraries_are_visible() -> None:
     seen = await run(
         f"import os; print([os.path.exists(path) for path in ('/home', '{ROOT}/README.md', "
         f"'{__file__}')])"
@@ -172,7 +172,7 @@ async def test_files_go_in_and_plain_files_come_out() -> None:
     assert result.files == {"out.txt": b"HELLO world"}
 
 
-async def test_result_files_that_are_larger_than_the_disk_are_left() -> None:
+async def test_result_files_larger_than_the_disk_are_skipped() -> None:
     code = (
         "for name in 'ab':\n    with open(name, 'w') as file: file.truncate(40 << 20)\n"
         "open('c', 'w').write('c')"
@@ -210,14 +210,14 @@ async def test_a_file_name_that_leads_outside_is_refused(name: str) -> None:
         ("\0", Status.ERROR, 1),
     ],
 )
-async def test_whatever_the_code_does_it_is_never_our_failure(
+async def test_sandboxed_code_never_causes_a_service_failure(
     code: str, status: Status, exit_code: int
 ) -> None:
     result = await run(code)
     assert (result.status, result.exit_code) == (status, exit_code), result
 
 
-async def test_what_was_printed_before_an_exception_is_kept_and_our_frames_are_not_shown() -> None:
+async def test_an_exception_keeps_output_and_hides_our_frames() -> None:
     result = await run("print('before')\ndef f(x):\n    return 1 / x\nf(0)")
     assert result.stdout == "before\n"
     assert [line for line in result.stderr.splitlines() if "File" in line] == [
@@ -226,7 +226,7 @@ async def test_what_was_printed_before_an_exception_is_kept_and_our_frames_are_n
     ]
 
 
-async def test_an_interrupted_loop_keeps_what_it_printed() -> None:
+async def test_an_interrupted_loop_keeps_its_output() -> None:
     result = await run("print('before')\nwhile True: pass", limits=Limits(wall=0.3))
     assert (result.status, result.stdout) == (Status.TIMEOUT, "before\n")
 
@@ -236,7 +236,7 @@ async def test_threads_subprocesses_pools_and_exit_functions_work() -> None:
     assert sorted(result.stdout.splitlines()) == PRINTED, result.stderr
 
 
-async def test_they_work_in_bubblewrap_too_and_its_disk_is_as_large_as_asked_for(
+async def test_they_work_in_bubblewrap_with_the_requested_disk(
     bubblewrap: Sandbox,
 ) -> None:
     result = await bubblewrap.execute(ExecRequest(PROGRAM.encode(), stdin=b"given"))
@@ -271,7 +271,7 @@ async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -
     assert (children(), groups()) == (0, [])
 
 
-async def test_executions_beyond_the_room_wait_without_open_files_or_holding_the_loop() -> None:
+async def test_queued_executions_hold_neither_files_nor_the_loop() -> None:
     few, many = psutil.Process().num_fds() + 400, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, many[1]))
     try:
@@ -290,7 +290,7 @@ def caught(pid: int) -> set[int]:
     return set()
 
 
-async def test_no_keeper_has_a_handler_that_a_signal_from_inside_could_reach(
+async def test_keepers_have_no_reachable_signal_handlers(
     sandbox: Sandbox,
 ) -> None:
     sandbox.close()
@@ -314,7 +314,7 @@ async def test_a_cancelled_execution_is_ended() -> None:
     await until(lambda: children() == IDLE)
 
 
-async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_one() -> None:
+async def test_a_dead_sandbox_server_is_replaced_for_the_next_run() -> None:
     sandbox = Sandbox(ForkServer(), Cgroups.detect())
     assert (await sandbox.execute(ExecRequest(b"print(1)"))).status is Status.OK
     task = asyncio.create_task(sandbox.execute(ExecRequest(b"import time; time.sleep(60)")))
@@ -326,7 +326,7 @@ async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_o
     sandbox.close()
 
 
-async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended() -> None:
+async def test_executions_waiting_at_the_servers_end_get_no_program() -> None:
     sandbox = Sandbox(ForkServer(), Cgroups.detect())
     await sandbox.execute(ExecRequest(b""))
     server = sandbox.backend._process  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from tests.support.project import ROOT
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("sandbox")]
 
 
-async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
+async def test_the_next_sandbox_cleans_up_after_a_killed_owner() -> None:
     code = (
         "import asyncio; from agentfly_core.sandbox.running import run\n"
         "asyncio.run(run('pass')); print('ready', flush=True); "
@@ -40,7 +40,7 @@ async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_
     assert groups(owner.pid) == []
 
 
-def test_where_no_sandbox_works_it_is_refused_with_what_to_do(
+def test_a_machine_without_a_sandbox_is_refused_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -51,7 +51,7 @@ def test_where_no_sandbox_works_it_is_refused_with_what_to_do(
         chosen()
 
 
-def test_where_namespaces_are_forbidden_it_is_refused_with_the_reason() -> None:
+def test_forbidden_namespaces_are_refused_with_the_reason() -> None:
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
     code = "from agentfly_core.sandbox.preflight import chosen; chosen()"
     command = ["unshare", "-Ur", "sh", "-c", forbid, sys.executable, code]
@@ -63,7 +63,7 @@ def test_where_namespaces_are_forbidden_it_is_refused_with_the_reason() -> None:
     )
 
 
-async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(
+async def test_unsafe_execution_must_be_requested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(SANDBOX, "unsafe")

@@ -77,7 +77,7 @@ async def told(it: Session, code: str) -> str:
     return result.stdout
 
 
-async def test_a_call_finds_what_the_calls_before_it_left(it: Session) -> None:
+async def test_a_call_sees_the_state_of_earlier_calls(it: Session) -> None:
     await it.run("import math\nnumbers = [3, 4]\ndef norm(): return math.hypot(*numbers)")
     await it.run("open('notes.txt', 'w').write('six')")
     assert (
@@ -101,7 +101,7 @@ async def test_calls_at_the_same_time_run_one_after_another(it: Session) -> None
     assert await told(it, "print(seen)") == "[0, 1, 2, 3, 4, 5, 6, 7]\n"
 
 
-async def test_a_call_that_raises_keeps_what_it_printed_and_what_it_did(it: Session) -> None:
+async def test_a_call_that_raises_keeps_its_output_and_state(it: Session) -> None:
     await it.run("def half(x):\n    return 1 / x")
     failed = await it.run("print('before')\nx = 5\nhalf(0)\nx = 6")
     assert (failed.status, failed.exit_code, failed.stdout) == (Status.ERROR, 1, "before\n")
@@ -157,9 +157,7 @@ async def test_a_call_that_ends_by_itself_leaves_the_rest(
         ("import os; os.kill(os.getpid(), 9)", Status.KILLED),
     ],
 )
-async def test_a_call_that_takes_the_interpreter_with_it_is_told_and_the_next_starts_afresh(
-    code: str, status: Status
-) -> None:
+async def test_a_crashed_interpreter_is_reported_and_restarted(code: str, status: Status) -> None:
     async with session(Limits(wall=0.5)) as it:
         await it.run("x = 1\nopen('notes.txt', 'w').close()")
         assert ((await it.run(f"print('before', flush=True)\n{code}")).status, it.alive) == (
@@ -176,14 +174,14 @@ async def test_time_and_computing_are_counted_for_each_call() -> None:
         assert (await it.run("while True: pass")).status is Status.TIMEOUT
 
 
-async def test_a_disk_that_was_full_before_is_not_the_reason_of_the_next_mistake(
+async def test_an_earlier_full_disk_does_not_explain_the_next_error(
     it: Session,
 ) -> None:
     assert (await it.run("open('x', 'wb').write(bytes(100 << 20))")).status is Status.DISK_LIMIT
     assert (await it.run("1 / 0")).status is Status.ERROR
 
 
-async def test_a_process_that_took_too_much_memory_is_not_the_reason_of_the_next_result() -> None:
+async def test_an_earlier_oom_does_not_explain_the_next_result() -> None:
     async with session(Limits(wall=5, memory=128 * MIB)) as it:
         await it.run(
             "import os, threading\ndef take():\n    taken = b'x' * (90 << 20)\n    "
@@ -194,7 +192,7 @@ async def test_a_process_that_took_too_much_memory_is_not_the_reason_of_the_next
         assert (await it.run("print(42)")).status is Status.OK
 
 
-async def test_between_the_calls_everything_stands_still(it: Session) -> None:
+async def test_processes_are_frozen_between_calls(it: Session) -> None:
     await it.run("import os, threading\ndef spin():\n    while True: pass")
     await it.run("threading.Thread(target=spin, daemon=True).start()")
     await it.run("if os.fork() == 0: spin()")
@@ -204,13 +202,13 @@ async def test_between_the_calls_everything_stands_still(it: Session) -> None:
     assert await told(it, "print('awake')") == "awake\n"
 
 
-async def test_processes_that_calls_left_and_that_have_ended_do_not_count(it: Session) -> None:
+async def test_ended_background_processes_do_not_count(it: Session) -> None:
     await it.run("import subprocess")
     for _ in range(40):
         assert await told(it, "print(subprocess.run(['sh', '-c', 'true &']).returncode)") == "0\n"
 
 
-async def test_a_process_that_a_call_leaves_behind_prints_into_the_next_and_confuses_nothing(
+async def test_a_background_process_prints_into_the_next_call(
     it: Session,
 ) -> None:
     await it.run(
@@ -250,7 +248,7 @@ async def test_a_forged_answer_proves_nothing_and_breaks_nothing(code: str) -> N
 
 
 @pytest.mark.parametrize("attack", APPLICABLE, ids=lambda attack: attack.name)
-async def test_an_attack_from_an_interpreter_that_waits_for_more_is_stopped_too(
+async def test_an_attack_from_a_waiting_interpreter_is_stopped(
     sandbox: Sandbox, attack: Attack
 ) -> None:
     (outcome,) = await attacked(sandbox, [attack], kept=True)
@@ -278,7 +276,7 @@ async def test_one_session_sees_nothing_of_another() -> None:
         assert await told(other, code) == "False [] [] True\n"
 
 
-async def test_sessions_leave_nothing_behind_however_they_end(sandbox: Sandbox) -> None:
+async def test_ended_sessions_leave_no_trace(sandbox: Sandbox) -> None:
     async def one(number: int) -> None:
         async with session(Limits(wall=30)) as it:
             await it.run("import os, threading\nif os.fork() == 0: threading.Event().wait()")
@@ -334,7 +332,7 @@ async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Sessio
     assert (await it.run("print(42)")).stdout == "42\n"
 
 
-async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(
+async def test_unsafe_code_ends_when_its_owner_is_killed(
     tmp_path: Path,
 ) -> None:
     environment = os.environ | {SANDBOX: "unsafe", "TMPDIR": str(tmp_path)}

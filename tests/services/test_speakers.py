@@ -29,9 +29,7 @@ def _saying(turn, logprob):
     return replace(turn, sampled=tuple(spans))
 
 
-def test_what_a_frozen_speaker_said_and_earned_changes_no_byte_of_an_update(
-    learner, nano, tmp_path
-):
+def test_frozen_speakers_change_no_byte_of_an_update(learner, nano, tmp_path):
     played = crowd(6, 4)
     rewards = [float(index % 3 == 0) for index in range(24)]
     updates = {

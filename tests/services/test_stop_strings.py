@@ -51,7 +51,7 @@ def drawn(
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_replies_stop_at_the_token_at_which_vllm_stops(vllm_detokenizer: Any, name: str) -> None:
+def test_replies_stop_at_the_same_token_as_in_vllm(vllm_detokenizer: Any, name: str) -> None:
     from vllm import SamplingParams as Params
 
     tokens, draw = tokenizer(name), random.Random(0)

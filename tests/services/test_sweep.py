@@ -19,9 +19,7 @@ SWEEP = (
 
 
 @pytest.mark.long
-def test_a_killed_sweep_goes_on_with_the_run_that_it_was_at(
-    tmp_path: Path, prefect_api: str
-) -> None:
+def test_a_killed_sweep_resumes_at_its_current_run(tmp_path: Path, prefect_api: str) -> None:
     home = str(tmp_path / "home")
     env = {"PREFECT_API_URL": prefect_api, "PREFECT_HOME": home}
     project = Project.clone(tmp_path / "project", AGENTFLY_LOCKS=str(tmp_path), **env)

@@ -87,7 +87,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, service_address: object) ->
         psutil.Process(left).kill()
 
 
-def test_nobody_without_the_password_is_answered_and_the_password_is_told_to_no_log(
+def test_the_password_is_required_and_never_logged(
     served: Served,
 ) -> None:
     with httpx.Client() as anybody:
@@ -111,7 +111,7 @@ def test_the_page_on_another_port_asks_the_server_on_that_port(served: Served) -
     assert (settings["api_url"], settings["auth"]) == (served.up.url, "BASIC")
 
 
-def test_a_worker_that_was_killed_is_started_again_and_gives_a_sign_of_life(
+def test_a_killed_worker_restarts_with_a_heartbeat(
     served: Served,
 ) -> None:
     supervisor, worker = served.running("agentfly-up")
@@ -130,7 +130,7 @@ def test_a_server_that_was_killed_is_started_again(served: Served) -> None:
     assert served.server() != before
 
 
-def test_an_experiment_that_is_added_appears_in_the_deployments_while_up_runs(
+def test_an_added_experiment_appears_while_up_runs(
     served: Served,
 ) -> None:
     assert served.experiments() == ["market"]
@@ -139,7 +139,7 @@ def test_an_experiment_that_is_added_appears_in_the_deployments_while_up_runs(
     until(lambda: served.experiments() == ["market", "stall"], served.up.pid)
 
 
-def test_what_is_triggered_runs_in_the_project_and_down_ends_all_of_it(served: Served) -> None:
+def test_triggered_runs_use_the_project_and_end_with_down(served: Served) -> None:
     agentfly = str(PROGRAMS / "agentfly")
     status = served.project.run(agentfly, "up", "--status")
     assert "deployed: evaluate, nightly, prepare, promote, train." in status

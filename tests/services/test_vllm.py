@@ -160,9 +160,7 @@ def furthest(
 
 
 @pytest.mark.long
-def test_logprobs_are_those_of_the_sampling_temperature_whatever_generation_config_says(
-    server: VLLM, policies: tuple[Path, Path]
-) -> None:
+def test_logprobs_ignore_generation_config(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
     for temperature in (1.0, 0.7):
         drawn = replies(server, 24, temperature)
@@ -171,7 +169,7 @@ def test_logprobs_are_those_of_the_sampling_temperature_whatever_generation_conf
         assert len({reply.tokens[0] for reply in drawn}) > 5
 
 
-def test_at_temperature_0_every_reply_is_the_likeliest_one_with_the_logprobs_of_temperature_1(
+def test_greedy_replies_have_the_logprobs_of_temperature_1(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
     server.load(policies[0], 0)
@@ -193,7 +191,7 @@ def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(
     assert furthest(policies[0], drawn) < 1e-4
 
 
-def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_other(
+def test_prompts_larger_than_a_batch_are_read_in_turn(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
     server.load(policies[0], 0)
@@ -209,7 +207,7 @@ def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_ot
     assert [len(reply.tokens) for reply in asyncio.run(play())] == [12] * 32
 
 
-def test_of_a_prompt_that_was_read_before_fewer_than_32_tokens_are_read_again(
+def test_a_cached_prompt_rereads_fewer_than_32_tokens(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
     server.load(policies[0], 0)
@@ -226,9 +224,7 @@ def test_of_a_prompt_that_was_read_before_fewer_than_32_tokens_are_read_again(
     ]
 
 
-def test_a_seed_gives_the_same_reply_again_and_another_seed_another(
-    server: VLLM, policies: tuple[Path, Path]
-) -> None:
+def test_replies_depend_on_the_seed(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
     drawn = replies(server, 8)
     assert replies(server, 8) == drawn
@@ -261,7 +257,7 @@ def test_adapters_are_swapped_on_their_base_and_taken_off_again(
     assert furthest(base, replies(server, 8)) < 1e-4
 
 
-def test_an_adapter_on_another_model_than_its_own_is_refused_and_not_served(
+def test_an_adapter_on_a_different_base_model_is_refused(
     server: VLLM, policies: tuple[Path, Path], tmp_path: Path
 ) -> None:
     one, two = policies
@@ -285,7 +281,7 @@ def test_a_policy_that_is_served_already_is_not_read_again(
         server.load(copy, 8)
 
 
-def test_a_policy_that_does_not_answer_like_its_probe_is_refused_and_not_served(
+def test_a_policy_that_contradicts_its_probe_is_refused(
     server: VLLM, policies: tuple[Path, Path], tmp_path: Path
 ) -> None:
     one, two = policies
@@ -301,15 +297,13 @@ def test_a_policy_that_does_not_answer_like_its_probe_is_refused_and_not_served(
     assert furthest(one, replies(server, 1)) < 1e-4
 
 
-def test_a_prompt_that_is_too_long_is_an_error_that_says_so(
-    server: VLLM, policies: tuple[Path, Path]
-) -> None:
+def test_an_overlong_prompt_is_refused(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
     with pytest.raises(ValueError, match=r"request of 140 tokens: .*maximum model length of 128"):
         replies(server, 1, prompt=range(140))
 
 
-def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_one(
+def test_the_next_load_waits_for_a_restarted_server(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
     async def play() -> None:

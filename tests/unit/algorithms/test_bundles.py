@@ -106,7 +106,7 @@ def test_an_algorithm_that_is_only_named_is_this(name):
         ),
     ],
 )
-def test_settings_change_what_an_algorithm_needs(settings, needs):
+def test_settings_change_the_needs_of_an_algorithm(settings, needs):
     assert replace(MADE["grpo"], **settings).needs == replace(GRPO["needs"], **needs)
 
 
@@ -163,7 +163,7 @@ DEFINITIONS = {
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10_000))
-def test_its_loss_and_the_slope_of_it_are_those_of_the_definition(name, seed):
+def test_its_loss_and_gradient_match_the_definition(name, seed):
     assert name in DEFINITIONS, f"say how {name} is defined: add it to DEFINITIONS"
     algorithm, case = MADE[name], ragged(seed)
     estimate = algorithm.estimate_advantages(case.outcomes, case.batch)

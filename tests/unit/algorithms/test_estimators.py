@@ -75,7 +75,7 @@ def test_remax_compares_with_the_greedy_episode_of_the_problem():
         credited(ReMax(), [SHORT], [1.0])
 
 
-def test_returns_fall_with_every_sampled_token_and_with_none_that_was_read():
+def test_only_sampled_tokens_discount_returns():
     talk = played(turn([1], {3: -1.0}), turn([5, 6, 7], {3: -1.0, 4: -1.0}))
     found = credited(ReinforcePP(gamma=0.5), [talk], [1.0])[0]
     assert [(a - found[2]) / (found[1] - found[2]) for a in found] == pytest.approx(
@@ -101,13 +101,13 @@ def test_replies_to_the_same_state_are_compared_with_each_other():
     assert found == [[0.75, 0.5], [-0.75, -0.5]]
 
 
-def test_how_many_trajectories_lack_a_greedy_episode_to_compare_with_is_told():
+def test_missing_greedy_baselines_are_a_metric():
     group = [SHORT, SHORT, SHORT, replace(SHORT, group="unscored")]
     outcomes = earned(group, [1.0, 0.0, 1.0, 1.0], greedy={"g0": 0.25})
     assert ReMax().measures(outcomes, pack(group)) == {"train/without_baseline": 1 / 4}
 
 
-def test_how_many_turns_were_compared_is_told():
+def test_the_share_of_compared_turns_is_a_metric():
     won, lost, other = (
         played(at("door"), at("hall")),
         played(at("door"), at("cellar")),
@@ -130,7 +130,7 @@ def test_a_state_met_twice_in_an_episode_counts_twice():
     )  # returns 0.5, 1 and 0 at the door, mean 0.5
 
 
-def test_what_is_too_long_pays_and_at_most_so_much():
+def test_overlong_replies_pay_a_limited_penalty():
     lengths = (80, 90, 100, 120)
     episodes = [played(turn([0], dict.fromkeys(range(1, n + 1), -1.0))) for n in lengths]
     algorithm = DAPO(overlong=Overlong(longest=100, buffer=20, factor=1.0))
@@ -142,7 +142,7 @@ def test_what_is_too_long_pays_and_at_most_so_much():
     )
 
 
-def test_only_successes_are_imitated_and_not_too_many_of_one_problem():
+def test_a_limited_number_of_successes_is_imitated():
     group = [played(turn([1], {3: -1.0}), group=name) for name in "aaaab"]
     found = credited(RFT(threshold=0.5, best=2), group, [0.6, 0.0, 0.9, 0.7, 0.4])
     assert found == [[0], [0], [1], [1], [0]]
@@ -150,7 +150,7 @@ def test_only_successes_are_imitated_and_not_too_many_of_one_problem():
 
 @pytest.mark.parametrize("penalty", [RewardKL(), AdaptiveKL()], ids=lambda penalty: penalty.use)
 @pytest.mark.parametrize("algorithm", [MaxRL, GDPO], ids=lambda algorithm: algorithm.__name__)
-def test_an_algorithm_that_cannot_take_a_kl_penalty_says_so(algorithm, penalty):
+def test_an_unsupported_kl_penalty_is_refused(algorithm, penalty):
     with pytest.raises(
         ValueError, match=rf"algorithm.kl: .* got use: {penalty.use}; expected loss"
     ):

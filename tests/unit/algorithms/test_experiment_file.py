@@ -24,7 +24,7 @@ def checked(folder, *overrides):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
+def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
     part = checked(tmp_path, f"algorithm={name}").algorithm
     made = part.make()
     assert made == load(algorithm_path(name))()
@@ -132,9 +132,7 @@ def test_a_setting_that_the_algorithm_does_not_use_is_refused(overrides, message
         (["algorithm=grpo", "rollout={refills: 3}"], 3),
     ],
 )
-def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(
-    overrides, refills, tmp_path
-):
+def test_refills_default_to_those_of_the_algorithm(overrides, refills, tmp_path):
     assert checked(tmp_path, "data.train=64", *overrides).rollout.refills == refills
 
 
@@ -144,7 +142,7 @@ class Half:
     refills = 0
 
 
-def test_an_algorithm_that_lacks_something_is_refused_with_what_it_lacks(tmp_path):
+def test_an_incomplete_algorithm_is_refused_by_its_gaps(tmp_path):
     with pytest.raises(
         ValueError,
         match=r"Half is no algorithm, .*: it has no after, .*, measures, needs, weights\.",
@@ -172,5 +170,5 @@ def test_tokens_of_an_older_policy_are_imitated_or_corrected_for(overrides, tmp_
 
 
 @pytest.mark.parametrize("name", ["ppo", "reinforce_pp", "remax", "rft"])
-def test_what_does_not_compare_within_a_group_needs_none(name, tmp_path):
+def test_an_algorithm_without_comparison_needs_no_group(name, tmp_path):
     assert checked(tmp_path, f"algorithm={name}", "rollout.group_size=1").rollout.group_size == 1

@@ -25,13 +25,13 @@ def advantages(trajectories, rewards):
     return [found[batch.trajectory == i][0, 1].item() for i in range(len(trajectories))]
 
 
-def test_the_one_success_of_four_has_an_advantage_of_one_and_a_half():
+def test_one_success_of_four_has_the_advantage_1_5():
     assert advantages([trajectory(REPLY)] * 4, [1.0, 0.0, 0.0, 0.0]) == pytest.approx(
         [1.5, -0.5, -0.5, -0.5], abs=1e-4
     )
 
 
-def test_statistics_are_over_trajectories_however_many_rows_they_have():
+def test_statistics_count_trajectories_not_rows():
     folded = [
         trajectory(REPLY, *[AGAIN] * 9),
         trajectory(REPLY),
@@ -41,7 +41,7 @@ def test_statistics_are_over_trajectories_however_many_rows_they_have():
     assert advantages(folded, [1.0, 0.0, 0.0, 0.0])[0] == pytest.approx(1.5, abs=1e-4)
 
 
-def test_all_rows_of_a_trajectory_share_its_advantage_and_only_sampled_tokens_have_it():
+def test_all_rows_of_a_trajectory_share_its_advantage():
     trajectories = [trajectory(REPLY, AGAIN), trajectory(REPLY)]
     found = (
         GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
@@ -63,7 +63,7 @@ def test_each_group_is_measured_by_itself():
     )
 
 
-def test_a_trajectory_without_a_sampled_token_still_counts_in_its_group():
+def test_a_trajectory_without_tokens_counts_in_its_group():
     trajectories = [trajectory(REPLY), trajectory(name="empty")]
     found = (
         GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
@@ -97,7 +97,7 @@ def test_the_loss_is_that_of_a_reference_written_out_in_float64():
     assert algorithm.loss(outputs, batch).total.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_share_of_tokens_beyond_the_importance_cap_is_told():
+def test_the_share_of_tokens_beyond_the_cap_is_a_metric():
     batch, outputs = _random()
     beyond = (batch.old_logprobs - batch.rollout_logprobs)[batch.sampled] > math.log(1.2)
     capped = (

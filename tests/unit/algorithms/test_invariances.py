@@ -88,7 +88,7 @@ def test_the_order_of_trajectories_does_not_matter(name, order):
 @pytest.mark.parametrize("best", [2, 4, 6])
 @settings(max_examples=10)
 @given(order=st.permutations(range(6)))
-def test_the_best_successes_are_imitated_in_any_order_and_of_equal_ones_the_first(best, order):
+def test_the_first_of_the_best_successes_are_imitated(best, order):
     rewards = [0.9, 0.7, 0.9, 0.1, 0.9, 0.6]
     group = [trajectory(turn([1], {3: -1.0}), name=f"t{i}") for i in order]
     found = (
@@ -188,7 +188,7 @@ WHOLE = [
 @pytest.mark.parametrize("algorithm", [*WHOLE, RFT(), SFT()], ids=named)
 @seeds
 @settings(max_examples=3)
-def test_a_loss_is_the_sum_over_any_split_of_its_rows_in_any_order(algorithm, seed):
+def test_a_loss_is_the_sum_over_any_split_of_its_rows(algorithm, seed):
     case = ragged(seed)
     batch, outputs = learning(algorithm, case), now(case.batch, seed)
     rows = torch.randperm(len(batch.lengths), generator=torch.Generator().manual_seed(seed))

@@ -13,7 +13,7 @@ from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.played import earned
 
 
-def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():
+def test_the_loss_is_the_mean_surprise_at_replies():
     batch = pack(
         [
             trajectory(turn([1, 2], {3: 0.0, 4: 0.0}), turn([5], {6: 0.0})),
@@ -44,7 +44,7 @@ def test_every_demonstrated_token_is_worth_learning():
     ]
 
 
-def test_the_mean_over_successes_does_not_depend_on_how_many_failures_there_were():
+def test_the_mean_over_successes_ignores_failures():
     episodes = [
         trajectory(turn([1], {3: 0.0, 4: 0.0})),
         trajectory(turn([1], {3: 0.0})),

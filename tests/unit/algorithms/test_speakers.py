@@ -54,7 +54,7 @@ PLANNERS, SEARCHERS = [0, 2, 4, 7], [1, 3, 5, 6, 8]
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_each_role_is_compared_by_episode_with_its_instances_as_one(algorithm, planners, searchers):
+def test_instances_of_a_role_are_compared_as_one(algorithm, planners, searchers):
     found = advantages_of(algorithm, team(), REWARDS)
     assert [found[i] for i in PLANNERS] == [[pytest.approx(a, abs=1e-3)] for a in planners]
     assert [found[i] for i in SEARCHERS] == [[pytest.approx(a, abs=1e-3)] for a in searchers]
@@ -76,7 +76,7 @@ def met(*states):
     return [replace(REPLY, state=one, context=number % 2) for number, one in enumerate(states)]
 
 
-def test_gigpo_compares_a_speakers_replies_to_one_state_in_all_contexts():
+def test_gigpo_compares_replies_to_a_state_across_contexts():
     played = [
         spoken("searcher", "a", *met("hall", "hall", "shelf")),
         spoken("planner", "a", *met("hall")),
@@ -96,7 +96,7 @@ def test_gigpo_compares_a_speakers_replies_to_one_state_in_all_contexts():
 
 
 @pytest.mark.parametrize("algorithm", [GDPO(), ReinforcePPBaseline()], ids=["gdpo", "reinforce"])
-def test_what_is_whitened_over_the_batch_is_compared_by_episode_before(algorithm):
+def test_whitening_follows_the_comparison_by_episode(algorithm):
     batch = pack(team())
     named = {"parts": [{"exact": reward} for reward in REWARDS], "weights": {"exact": 1.0}}
     found = algorithm.estimate_advantages(earned(team(), REWARDS, batch, **named), batch)
@@ -115,7 +115,7 @@ def test_a_penalty_of_one_instance_is_its_own():
     assert found == [[0.5], [0.0], [-0.25]]
 
 
-def test_instances_of_one_episode_alone_are_not_compared_with_each_other():
+def test_instances_of_a_single_episode_are_not_compared():
     played = [spoken("searcher", "a"), spoken("searcher/2", "a")]
     assert advantages_of(GRPO(), played, [1.0, 0.0]) == [[0.0], [0.0]]
 
@@ -141,7 +141,7 @@ def folded(episode, contexts):
     return spoken("main", episode, *(replace(REPLY, context=k) for k in range(contexts)))
 
 
-def test_an_episode_of_ten_rows_counts_once_and_shares_its_advantage():
+def test_an_episode_of_ten_rows_counts_once():
     """Rewards 1, 0, 0, 0 with 10, 1, 1, 1 rows: were rows counted, the winner would have 0.53."""
     played = [folded("a", 10), folded("b", 1), folded("c", 1), folded("d", 1)]
     assert len(pack(played).tokens) == 13
@@ -152,7 +152,7 @@ def test_an_episode_of_ten_rows_counts_once_and_shares_its_advantage():
     ]
 
 
-def test_the_rows_of_a_trajectory_weigh_together_as_one_or_token_by_token():
+def test_rows_of_a_trajectory_weigh_as_one_or_by_token():
     batch = pack([folded("a", 10), folded("b", 1)])
     by_trajectory_mean = SeqMeanTokenMean().weights(batch)[batch.sampled]
     assert by_trajectory_mean.tolist() == pytest.approx([0.05] * 10 + [0.5])

@@ -50,7 +50,7 @@ def test_gdpo_puts_each_task_on_its_own_scale():
     assert advantages.tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_what_each_task_is_taught_is_measured():
+def test_metrics_cover_each_task():
     advantages = torch.zeros(BATCH.sampled.shape)
     advantages[BATCH.sampled] = torch.tensor([3.0, -1.0, 0.0, 0.0, 1.0, 1.0])
     taught = replace(BATCH, advantages=advantages)

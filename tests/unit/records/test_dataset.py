@@ -51,7 +51,7 @@ def test_the_splits_are_written_and_read_back(tmp_path):
     }
 
 
-def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path):
+def test_a_bad_row_is_refused_by_number_and_quarantined(tmp_path):
     with pytest.raises(
         ValueError,
         match=r"1 rows .* \(tolerated: 0\).*train.jsonl, row 17: field 'question' is missing",
@@ -69,7 +69,7 @@ def test_a_problem_in_two_splits_is_refused(tmp_path):
         prepare(tmp_path, "repeated")
 
 
-def test_a_problem_of_another_id_in_two_splits_is_told_with_its_twin():
+def test_a_problem_with_two_ids_in_two_splits_is_refused():
     again = [replace(problem, id=f"t-{problem.id}") for problem in problems("a", 3)]
     again[2] = replace(again[2], prompt=f" {again[2].prompt}\n")
     splits = clean(0, 8, 2, 4) | {"test": [*problems("c", 2), *again]}
@@ -95,7 +95,7 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     assert found[0] == found[2] != found[1]
 
 
-def test_a_folder_counts_with_the_names_and_contents_of_its_files(tmp_path):
+def test_a_folder_is_hashed_by_names_and_contents_of_files(tmp_path):
     maps, found, use = tmp_path / "maps", [], "tests.support.problems:mapped"
     (maps / "north").mkdir(parents=True)
     for name, content in (("a.txt", "one"), ("a.txt", "two"), ("b.txt", "two"), ("a.txt", "one")):
@@ -157,7 +157,7 @@ def with_row(row):
         ),
     ],
 )
-def test_what_is_no_problem_is_refused_with_its_split_place_and_fact(row, told, tmp_path):
+def test_an_invalid_problem_is_refused_by_split_place_and_fact(row, told, tmp_path):
     with pytest.raises(ValueError, match=GOT + ".*" + told):
         prepare_returned(tmp_path, with_row(row))
 
@@ -192,7 +192,7 @@ def test_other_splits_and_counts_than_asked_for_are_refused(built, told, tmp_pat
 
 
 @pytest.mark.slow
-def test_any_odd_row_is_refused_by_its_place_or_read_back_as_it_was(tmp_path):
+def test_odd_rows_are_refused_by_place_or_read_back_unchanged(tmp_path):
     leaves = [(0, 7, 0.5, math.nan), ("", "a", "\ud800"), (date.today(), b"", {1}, object())]
     value = Values(leaves, lambda draw: draw.choice(("a", "b", 1, None)))
     draw, refused = random.Random(3), 0

@@ -23,7 +23,7 @@ def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:
     )  # R: prop.test(8, 10, correct = FALSE)
 
 
-def test_no_success_still_leaves_room_above_and_full_success_room_below() -> None:
+def test_intervals_of_no_and_full_success_have_width() -> None:
     # With p = 0 the formula is z^2/n / (1 + z^2/n) = 3.8415 / 13.8415.
     assert wilson(0, 10) == pytest.approx((0.0, 0.27753), abs=1e-5)
     assert wilson(10, 10) == pytest.approx((1 - 0.27753, 1.0), abs=1e-5)
@@ -68,16 +68,14 @@ def test_a_policy_compared_with_itself_gains_exactly_nothing() -> None:
     assert improvement(solved, solved) == (0.0, (0.0, 0.0))
 
 
-def test_policies_evaluated_on_different_problems_are_not_compared() -> None:
+def test_policies_with_different_problems_are_not_compared() -> None:
     with pytest.raises(ValueError, match=r"in one only: \['b', 'c'\]"):
         improvement({"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 1.0})
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("solved", [0, 1, 3, 5])
-def test_pass_at_k_is_the_share_of_all_choices_of_k_episodes_with_one_that_solved(
-    k: int, solved: int
-) -> None:
+def test_pass_at_k_matches_the_count_of_all_choices(k: int, solved: int) -> None:
     choices = [*combinations([True] * solved + [False] * (5 - solved), k)]
     assert pass_at(k, solved, 5) == pytest.approx(sum(map(any, choices)) / len(choices))
 
@@ -115,7 +113,7 @@ def numbered(*values: float) -> dict[str, float]:
     return {f"p{number}": value for number, value in enumerate(values)}
 
 
-def test_the_interval_of_a_mean_is_students_with_the_smallest_and_the_largest_value_again() -> None:
+def test_the_interval_of_a_mean_adds_both_extreme_values() -> None:
     found = mean(numbered(*[0.0] * 2, *[2.0] * 6))
     assert found is not None and found.interval is not None
     assert (found.value, found.problems) == (1.5, 8)
@@ -125,7 +123,7 @@ def test_the_interval_of_a_mean_is_students_with_the_smallest_and_the_largest_va
     assert found.interval == (pytest.approx(1.4 - spread, abs=1e-3), 2.0)
 
 
-def test_the_interval_of_a_mean_stays_within_the_values_that_were_seen() -> None:
+def test_the_interval_of_a_mean_stays_within_observed_values() -> None:
     ones, cents = mean(numbered(0.0, *[1.0] * 7)), mean(numbered(*[-1.0] * 7, -0.5))
     assert ones is not None and ones.interval is not None and ones.interval[1] == 1.0
     assert cents is not None and cents.interval is not None and cents.interval[0] == -1.0
@@ -137,7 +135,7 @@ def test_the_interval_of_none_and_of_all_holds_that_share(problems: int) -> None
     assert wilson(problems, problems)[1] == 1.0
 
 
-def test_a_mean_has_no_interval_of_few_problems_or_of_problems_that_are_all_alike() -> None:
+def test_few_or_equal_problems_give_no_interval_of_a_mean() -> None:
     few, alike = mean(numbered(0.0, *[1.0] * 6)), mean(numbered(*[1.0] * 8))
     assert few == Mean(pytest.approx(6 / 7), None, 7)  # type: ignore[arg-type]
     assert few.without_interval == "of 7 problems, too few for an interval"
@@ -147,7 +145,7 @@ def test_a_mean_has_no_interval_of_few_problems_or_of_problems_that_are_all_alik
 
 
 @pytest.mark.parametrize("problems", [8, 10, 20, 50])
-def test_the_interval_of_a_mean_holds_it_in_more_than_93_percent_of_all_cases(
+def test_the_interval_of_a_mean_covers_over_93_percent(
     problems: int,
 ) -> None:
     intervals = {}

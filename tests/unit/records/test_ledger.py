@@ -17,7 +17,7 @@ ROWS = [
 ]
 
 
-def test_the_ledger_says_what_became_of_each_problem():
+def test_the_ledger_has_the_outcome_of_each_problem():
     played, scores = [], []
     for name, values in REWARDS.items():
         for chain, value in enumerate(values):
@@ -46,7 +46,7 @@ def test_a_problem_counts_episodes_however_many_speak_in_them():
     assert ledger.ledger(7, played, scores) == [LedgerRow(7, "single", "p", 2, 2, 0.25, "used")]
 
 
-def test_a_problem_is_used_where_one_speaker_earned_different_rewards():
+def test_a_problem_with_spread_for_one_speaker_is_used():
     played, scores = team("p", (1.0, 0.0), (1.0, 0.5))
     others, their_scores = team("q", (1.0, 0.0), (1.0, 0.0))
     played, scores = [*played, *others], [*scores, *their_scores]

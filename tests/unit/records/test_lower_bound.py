@@ -45,7 +45,7 @@ def error(bounds: dict[tuple[int, int], float], win: float, lose: float) -> floa
 
 
 @pytest.mark.parametrize("differ", [0.02, 0.04, 0.06, 0.08, 0.10, 0.15, 0.2, 0.3, 0.5, 0.8])
-def test_two_policies_of_equal_success_are_told_apart_in_one_of_twenty_cases_at_most(
+def test_equal_policies_differ_in_at_most_one_of_twenty_cases(
     bounds: dict[tuple[int, int], float], differ: float
 ) -> None:
     assert error(bounds, differ / 2, differ / 2) <= 0.05
@@ -53,7 +53,7 @@ def test_two_policies_of_equal_success_are_told_apart_in_one_of_twenty_cases_at_
 
 @pytest.mark.parametrize("margin", [0.02, 0.03, 0.05, 0.1])
 @pytest.mark.parametrize("win", [0.0, 0.003, 0.01, 0.03, 0.1])
-def test_a_policy_that_is_worse_by_the_margin_passes_in_one_of_twenty_cases_at_most(
+def test_a_worse_policy_passes_in_at_most_one_of_twenty_cases(
     bounds: dict[tuple[int, int], float], margin: float, win: float
 ) -> None:
     assert error(bounds, win, win + margin) <= 0.05

@@ -54,7 +54,7 @@ def test_a_cut_reply_without_tokens_is_read_back_as_cut(tmp_path):
     assert (read.turns[0].cut, read.answer) == (True, None)
 
 
-def test_turns_are_stored_context_by_context_and_read_in_the_order_of_time(tmp_path):
+def test_turns_are_stored_by_context_and_read_in_time_order(tmp_path):
     path = tmp_path / "t.parquet"
     written = trajectory(
         turns=tuple(dataclasses.replace(FIRST, context=context) for context in (0, 1, 0, 1))

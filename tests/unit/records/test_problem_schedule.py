@@ -36,7 +36,7 @@ def ids(found: list[Problem]) -> list[str]:
     return [problem.id for problem in found]
 
 
-def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() -> None:
+def test_a_pass_deals_every_problem_once_in_its_own_order() -> None:
     of_steps = [
         ids(
             problems_of(
@@ -52,7 +52,7 @@ def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() ->
     assert first != second
 
 
-def test_what_is_dealt_depends_on_the_seed_alone() -> None:
+def test_dealt_problems_depend_on_the_seed_alone() -> None:
     other = settings_with().model_copy(update={"seed": 1})
     deals = [
         problems_of(rules, schedule_of(rules).first_round(3, False), PROBLEMS)
@@ -61,7 +61,7 @@ def test_what_is_dealt_depends_on_the_seed_alone() -> None:
     assert deals[0] == deals[1] != deals[2]
 
 
-def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None:
+def test_a_refill_deals_further_problems_in_further_shards() -> None:
     rules = settings_with(refills=1)
     first = schedule_of(rules).first_round(1, False)
     more = schedule_of(rules).next_round(first, {"single": 1})
@@ -73,7 +73,7 @@ def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None
     assert len(set(played)) == 3
 
 
-def test_no_problem_of_a_refill_is_played_by_another_step_of_the_pass() -> None:
+def test_problems_of_refills_are_played_by_one_step_of_a_pass() -> None:
     rules = settings_with(refills=1)
     deals = [schedule_of(rules).first_round(step, False) for step in (1, 2)]
     everything = [
@@ -99,7 +99,7 @@ def test_more_problems_a_step_than_there_are_is_refused() -> None:
         )
 
 
-def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order() -> None:
+def test_nights_play_every_problem_once_an_epoch() -> None:
     night, played = Night(number=1), []
     for _ in range(9):  # nights of 2 steps of 2 problems: 36 problems, 4 epochs
         rules = settings_with().model_copy(update={"night": night})
@@ -118,14 +118,14 @@ def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order
     assert night == Night(number=10, tasks={"single": OrderPosition(epoch=4)})
 
 
-def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
+def test_a_step_of_up_to_half_the_problems_repeats_none() -> None:
     for size in (8, 9):
         order = [*chain(*(epoch_order(0, epoch, size, "single") for epoch in range(50)))]
         windows = [order[i : i + size // 2] for i in range(len(order) - size // 2)]
         assert all(len(set(window)) == size // 2 for window in windows)
 
 
-def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
+def test_a_night_continues_after_problems_of_its_refills() -> None:
     night = Night(number=3, tasks={"single": OrderPosition(epoch=1, problem=2)})
     rules = settings_with(refills=1).model_copy(update={"night": night})
     first = schedule_of(rules).first_round(2, False, before={"single": 3})
@@ -135,7 +135,7 @@ def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refille
     assert ids(problems_of(rules, refilled, PROBLEMS)) == order[7:8]
 
 
-def test_a_night_whose_step_needs_more_than_half_of_the_problems_is_refused() -> None:
+def test_a_night_step_of_over_half_the_problems_is_refused() -> None:
     rules = settings_with(problems=5).model_copy(update={"night": Night(number=1)})
     with pytest.raises(ValueError, match=r"step of a night needs 10 problems, .* has 9: raise"):
         problems_of(rules, schedule_of(rules).first_round(1, False), PROBLEMS)

@@ -20,7 +20,7 @@ def rows(rules, sampling_round):
     return [row for row in found if row < 12], [row for row in found if row >= 12]
 
 
-def test_each_step_plays_the_quota_of_each_task_and_a_pass_permutes_within_it():
+def test_each_step_plays_the_quota_of_each_task():
     played = [
         rows(settings_with(), schedule_of(settings_with()).first_round(step, False))
         for step in range(1, 13)
@@ -42,7 +42,7 @@ def test_each_task_is_passed_in_an_order_of_its_own():
     assert sums[:1] != shop[:1]
 
 
-def test_a_refill_draws_what_a_task_lacks_from_that_task():
+def test_a_refill_draws_missing_problems_from_the_same_task():
     rules = settings_with(rollout={"problems": 3, "group_size": 2, "shard": 4, "refills": 1})
     first = schedule_of(rules).first_round(1, False)
     lacking = schedule_of(rules).missing({"sums": 2})  # the one of the shop taught nothing
@@ -68,7 +68,7 @@ def played(rules, step, known):
     return [problem.id for problem in schedule_of(rules).chosen(sampling_round, problems)]
 
 
-def test_a_curriculum_draws_a_task_from_a_window_of_its_pass_and_depends_on_what_is_known_alone():
+def test_a_curriculum_draws_from_a_window_of_the_pass():
     rules = settings_with(rollout=WINDOW)
     first = played(rules, 1, {})
     assert [name.partition("/")[0] for name in first] == ["sums", "sums", "shop"]
@@ -76,7 +76,7 @@ def test_a_curriculum_draws_a_task_from_a_window_of_its_pass_and_depends_on_what
     assert not set(first) & set(played(rules, 2, {})), "the next step has the next window"
 
 
-def test_a_curriculum_draws_mostly_what_is_solved_half_of_the_time():
+def test_a_curriculum_prefers_half_solved_problems():
     rules = settings_with(rollout={**WINDOW, "curriculum": {"window": 2, "by": "kind"}})
     known = {"sums/0": (998, 998), "sums/1": (499, 998)}  # 1 in 1000 fails, and one half
     drawn = Counter(
@@ -95,7 +95,7 @@ def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
         schedule_of(rules).kind_of(of_task(Problem("1", "?", {"kind": 1}), "sums"))
 
 
-def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() -> None:
+def test_nights_finish_the_pass_of_a_task_before_repeating() -> None:
     night, sums, shop = Night(number=1), list[int](), list[int]()
     for _ in range(6):  # nights of 2 steps of 2 sums and 1 wish: 24 sums of 12, 12 wishes of 6
         rules = settings_with(night=night.model_dump())
@@ -111,7 +111,7 @@ def test_nights_play_every_problem_of_each_task_once_before_any_comes_twice() ->
     )
 
 
-def test_a_task_goes_on_behind_its_own_problems_however_far_another_is() -> None:
+def test_each_task_continues_after_its_own_problems() -> None:
     night = night_after(Night(number=1), {"sums": 9, "shop": 7}, SIZES)
     assert night.tasks == {
         "sums": OrderPosition(problem=9),
@@ -120,7 +120,7 @@ def test_a_task_goes_on_behind_its_own_problems_however_far_another_is() -> None
     assert (night.of("sums").problem, night.of("shop").epoch) == (9, 1)
 
 
-def test_nights_that_begin_elsewhere_in_a_task_are_other_rollouts() -> None:
+def test_another_start_in_a_task_is_another_rollout() -> None:
     begun = [settings_with(night={"number": 2, "tasks": {"shop": {"problem": n}}}) for n in (0, 1)]
     assert begun[0].digest != begun[1].digest
     before = {"sums": 2, "shop": 1}

@@ -46,7 +46,7 @@ def test_one_trajectory_that_is_given_twice_is_two_episodes():
     assert episode_numbers([TEAM[0], TEAM[0], TEAM[1]]) == [0, 1, 0]
 
 
-def test_who_said_the_answer_answered_else_the_agent_itself_else_who_spoke_first():
+def test_the_answerer_is_the_speaker_of_the_answer_or_a_default():
     assert answering(TEAM, "planner").agent == "planner"
     said = [*TEAM[:2], speaker("searcher/2", answered="99")]
     assert answering(said, "planner").agent == "searcher/2"
@@ -65,7 +65,7 @@ def test_a_missing_score_is_the_whole_episodes():
     assert earned_by_speaker(TEAM, scores(planner=1.0, first=0.5, second=Unscored("slow"))) is None
 
 
-def test_who_is_not_trained_earns_nothing_unless_nobody_is():
+def test_untrained_speakers_earn_only_if_all_are_untrained():
     frozen = speaker("searcher", policy="run:demo@7")
     found = {one.id: Scored(one.id, {}, (), 1.0) for one in (TEAM[0], frozen)}
     assert earned_by_speaker([TEAM[0], frozen], found) == {"planner": 1.0}
@@ -85,7 +85,7 @@ def test_who_is_not_trained_earns_nothing_unless_nobody_is():
         ([], False),
     ],
 )
-def test_there_is_spread_where_one_speaker_earned_different_rewards(episodes, spread):
+def test_different_rewards_of_one_speaker_are_spread(episodes, spread):
     assert any_spread(episodes) is spread
 
 

@@ -17,7 +17,7 @@ def test_tokens_without_their_log_probabilities_are_refused():
         Sampled((4, 5), (-0.5,), 0, "stop")
 
 
-def test_the_answer_is_what_ended_the_episode():
+def test_the_answer_is_the_end_of_the_episode():
     whole = replace(SECOND, sampled=SECOND.sampled[:1])
     assert trajectory(turns=(FIRST, whole)).answer == "99"
     ended = trajectory(ending=Ending.TERMINAL, closing=(Observation("answer", "98"),))

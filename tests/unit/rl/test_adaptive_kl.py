@@ -33,16 +33,16 @@ def measured(divergence, weight=0.1):
         (0.0, 0.1 * (1 - 0.2 * 0.1)),
     ],
 )
-def test_the_weight_grows_while_the_divergence_is_above_its_target(divergence, weight):
+def test_the_weight_grows_while_the_divergence_is_too_large(divergence, weight):
     assert ADAPTIVE.after(measured(divergence)).kl.weight == pytest.approx(weight)
 
 
-def test_the_weight_goes_on_from_that_of_the_update_before():
+def test_the_weight_continues_from_the_last_update():
     assert ADAPTIVE.after(measured(0.02, weight=0.7)).kl.weight == pytest.approx(0.7)
     assert ADAPTIVE.after({}) == ADAPTIVE
 
 
-def test_an_update_without_a_single_token_does_not_change_the_weight():
+def test_an_update_without_tokens_keeps_the_weight():
     later = ADAPTIVE.after(measured(0.02, weight=0.7))
     nothing = pack([played()])
     told = later.measures(earned([played()], [0.0]), nothing)

@@ -29,7 +29,7 @@ def test_tool_answers_are_in_the_row_and_out_of_the_loss():
     assert (batch.lengths.tolist(), batch.trajectory.tolist()) == ([7, 2], [0, 1])
 
 
-def test_an_end_of_turn_that_the_model_did_not_sample_is_not_trained():
+def test_an_unsampled_end_of_turn_is_not_trained():
     cut = turn([1, 2], {3: -0.5})
     batch = pack([trajectory(cut, turn([0, 5], {6: -1.0}))])
     assert batch.tokens.tolist() == [[1, 2, 3, 0, 5, 6]]
@@ -85,7 +85,7 @@ def test_each_token_has_the_temperature_of_its_reply():
     ]
 
 
-def test_what_another_policy_said_has_no_row():
+def test_replies_of_other_policies_have_no_row():
     told = dataclasses.replace(trajectory(ASKS), policy="runs/base/steps/000040")
     assert pack([told, trajectory(ASKS)]).trajectory.tolist() == [1]
 
@@ -108,7 +108,7 @@ def test_selected_rows_are_as_wide_as_the_longest_of_them():
     assert chosen.trajectory.tolist() == [2, 1]
 
 
-def test_only_outputs_that_predict_a_sampled_token_get_a_gradient():
+def test_only_predictions_of_sampled_tokens_get_a_gradient():
     batch = pack([trajectory(ASKS, ANSWERS)])
     logits = torch.zeros(1, 7, 10, requires_grad=True)
     logprobs, _ = token_logprobs(
@@ -129,7 +129,7 @@ def test_each_token_may_have_its_own_temperature():
         assert (logprobs[place], entropy[place]) == alone
 
 
-def test_log_probabilities_and_entropy_are_those_at_the_temperature():
+def test_log_probabilities_and_entropy_use_the_temperature():
     logits = torch.tensor(
         [[0.0, 2.0 * torch.tensor(3.0).log()]], requires_grad=True
     )  # at temperature 2: odds 1 to 3
@@ -144,7 +144,7 @@ def test_log_probabilities_and_entropy_are_those_at_the_temperature():
 
 
 @torch.no_grad()
-def test_column_t_is_the_log_probability_of_token_t_given_those_before_it(nano):
+def test_column_t_is_the_log_probability_of_token_t(nano):
     policy = load_policy(str(nano), "float32")
     batch = pack(crowd(2, 2))
     logprobs, *_ = policy(batch.tokens, batch.sampled, 0.7)
@@ -173,7 +173,7 @@ def test_many_sampled_tokens_are_projected_piece_by_piece(nano, monkeypatch):
     budget=st.integers(1, 200),
     ranks=st.integers(1, 5),
 )
-def test_every_row_is_in_one_micro_batch_and_all_ranks_have_as_many(lengths, budget, ranks):
+def test_every_row_is_in_one_micro_batch_of_balanced_ranks(lengths, budget, ranks):
     problems_of = micro_batches(torch.tensor(lengths), budget, ranks)
     assert sorted(row for share in problems_of for rows in share for row in rows.tolist()) == list(
         range(len(lengths))
@@ -192,9 +192,7 @@ def test_a_batch_moves_as_a_whole():
 
 
 @pytest.mark.parametrize(("piece", "pieces", "again"), [(3, [3, 3, 1], [3, 3, 1]), (7, [7], [])])
-def test_sampled_tokens_alone_are_projected_and_once_more_in_the_backward_pass_if_they_are_many(
-    piece, pieces, again, nano, monkeypatch
-):
+def test_only_sampled_tokens_are_projected(piece, pieces, again, nano, monkeypatch):
     monkeypatch.setitem(PIECES, "cpu", piece)
     policy, projected = load_policy(str(nano), "float32"), []
 

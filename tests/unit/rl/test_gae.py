@@ -34,7 +34,7 @@ def estimated(gae, values, by_turn):
     return [part[0].tolist() for part in found]
 
 
-def test_what_was_read_is_skipped_and_not_discounted_through():
+def test_prompt_tokens_are_not_discounted():
     advantages, returns = estimated(TokenGAE(gamma=1.0, lam=0.95), [0.1, 0.2, 0.3, 0.4], [0.0, 1.0])
     assert advantages[0] == pytest.approx(
         0.800, abs=5e-4
@@ -58,7 +58,7 @@ def test_a_turn_without_reward_is_a_turn():
     assert advantages == pytest.approx([0.5, 0.5, 1.0, 1.0])
 
 
-def test_the_end_of_a_turn_is_worth_what_comes_after_it_and_tokens_share_that_within_their_turn():
+def test_bilevel_values_are_by_turn_and_then_by_token():
     gae = BilevelGAE(gamma=1.0, lam=1.0, gamma_turn=0.5, lam_turn=1.0)
     advantages, returns = estimated(gae, [0.1, 0.2, 0.3, 0.4], [0.0, 1.0])
     # ends: 1 - 0.4 = 0.6, and 0.5 x 0.4 - 0.2 + 0.5 x 0.6 = 0.3;
@@ -67,7 +67,7 @@ def test_the_end_of_a_turn_is_worth_what_comes_after_it_and_tokens_share_that_wi
     assert returns == pytest.approx([0.5, 0.5, 1.0, 1.0])
 
 
-def test_a_critic_far_off_is_drawn_back_and_one_that_went_far_is_held():
+def test_the_value_loss_is_clipped_around_the_old_value():
     batch = pack([trajectory(turn([1], {2: -1.0, 3: -1.0, 4: -1.0}))])
     weight = torch.tensor([[0.0, 1.0, 1.0, 1.0]])
     batch = replace(batch, returns=weight.clone(), weight=weight, old_values=torch.zeros(1, 4))

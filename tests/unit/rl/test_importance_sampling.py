@@ -35,15 +35,13 @@ def apart(*factors):
     ],
     ids=lambda value: repr(value) if hasattr(value, "use") else None,
 )
-def test_three_tokens_that_are_half_eight_times_and_equally_probable_weigh(
-    correction, weights, beyond
-):
+def test_the_weights_of_three_probability_ratios(correction, weights, beyond):
     found = correction.weights(apart(0.5, 8.0, 1.0))
     assert found.tokens[0, 1:].tolist() == pytest.approx(weights)
     assert found.metrics["mismatch/masked_share"][0, 1:].tolist() == beyond
 
 
-def test_tokens_of_older_policies_are_corrected_alike_in_whichever_context_of_whom_they_are():
+def test_corrections_do_not_depend_on_context_or_speaker():
     """A speaker's two contexts that take turns, and another one's: each token 0.5, 8, 1 or 4
     times as probable by now.
     """

@@ -16,7 +16,7 @@ from agentfly_core.training.policy import load_policy
 from tests.support.played import crowd, earned
 
 
-def test_mismatch_tells_how_far_sampler_and_learner_are_apart():
+def test_mismatch_measures_sampler_against_learner():
     found = mismatch(
         torch.tensor([-1.0, -1.0 + math.log(2)]), torch.tensor([-1.0, -1.0])
     )  # weights 1 and 2
@@ -47,7 +47,7 @@ def test_of_no_tokens_there_is_no_mismatch():
     ranks=st.integers(1, 3),
     order=st.permutations(range(12)),
 )
-def test_the_gradient_is_the_same_for_any_split_ranks_and_order_of_rows(nano, budget, ranks, order):
+def test_the_gradient_ignores_split_ranks_and_order_of_rows(nano, budget, ranks, order):
     policy = load_policy(str(nano), "float32")
     whole, split = _prepared(range(12)), _prepared(order)
     expected = _gradient(policy, whole, [torch.arange(12)])

@@ -24,7 +24,7 @@ def test_a_token_twice_as_probable_as_for_the_reference(kind, value):
 
 
 @pytest.mark.parametrize("kind", ["k1", "k3"])
-def test_its_mean_over_what_the_policy_samples_is_the_divergence(kind):
+def test_its_mean_over_samples_is_the_divergence(kind):
     policy, other = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.1, 0.3, 0.6])
     mean = (policy * kl(policy.log(), other.log(), kind)).sum()
     assert mean.item() == pytest.approx((policy * (policy / other).log()).sum().item())
@@ -36,11 +36,11 @@ def test_estimates_are_those_of_the_definition(kind, logprob, other):
     assert found.item() == pytest.approx(reference.divergence(logprob, other, kind), abs=1e-6)
 
 
-def test_the_gradient_of_k1_would_vanish_on_policy_so_the_loss_refuses_it():
+def test_the_loss_refuses_k1_with_its_vanishing_gradient():
     with pytest.raises(ValidationError, match="Input should be 'k2', 'k3' or 'abs'"):
         LossKL(kind="k1")
 
 
-def test_it_stands_in_the_loss_or_in_the_reward_by_name():
+def test_the_penalty_is_in_the_loss_or_in_the_reward():
     assert TypeAdapter(KL).validate_python("loss") == LossKL(weight=0.001, kind="k3")
     assert TypeAdapter(KL).validate_python({"use": "reward", "kind": "k1"}).use == "reward"

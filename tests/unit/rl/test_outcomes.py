@@ -16,19 +16,19 @@ ANSWERS = turn([5, 6], {7: -1.0}, {8: -1.0})
 SILENT = turn([5])
 
 
-def test_a_reward_lies_on_the_last_sampled_token_of_its_turn():
+def test_a_reward_is_at_the_last_sampled_token_of_its_turn():
     found = earned([played(ASKS, ANSWERS)], [1.5], by_turn=[(0.5, 1.0)])
     #                                        asks    answers
     assert found.token_rewards.tolist() == [[0, 0.5, 0, 1.0]]
 
 
-def test_what_no_turn_earned_by_itself_lies_on_the_last_sampled_token():
+def test_rewards_without_a_turn_are_at_the_last_sampled_token():
     found = earned([played(ASKS, ANSWERS), played(ASKS)], [1.0, 2.0], by_turn=[(0.25, 0.0), ()])
     assert found.token_rewards.tolist() == [[0, 0.25, 0, 0.75], [0, 2.0, 0, 0]]
     assert found.rewards.tolist() == [1.0, 2.0]
 
 
-def test_a_reward_after_a_turn_without_a_sampled_token_lies_on_the_turn_before():
+def test_a_reward_moves_back_to_the_last_sampled_turn():
     found = earned([played(ASKS, SILENT)], [1.0])
     assert found.token_rewards.tolist() == [[0, 1.0]]
 
@@ -40,7 +40,7 @@ def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
         earned([played(ASKS, SILENT)], [1.0], by_turn=[(0.0, 1.0)])
 
 
-def test_what_a_greedy_reply_earned_counts_for_the_trained_one_before_it():
+def test_a_greedy_reply_credits_the_trained_reply_before_it():
     greedy = replace(ANSWERS, temperature=0.0)
     found = earned([played(ASKS, greedy, ASKS)], [3.0], by_turn=[(0.5, 0.25, 1.0)])
     #                                        asks     asks; the rest of the reward, 1.25, is last
@@ -49,7 +49,7 @@ def test_what_a_greedy_reply_earned_counts_for_the_trained_one_before_it():
     assert first.token_rewards.tolist() == [[0, 1.0]]
 
 
-def test_a_trajectory_in_which_nothing_was_sampled_has_a_reward_and_no_token_for_it():
+def test_a_trajectory_without_tokens_still_has_a_reward():
     found = earned([played(SILENT), played(ASKS)], [1.0, 0.0])
     assert (found.rewards.tolist(), found.token_rewards.tolist()) == ([1.0, 0.0], [[0, 0], [0, 0]])
 
@@ -59,7 +59,7 @@ def test_a_reply_in_pieces_and_in_a_fresh_context_is_one_turn():
     assert found.token_rewards.tolist() == [[0, 1.0, 0, 2.0]]
 
 
-def test_episodes_of_one_group_are_compared_whatever_lies_between_them():
+def test_groups_need_not_be_contiguous():
     found = earned([played(ASKS, group=name) for name in "abab"], [0.0] * 4)
     assert found.groups == ((0, 2), (1, 3))
 
@@ -76,7 +76,7 @@ def test_an_unscored_trajectory_is_no_zero():
         )
 
 
-def test_what_stopped_at_a_limit_is_cut():
+def test_episodes_stopped_at_a_limit_are_cut():
     limited = replace(ASKS, sampled=(Sampled((3,), (-1.0,), 0, "length"),))
     endings = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.TERMINAL)
     episodes = [
@@ -88,7 +88,7 @@ def test_what_stopped_at_a_limit_is_cut():
     assert pack(episodes).cut.tolist() == [False, True, False, True, True, False]
 
 
-def test_a_state_is_what_the_environment_calls_it_or_else_what_was_read():
+def test_a_state_is_named_by_the_environment_or_the_prompt():
     asked, told = (Message("user", "41+58?"),), (Message("user", "17+4?"),)
     named = replace(ASKS, state="empty cart", read=asked)
     found = earned(

@@ -60,7 +60,7 @@ def test_a_bad_token_that_fell_far_is_dropped_by_total_variation():
     assert of_token(DPPO(), 0.5, -1.0, probability=0.1)[1] == pytest.approx(0.5)  # 0.1 -> 0.05
 
 
-def test_the_soft_gate_lets_go_of_bad_tokens_sooner_than_of_good_ones():
+def test_the_soft_gate_closes_earlier_for_bad_tokens():
     good, bad = of_token(SAPO(), 3.0, 1.0)[2], of_token(SAPO(), 3.0, -1.0)[2]
     assert 0 < bad < good < 1
 

@@ -48,7 +48,7 @@ def run(request: pytest.FixtureRequest) -> str:
     return str(request.node.name)
 
 
-def test_an_owner_on_this_machine_that_died_is_followed_at_once(run: str) -> None:
+def test_the_lock_of_a_dead_local_owner_is_taken_at_once(run: str) -> None:
     bucket, moved = (
         Bucket({f"runs/{run}/lock.json": held(replace(MINE, ticks=MINE.ticks + 1))}),
         Moved(),
@@ -59,7 +59,7 @@ def test_an_owner_on_this_machine_that_died_is_followed_at_once(run: str) -> Non
 
 
 @pytest.mark.parametrize("hour", [3600, -3600])
-def test_an_owner_on_this_machine_that_lives_keeps_its_run_when_the_clock_is_set(
+def test_a_clock_change_keeps_the_run_of_a_living_owner(
     run: str, monkeypatch: pytest.MonkeyPatch, hour: int
 ) -> None:
     moved, bucket = Moved(), Bucket()
@@ -71,9 +71,7 @@ def test_an_owner_on_this_machine_that_lives_keeps_its_run_when_the_clock_is_set
 
 
 @pytest.mark.parametrize("renewed", [0.0, 4e9])
-def test_an_owner_elsewhere_who_renews_its_lock_keeps_it_whatever_time_it_is(
-    run: str, renewed: float
-) -> None:
+def test_a_renewing_remote_owner_keeps_its_lock_at_any_time(run: str, renewed: float) -> None:
     beats = iter([held(ELSEWHERE, 1, renewed)] * 3 + [held(ELSEWHERE, 2, renewed)])
     bucket = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, 1, renewed)})
     moved = Moved(lambda: bucket.update({f"runs/{run}/lock.json": next(beats)}))
@@ -83,7 +81,7 @@ def test_an_owner_elsewhere_who_renews_its_lock_keeps_it_whatever_time_it_is(
 
 
 @pytest.mark.parametrize("renewed", [0.0, 4e9])
-def test_an_owner_elsewhere_who_does_not_renew_its_lock_loses_it_after_it_was_watched(
+def test_a_silent_remote_owner_loses_its_lock_after_a_watch(
     run: str, renewed: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     bucket, moved = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, 1, renewed)}), Moved()
@@ -100,7 +98,7 @@ def test_an_owner_elsewhere_who_does_not_renew_its_lock_loses_it_after_it_was_wa
     )
 
 
-def test_who_has_watched_a_lock_to_refuse_early_does_not_watch_it_again(run: str) -> None:
+def test_an_early_watch_of_a_lock_is_not_repeated(run: str) -> None:
     bucket, moved = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE)}), Moved()
     lease(bucket, moved, run).awaited()
     assert moved.seconds == EXPIRY
@@ -108,14 +106,14 @@ def test_who_has_watched_a_lock_to_refuse_early_does_not_watch_it_again(run: str
     assert moved.seconds == EXPIRY
 
 
-def test_an_owner_of_whom_this_machine_cannot_be_sure_is_watched(run: str) -> None:
+def test_an_uncertain_owner_is_watched(run: str) -> None:
     owner = replace(MINE, boot="another machine of this name")
     bucket, moved = Bucket({f"runs/{run}/lock.json": held(owner)}), Moved()
     assert lease(bucket, moved, run).take() == owner
     assert moved.seconds == EXPIRY
 
 
-def test_each_renewal_is_another_version_though_the_time_stands_still(
+def test_each_renewal_is_a_new_version_at_the_same_time(
     run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.time", lambda: 1763740000.0)
@@ -131,7 +129,7 @@ def test_each_renewal_is_another_version_though_the_time_stands_still(
 @pytest.mark.parametrize(
     "damaged", ["", "\0" * 90, "\ufffd{}", "[]", held(ELSEWHERE)[:60], '{"fence": 1}']
 )
-def test_a_damaged_lock_is_named_and_watched_like_that_of_somebody_elsewhere(
+def test_a_damaged_lock_is_named_and_watched(
     run: str, damaged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bucket, moved = Bucket({f"runs/{run}/lock.json": damaged}), Moved()
@@ -142,7 +140,7 @@ def test_a_damaged_lock_is_named_and_watched_like_that_of_somebody_elsewhere(
     mine.check()
 
 
-def test_a_damaged_lock_that_changes_is_held_by_somebody(run: str) -> None:
+def test_a_damaged_lock_that_changes_is_held(run: str) -> None:
     bucket = Bucket({f"runs/{run}/lock.json": "[]"})
     moved = Moved(lambda: bucket.update({f"runs/{run}/lock.json": held(ELSEWHERE)}))
     with pytest.raises(Locked, match="held by process 4711 on node7"):
@@ -150,7 +148,7 @@ def test_a_damaged_lock_that_changes_is_held_by_somebody(run: str) -> None:
 
 
 @pytest.mark.parametrize("damaged", ["", "\0" * 90, "[]"])
-def test_who_cannot_read_its_own_lock_any_more_writes_nothing(run: str, damaged: str) -> None:
+def test_an_owner_with_an_unreadable_lock_stops_writing(run: str, damaged: str) -> None:
     bucket = Bucket()
     mine = lease(bucket, Moved(), run)
     mine.take()
@@ -163,7 +161,7 @@ def test_who_cannot_read_its_own_lock_any_more_writes_nothing(run: str, damaged:
         mine.check()
 
 
-def test_a_lock_is_taken_over_under_the_next_number_and_its_old_owner_told(run: str) -> None:
+def test_a_takeover_has_the_next_number_and_warns_the_owner(run: str) -> None:
     bucket = Bucket()
     first = lease(bucket, Moved(), run)
     assert first.take() is None
@@ -183,7 +181,7 @@ def test_a_lock_is_taken_over_under_the_next_number_and_its_old_owner_told(run: 
     assert third.fence == 3
 
 
-def test_a_renewal_that_the_network_refuses_is_tried_again(
+def test_a_renewal_is_retried_after_a_network_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run: str
 ) -> None:
     class Throttled(Bucket):
@@ -206,7 +204,7 @@ def test_a_renewal_that_the_network_refuses_is_tried_again(
     mine.check()
 
 
-def test_the_holder_is_told_by_the_clock_of_the_store(run: str) -> None:
+def test_the_clock_of_the_store_decides_about_the_holder(run: str) -> None:
     bucket: Any = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, renewed=4e9)})
     for seconds, told in ((30.0, "process 4711 on node7"), (300.0, "")):
         bucket.ages[f"runs/{run}/lock.json"] = seconds
@@ -221,9 +219,7 @@ def test_the_holder_is_told_by_the_clock_of_the_store(run: str) -> None:
         refuse_if_leased(bucket, f"runs/{run}")
 
 
-def test_a_lock_that_was_removed_with_its_run_is_released_without_a_word(
-    run: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_removed_lock_is_released_silently(run: str, caplog: pytest.LogCaptureFixture) -> None:
     bucket = Bucket()
     mine = lease(bucket, Moved(), run)
     mine.take()

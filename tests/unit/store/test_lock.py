@@ -16,7 +16,7 @@ DAMAGED = [WRITTEN[:40], b"\0" * len(WRITTEN), b"\xff" + WRITTEN, b"[]", b"{}", 
 
 
 @pytest.mark.parametrize("damaged", [b"", *DAMAGED], ids=["empty", *range(len(DAMAGED))])
-def test_a_run_whose_lock_file_is_damaged_goes_on(tmp_path: Path, damaged: bytes) -> None:
+def test_a_run_with_a_damaged_lock_file_continues(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / "lock.json").write_bytes(damaged)
     assert holder_of(tmp_path) == ""
     refuse_if_held(tmp_path)
@@ -28,7 +28,7 @@ def test_a_run_whose_lock_file_is_damaged_goes_on(tmp_path: Path, damaged: bytes
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=range(len(DAMAGED)))
-def test_a_damaged_lock_file_is_named_and_frees_no_run_that_is_held(
+def test_a_damaged_lock_file_does_not_free_a_held_run(
     tmp_path: Path, damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with local_lock(tmp_path):
@@ -40,13 +40,13 @@ def test_a_damaged_lock_file_is_named_and_frees_no_run_that_is_held(
     assert f"{tmp_path / 'lock.json'} is damaged (" in caplog.text
 
 
-def test_a_run_is_free_once_it_was_left_though_the_process_lives_on(tmp_path: Path) -> None:
+def test_a_run_is_free_before_the_end_of_the_process(tmp_path: Path) -> None:
     with local_lock(tmp_path):
         assert holder_of(tmp_path)
     assert holder_of(tmp_path) == ""
 
 
-def test_who_asks_for_the_holder_keeps_nobody_out(tmp_path: Path) -> None:
+def test_reading_the_holder_does_not_lock(tmp_path: Path) -> None:
     with local_lock(tmp_path):
         pass
     with (tmp_path / "lock.json").open("rb"):

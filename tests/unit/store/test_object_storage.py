@@ -24,7 +24,7 @@ def remote(status):
 
 
 @pytest.mark.parametrize("status", [409, 412])
-def test_a_write_whose_condition_is_not_met_says_no(status):
+def test_a_conditional_write_returns_false_on_conflict(status):
     assert not remote(status).replace("lock.json", "mine", "tag")
     assert not remote(status).create("lock.json", "mine")
 

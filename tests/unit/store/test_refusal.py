@@ -44,7 +44,7 @@ def answered(code, status, kind=OSError):
         (answered("SlowDown", 503), "OSError: no."),
     ],
 )
-def test_a_refusal_names_the_store_the_object_the_cause_and_what_to_do(error, told):
+def test_a_refusal_names_store_object_cause_and_remedy(error, told):
     with pytest.raises(Refused) as caught, STORE.asking("read", "runs/demo/run.json"):
         raise error
     assert str(caught.value).startswith(
@@ -62,7 +62,7 @@ def test_a_refusal_names_the_store_the_object_the_cause_and_what_to_do(error, to
         KeyError("a bug"),
     ],
 )
-def test_an_object_that_is_not_there_and_a_full_disk_of_this_machine_are_no_refusal(error):
+def test_missing_objects_and_full_disks_are_not_refusals(error):
     with (
         pytest.raises(type(error)) as caught,
         STORE.asking("read", "runs/demo/run.json"),

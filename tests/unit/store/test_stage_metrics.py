@@ -3,7 +3,7 @@
 from agentfly_core.store.stage_metrics import Measured, worst
 
 
-def test_of_several_shards_the_worst_numbers_are_told():
+def test_the_worst_metrics_of_several_shards_are_kept():
     one = Measured(
         1763740000000, 3.2, {"resources/Shop/wait_p95": 0.2, "resources/Shop/resets_failed": 1.0}
     )

@@ -29,7 +29,7 @@ def publish(store, target=SLOT, text="one"):
     return store.artifact(target.uri)
 
 
-def test_what_is_published_is_found_under_its_key_only(store):
+def test_an_artifact_is_found_under_its_key_only(store):
     artifact = publish(store)
     assert store.find(SLOT) == artifact
     assert store.find(ArtifactKey(SLOT.uri, "score", "key-2", {})) is None
@@ -44,7 +44,7 @@ def test_a_stage_that_fails_leaves_nothing(store):
     assert list(store.root.rglob("*.txt")) == []
 
 
-def test_a_changed_byte_is_noticed_and_the_stage_is_made_again(store):
+def test_a_changed_byte_is_noticed_and_recomputed(store):
     artifact = publish(store)
     path = store.root / SLOT.uri / "scores.txt"
     path.write_text("onE")
@@ -56,7 +56,7 @@ def test_a_changed_byte_is_noticed_and_the_stage_is_made_again(store):
     assert store.find(SLOT) == artifact
 
 
-def test_what_a_process_published_it_opens_without_reading_it_again(store, monkeypatch):
+def test_a_process_opens_its_own_artifacts_without_a_check(store, monkeypatch):
     hashed = []
     sha256 = store_module.files.sha256
     monkeypatch.setattr(
@@ -88,7 +88,7 @@ def test_the_digest_names_content_and_not_how_long_it_took(store, tmp_path):
     )
 
 
-def test_whoever_publishes_second_keeps_what_is_there(store):
+def test_the_second_publisher_keeps_the_first_artifact(store):
     first = publish(store)
     before = (store.root / SLOT.uri / "metrics.json").read_text()
     with store.publish(SLOT) as folder:
@@ -97,7 +97,7 @@ def test_whoever_publishes_second_keeps_what_is_there(store):
     assert (store.root / SLOT.uri / "metrics.json").read_text() == before
 
 
-def test_the_unfinished_work_of_dead_processes_of_this_machine_is_swept(store):
+def test_unfinished_work_of_dead_local_processes_is_removed(store):
     here, there = (
         Owner(host, 999999, 1.0, "", 1).mark for host in (socket.gethostname(), "another machine")
     )
@@ -114,7 +114,7 @@ def test_the_unfinished_work_of_dead_processes_of_this_machine_is_swept(store):
     assert unknown.exists()
 
 
-def test_the_work_of_a_living_process_is_not_swept_when_the_clock_is_set(store, monkeypatch):
+def test_a_clock_change_keeps_the_work_of_living_processes(store, monkeypatch):
     with store.publish(SLOT) as folder:
         set_clock(monkeypatch, 3600)
         assert store.sweep("runs/demo") == 0
@@ -127,7 +127,7 @@ def test_the_work_of_a_living_process_is_not_swept_when_the_clock_is_set(store, 
     [(".tmp-foo", ".tmp-foo"), (".tmp-", ".tmp-"), (".tmp-\udcff", r".tmp-\xff")],
     ids=["foo", "nothing", "no UTF-8"],
 )
-def test_what_a_stranger_left_under_a_temporary_name_stays_and_is_named(store, caplog, name, shown):
+def test_foreign_temporary_files_stay_and_are_named(store, caplog, name, shown):
     strange = store.root / "runs/demo" / name
     (strange / ".tmp-inner").mkdir(parents=True)
     assert store.sweep("runs/demo") == 0
@@ -136,7 +136,7 @@ def test_what_a_stranger_left_under_a_temporary_name_stays_and_is_named(store, c
     assert told.startswith(f"{strange.parent / shown} is not ours and stays: its name has no ")
 
 
-def test_a_truncated_manifest_publishes_nothing_and_the_stage_is_made_again(store):
+def test_a_truncated_manifest_is_recomputed(store):
     artifact = publish(store)
     manifest = store.root / SLOT.uri / "MANIFEST.json"
     manifest.write_text(manifest.read_text()[:40])
@@ -146,7 +146,7 @@ def test_a_truncated_manifest_publishes_nothing_and_the_stage_is_made_again(stor
     assert store.find(SLOT) == artifact
 
 
-def test_the_manifest_says_what_went_in(store):
+def test_the_manifest_lists_the_inputs(store):
     publish(store)
     manifest = json.loads((store.root / SLOT.uri / "MANIFEST.json").read_text())
     assert manifest["inputs"] == {"rollout-000": "d0"}
@@ -158,7 +158,7 @@ def test_the_manifest_says_what_went_in(store):
     ("said", "damage"),
     [('"d0"', '"d8"'), ('"score"', '"scobe"'), ('"size": 3', '"size": 1'), ('"files"', '"fkles"')],
 )
-def test_a_changed_manifest_publishes_nothing_is_named_and_made_again(store, caplog, said, damage):
+def test_a_changed_manifest_is_named_and_recomputed(store, caplog, said, damage):
     artifact = publish(store)
     manifest = store.root / SLOT.uri / "MANIFEST.json"
     changed = manifest.read_text().replace(said, damage)

@@ -25,7 +25,7 @@ def published(where: Store, uri: str, **files: str) -> Artifact:
     return where.artifact(uri)
 
 
-def test_what_is_copied_keeps_its_key_and_digest_and_is_copied_once(tmp_path: Path) -> None:
+def test_a_copy_keeps_key_and_digest_and_happens_once(tmp_path: Path) -> None:
     first, second = store(tmp_path / "first"), store(tmp_path / "second")
     once = published(first, "runs/demo/policy", weights="[1]")
     assert transfer.copy([once], first, second) == [once]
@@ -38,7 +38,7 @@ def test_what_is_copied_keeps_its_key_and_digest_and_is_copied_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("uri", ["runs/demo/policy", "runs/demo/policy/base", "artifacts/mine"])
-def test_what_is_copied_replaces_nothing_of_the_target(tmp_path: Path, uri: str) -> None:
+def test_a_copy_replaces_no_artifact_of_the_target(tmp_path: Path, uri: str) -> None:
     first, second = store(tmp_path / "first"), store(tmp_path / "second")
     published(second, "runs/demo/policy", weights="[7]")
     (second.root / "artifacts/mine").mkdir(parents=True)
