@@ -191,14 +191,14 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
         hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
-        raise ValueError(f"There is no site {name!r} ({path}).{hint}")
+        raise ValueError(f"Unknown site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     fields = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
     ours = [name for name in os.environ if name.startswith("AGENTFLY_")]
     given = [name for name in ours if name not in (RUN, OWNER, SANDBOX)]
     if unknown := [name for name in given if name not in fields]:
         hint = did_you_mean(unknown[0], list(fields))
-        raise ValueError(f"There is no setting {unknown[0]} for the environment.{hint}")
+        raise ValueError(f"Unknown environment variable {unknown[0]}.{hint}")
     variables = {name: {fields[name]: os.environ[name]} for name in given}
     options = {"--site": {"name": name}, "--store": {"store": store} if store else {}}
     return {str(path): written, **variables, **options}
@@ -209,18 +209,18 @@ def _path(experiment: str) -> Path:
         if not os.path.isfile(experiment):
             hint = nearest(experiment, [*map(str, Path(experiment).parent.glob("*.y*ml"))])
             raise ValueError(
-                f"There is no experiment file {experiment!r} (looked in {Path.cwd()}).{hint}"
+                f"Unknown experiment file {experiment!r} (looked in {Path.cwd()}).{hint}"
             )
         return Path(experiment)
     path = CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
         if not CONF.is_dir():
             raise ValueError(
-                f"There is no experiment {experiment!r}: {Path.cwd()} has no folder {CONF}. Give "
+                f"Unknown experiment {experiment!r}: {Path.cwd()} has no folder {CONF}. Give "
                 "the command in the folder of your project, or a .yaml file."
             )
         hint = did_you_mean(experiment, names())
-        raise ValueError(f"There is no experiment {experiment!r} in {CONF.resolve()}.{hint}")
+        raise ValueError(f"Unknown experiment {experiment!r} in {CONF.resolve()}.{hint}")
     return path
 
 
@@ -256,8 +256,8 @@ def _require_task(settings: Mapping[str, JSON], keys: Sequence[str]) -> None:
         return
     if len(keys) > 2 and keys[1] not in tasks:
         raise ValueError(
-            f"{'.'.join(keys)}: there is no task {keys[1]!r}.{did_you_mean(keys[1], [*tasks])} A "
-            "further task is given as a whole, tasks.NAME={data: ..., ...}."
+            f"{'.'.join(keys)}: unknown task {keys[1]!r}.{did_you_mean(keys[1], [*tasks])} "
+            "Add a task as a whole: tasks.NAME={data: ..., ...}."
         )
 
 

@@ -81,11 +81,13 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
-    with pytest.raises(ValueError, match="no experiment 'quickstat'"):
+    with pytest.raises(ValueError, match="Unknown experiment 'quickstat'"):
         loading.read("quickstat")
-    with pytest.raises(ValueError, match=r"no experiment file 'mine.yaml' \(looked in /"):
+    with pytest.raises(ValueError, match=r"Unknown experiment file 'mine.yaml' \(looked in /"):
         loading.read("mine.yaml")
-    with pytest.raises(ValueError, match=r"no experiment file .*Did you mean '/.*/tiny\.yaml'"):
+    with pytest.raises(
+        ValueError, match=r"Unknown experiment file .*Did you mean '/.*/tiny\.yaml'"
+    ):
         loading.read(tiny.replace("tiny.yaml", "tinny.yaml"))
 
 
@@ -199,7 +201,7 @@ def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_pa
         "--store",
         "default",
     ]
-    with pytest.raises(ValueError, match="no site 'lokal'"):
+    with pytest.raises(ValueError, match="Unknown site 'lokal'"):
         loading.site("lokal")
 
 
@@ -209,7 +211,7 @@ def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(m
     assert loading.site("local").name == "local"
     monkeypatch.setenv("AGENTFLY_SAMPLR", "transformers")
     with pytest.raises(
-        ValueError, match=r"no setting AGENTFLY_SAMPLR .* Did you mean 'AGENTFLY_SAMPLER'"
+        ValueError, match=r"variable AGENTFLY_SAMPLR\. Did you mean 'AGENTFLY_SAMPLER'"
     ):
         loading.site("local")
 
