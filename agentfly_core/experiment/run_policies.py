@@ -53,12 +53,17 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
     return Parent(where.run, policy)
 
 
+def last_policy(store: Store, name: str) -> Artifact | None:
+    """Return the last policy of a run, or None for a run without policies."""
+    layout = RunLayout(name)
+    policies = (store.get(layout.step(step).policy) for step in reversed(layout.steps(store)))
+    return next(filter(None, policies), None)
+
+
 def final_policy(store: Store, name: str) -> Artifact:
     """Return the last policy of a run; raises ValueError for a run without policies."""
-    layout = RunLayout(name)
-    for step in reversed(layout.steps(store)):
-        if policy := store.get(layout.step(step).policy):
-            return policy
+    if policy := last_policy(store, name):
+        return policy
     runs = ", ".join(store.names("runs")) or "none"
     hint = nearest(name, store.names("runs"))
     raise ValueError(

@@ -13,17 +13,19 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.config.experiment import Gates
-from agentfly_core.config.reference import RunPolicy
+from agentfly_core.config.reference import RunPolicy, ScriptPolicy, WordPolicy, reference
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.play_layout import PlayLayout, next_play
+from agentfly_core.experiment.policy_path import policy_at
+from agentfly_core.experiment.run_policies import last_policy
+from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.play import players
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.play.players import ModelPlayer, Player
+from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
 from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
@@ -226,12 +228,26 @@ class PreparedPlay:
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
-    """Prepare the dataset and the policy; raises ValueError if they are missing."""
+    """Prepare the dataset and the policy, by default the last one of the run with these settings,
+    else the base model; raises ValueError if they are missing.
+    """
+    store, settings = experiment.store, experiment.settings
     data, name, count = inputs.dataset(experiment), request.split, request.episodes
-    chosen = problems(experiment.store.open(data), name, count, request.problem)
-    temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
-    specs = of_split(temperature, seed, chosen, name, count)
-    player = players.player(experiment, request.policy, chosen)
+    chosen = problems(store.open(data), name, count, request.problem)
+    specs = of_split(settings.evaluate.temperature, settings.data_seed, chosen, name, count)
+    run = experiment.run_name("", False)
+    named = request.policy or (f"run:{run}" if last_policy(store, run) else "base")
+    player: Player
+    match reference(named, store.names("runs")):
+        case WordPolicy.ORACLE:
+            player = oracle(experiment.name, settings.warm_start, settings.seed, chosen)
+        case WordPolicy.RANDOM:
+            player = Script(named, RANDOM, random_policy)
+        case ScriptPolicy(path):
+            player = Script(named, path, policy_at(path, {}, chosen, settings.seed))
+        case _:
+            policy = inputs.policy_named(experiment, named, inputs.base_model)
+            player = ModelPlayer(named, policy)
     return PreparedPlay(experiment, request, player, data, specs, at_once)
 
 

@@ -8,16 +8,11 @@ from dataclasses import dataclass
 
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import load
-from agentfly_core.config.reference import ScriptPolicy, WordPolicy, reference, run_step
-from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.policy_path import is_policy, policy_at
-from agentfly_core.experiment.run_policies import final_policy
-from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
-from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.artifact import Pointer
-from agentfly_core.system.formats.checksummed_json import Damaged
 
 RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
@@ -47,33 +42,6 @@ def described(player: Player, model: str) -> str:
     if isinstance(player, ModelPlayer):
         return f"{player.reference} ({model})" if player.reference == "base" else player.reference
     return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
-
-
-def player(experiment: Experiment, named: str, problems: Sequence[Problem]) -> Player:
-    """Resolve a reference to a player; by default the last policy of the run with these settings,
-    else the base model.
-
-    Raises ValueError for a missing policy.
-    """
-    if not named:
-        run = experiment.run_name("", False)
-        try:
-            final_policy(experiment.store, run)
-            named = f"run:{run}"
-        except Damaged:
-            raise
-        except ValueError:
-            named = "base"
-    match reference(named, experiment.store.names("runs")):
-        case WordPolicy.ORACLE:
-            settings = experiment.settings
-            return oracle(experiment.name, settings.warm_start, settings.seed, problems)
-        case WordPolicy.RANDOM:
-            return Script(named, RANDOM, random_policy)
-        case ScriptPolicy(path):
-            return Script(named, path, policy_at(path, {}, problems, experiment.settings.seed))
-    policy = inputs.policy_named(experiment, named, inputs.base_model)
-    return ModelPlayer(named, policy)
 
 
 def oracle(
