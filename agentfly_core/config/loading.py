@@ -302,7 +302,7 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
                 yield f"{where}: tasks share this setting: give {shared} once, outside `tasks`"
                 continue
             hint = did_you_mean(key, list(section.model_fields))
-            typed = next(iter(flat({where: fault["input"]})), where)  # verl's have more parts
+            typed = next(iter(flat({where: fault["input"]})), where)  # verl has longer names
             if kind is Settings and (likely := settings_like(typed, settings())):
                 hint = f" Did you mean {likely[0]!r}?"
             yield f"{where}: there is no such key.{hint}"

@@ -311,7 +311,7 @@ def _require_algorithm(use: str) -> None:
     if use == algorithm_path("sft"):
         raise ValueError(
             "algorithm is sft, which imitates all episodes whatever they earned: choose rft to "
-            "imitate those that succeeded, or give a warm_start to imitate demonstrations."
+            "imitate successes, or give a warm_start to imitate demonstrations."
         )
 
 
@@ -356,8 +356,8 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
             f"update.epochs x update.mini_batches is {steps}, and the loss of "
-            f"{use} has no ratio to the policy before the update, so it allows 1 optimizer step. "
-            f"Set both to 1, or choose {ratio}."
+            f"{use} has no ratio to the old policy, so it allows 1 optimizer step. Set both to 1, "
+            f"or choose {ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"

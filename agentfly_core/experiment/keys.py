@@ -89,7 +89,7 @@ class StageKeys:
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:
-        """The sha256 of each file of a model folder; empty for a model that is no folder."""
+        """The sha256 of each file of a model folder; empty for other models."""
         inside = Path(self.settings.model).rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
         return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}

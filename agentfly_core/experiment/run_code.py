@@ -40,7 +40,7 @@ def digests(record: RunRecord) -> dict[str, dict[str, str]]:
 
 
 def under(own: CodeDigests, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """Merge the digests of a run's code and `own`, those of this process for further datasets."""
+    """Merge the code digests of a run with `own`, the current ones, for further datasets."""
     code: dict[str, Mapping[str, str]] = {**digests(record)}
     if made := {**own.get("prepare", {}), **code.get("prepare", {})}:
         code["prepare"] = made

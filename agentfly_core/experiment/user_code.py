@@ -60,7 +60,7 @@ def code_of(modules: Modules, code_files: Sequence[str]) -> Code:
     Raises ValueError for a module without a file, and for a file that does not exist.
     """
     if missing := [name for name in code_files if not Path(name).is_file()]:
-        raise ValueError(f"code_files: there is no file {missing[0]!r} in {Path.cwd()}.")
+        raise ValueError(f"code_files: {missing[0]!r} is missing in {Path.cwd()}.")
     data = {name: sha256(Path(name)) for name in code_files}
     code = {module: sources(module) for module in sorted({module for _, module in modules})}
     return {module: {**files, **data} for module, files in code.items() if files}

@@ -51,7 +51,7 @@ def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, 
         ),
         (
             "run:base@1",
-            "model: run:base@1 was kept without its weights. Name a step that was evaluated",
+            "model: run:base@1 was kept without its weights. Name an evaluated step",
         ),
         (
             "run:base@last",

@@ -86,7 +86,7 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
         "evaluate",
         "score",
     }
-    with pytest.raises(ValueError, match=r"code_files: there is no file 'no.csv'"):
+    with pytest.raises(ValueError, match=r"code_files: 'no.csv' is missing in"):
         here(project, code_files=["no.csv"])
 
 
