@@ -91,60 +91,62 @@ async def test_the_loop_of_the_page_is_the_default_agent():
 
 
 async def test_a_draft_has_its_own_end_temperature_and_length():
-    found = await play(["98END", "99"], spec=spec("drafts", stop=["END"]))
-    assert [(one.reply.content, one.temperature) for one in found.turns] == [
+    played = await play(["98END", "99"], spec=spec("drafts", stop=["END"]))
+    assert [(one.reply.content, one.temperature) for one in played.turns] == [
         ("98", 1.2),
         ("99", 0.7),
     ]
-    assert as_letters(found).endswith("98END$^uYour draft: 98\nWrite it without mistakes.$^a99$")
+    assert as_letters(played).endswith("98END$^uYour draft: 98\nWrite it without mistakes.$^a99$")
 
 
-def rows(found) -> Iterator[str]:
+def rows(drawn) -> Iterator[str]:
     """The text of each row, and below it an `x` where a token is trained."""
-    batch = pack([found])
+    batch = pack([drawn])
     for tokens, trained, length in zip(batch.tokens, batch.sampled, batch.lengths, strict=True):
         yield decode(tokens[:length].tolist()).replace("\n", "_")
         yield "".join(".x"[one] for one in trained[:length].tolist())
 
 
 async def test_the_rows_of_a_branching_conversation_match_the_page():
-    found = await play(["98", "8+1", "1+8=9", "99"], spec=spec("two_ways"))
+    played = await play(["98", "8+1", "1+8=9", "99"], spec=spec("two_ways"))
     (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    assert shown.splitlines() == [*rows(found)]
+    assert shown.splitlines() == [*rows(played)]
 
 
 async def test_the_critic_reads_answers_and_the_solver_criticism():
-    said = {"solver": iter(["98", "99"]), "critic": iter(["One more."])}
+    replies = {"solver": iter(["98", "99"]), "critic": iter(["One more."])}
 
     async def policy(conversation):
-        return next(said[conversation.speaker])
+        return next(replies[conversation.speaker])
 
-    found, *_ = await play_all(episode_specs(ADD), spec("checked"), scripted(policy))
-    assert {one.agent: as_letters(one) for one in found if one.turns} == {
+    trajectories, *_ = await play_all(episode_specs(ADD), spec("checked"), scripted(policy))
+    assert {one.agent: as_letters(one) for one in trajectories if one.turns} == {
         "solver": "^u41+58?$^a98$^uOne more.$^a99$",
         "critic": "^sSay OK, or what is wrong.$^u41+58?\nAnswer: 98$^aOne more.$",
     }
-    assert [one.answer for one in found if one.answered] == ["99"]
+    assert [one.answer for one in trajectories if one.answered] == ["99"]
 
 
 async def test_a_second_try_has_the_question_the_first_and_its_doubts():
-    found = await play(["98", "8+1=9.", "99"], spec=spec("Reflect", system="Add."))
-    asked = "^sAdd.$^u41+58?"
-    first = f"{asked}$^a98$^uWhat may be wrong with that?$^a8+1=9.$"
-    assert as_letters(found) == f"{first}{asked}\nTried before: 98\nDoubts: 8+1=9.$^a99$"
-    assert (found.answer, len(pack([found]).tokens)) == ("99", 2)
+    played = await play(["98", "8+1=9.", "99"], spec=spec("Reflect", system="Add."))
+    prompt = "^sAdd.$^u41+58?"
+    first = f"{prompt}$^a98$^uWhat may be wrong with that?$^a8+1=9.$"
+    assert as_letters(played) == f"{first}{prompt}\nTried before: 98\nDoubts: 8+1=9.$^a99$"
+    assert (played.answer, len(pack([played]).tokens)) == ("99", 2)
 
 
 async def test_each_step_of_a_plan_reads_earlier_results():
     replies = ["Add.\nCheck.", ADDED, "99", "Yes.", "99"]
-    found = await play(replies, problem=ADD, spec=spec("plan_and_execute", calculator, max_turns=9))
-    assert as_letters(found).split("^u")[1:] == [
+    played = await play(
+        replies, problem=ADD, spec=spec("plan_and_execute", calculator, max_turns=9)
+    )
+    assert as_letters(played).split("^u")[1:] == [
         "41+58?\nName the steps, one a line.$^aAdd.\nCheck.$",
         f"41+58?\nDo this step: Add.$^a{call_text(ADDED)}$^t99$^a99$",
         "41+58?\nAdd. 99\nDo this step: Check.$^aYes.$",
         "41+58?\nAdd. 99\nCheck. Yes.\nSay the answer alone.$^a99$",
     ]
-    assert (found.answer, found.observations) == ("99", (Observation("calculator", "99"),))
+    assert (played.answer, played.observations) == ("99", (Observation("calculator", "99"),))
 
 
 class Tags(Letters):
@@ -157,21 +159,21 @@ class Tags(Letters):
 async def test_a_search_ends_a_reply_and_its_result_is_read():
     replies = ["Hm. <search> sums </search> 98", "<answer> 99 </answer>"]
     rules = spec("search_tags", search, stop=["</search>", "</answer>"], template=Tags())
-    found = await play(replies, spec=rules)
-    assert as_letters(found) == (
+    played = await play(replies, spec=rules)
+    assert as_letters(played) == (
         "^u41+58?$^aHm. <search> sums </search>"
         "$^u<information>nothing of sums</information>$^a<answer> 99 </answer>"
     )
-    assert (found.answer, found.ending) == ("99", Ending.NO_TOOL_CALLS)
+    assert (played.answer, played.ending) == ("99", Ending.NO_TOOL_CALLS)
 
 
 async def test_an_agent_that_breaks_names_the_line_that_the_page_shows(folder):
     hinted = replace(ADD, id="hinted", facts={"hint": "Carry."})
     rules, sampler = spec("fragile"), scripted(saying("ninety-nine"))
-    found, *_ = await play_all(episode_specs(ADD, hinted), rules, sampler)
-    assert [one.ending for one in found] == [Ending.FAILED, Ending.AGENT_ERROR]
-    (told,) = re.findall(r"\*(The agent fragile raised .*?)\*", PAGE, re.DOTALL)
-    assert found[0].error.replace(str(folder), "/project") == told.replace("\n", " ")
+    trajectories, *_ = await play_all(episode_specs(ADD, hinted), rules, sampler)
+    assert [one.ending for one in trajectories] == [Ending.FAILED, Ending.AGENT_ERROR]
+    (message,) = re.findall(r"\*(The agent fragile raised .*?)\*", PAGE, re.DOTALL)
+    assert trajectories[0].error.replace(str(folder), "/project") == message.replace("\n", " ")
 
 
 def table(header: str) -> list[str]:
@@ -180,8 +182,8 @@ def table(header: str) -> list[str]:
 
 
 def test_every_ending_is_in_the_table():
-    told = re.findall(r"`(\w+)`", " ".join(table("| ending |")))
-    assert sorted(told) == sorted(Ending)
+    names = re.findall(r"`(\w+)`", " ".join(table("| ending |")))
+    assert sorted(names) == sorted(Ending)
 
 
 def test_every_shipped_agent_is_in_the_table_and_plays():
@@ -212,9 +214,9 @@ def parts(union) -> Mapping[str, type]:
     return {kind.model_fields["use"].default: kind for kind in get_args(get_args(union)[0])}
 
 
-def of_tokens(found, how):
+def of_tokens(played, how):
     """Result of a loss or correction for each token of a policy with uneven updates."""
-    batch = pack([found])
+    batch = pack([played])
     moved = torch.tensor([1.0, -0.25, 0.125]).unsqueeze(0)
     layout = sequences(batch, 1)
     old = batch.rollout_logprobs + layout.scatter(moved)

@@ -46,12 +46,12 @@ def test_every_setting_of_the_page_is_valid(text, mine):
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):
     group = [trajectory(turn([1], {3: -1.0})) for _ in range(4)]
-    found = (
+    advantages = (
         settings_with(mine, YAML[-1])
         .algorithm.make()
         .estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
     )
-    assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
+    assert advantages.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
 
 
 def test_an_algorithm_without_groups_may_play_a_problem_once(mine):
@@ -69,5 +69,5 @@ def test_every_algorithm_is_in_the_table_with_its_paper():
         module.name for module in pkgutil.iter_modules(algorithms.__path__)
     }
     for name, paper in list(rows.items())[1:]:
-        told = (Path(algorithms.__file__).parent / f"{name}.py").read_text()
-        assert all(number in told for number in re.findall(r"\d{4}\.\d{5}", paper)), name
+        source = (Path(algorithms.__file__).parent / f"{name}.py").read_text()
+        assert all(number in source for number in re.findall(r"\d{4}\.\d{5}", paper)), name

@@ -55,9 +55,9 @@ def test_the_experiment_of_the_page_is_valid(folder):
 
 
 def test_every_part_that_the_page_names_is_there():
-    told = [names for cell in HERE for names in re.findall(r"`agentfly_core\.[^|]*", cell)]
-    assert len(told) >= 15
-    for names in told:
+    cells = [names for cell in HERE for names in re.findall(r"`agentfly_core\.[^|]*", cell)]
+    assert len(cells) >= 15
+    for names in cells:
         module = ""
         for name in re.findall(r"`([\w.]+:\w+|[a-z_]+)`", names):
             module = name.partition(":")[0] if ":" in name else module
@@ -82,8 +82,8 @@ def test_settings_algorithms_and_penalties_of_the_page_exist():
 async def test_every_metric_that_the_page_names_is_measured():
     played = await play(["<calculator expression=41+58>", "99"], calculator)
     scored, timing = await score_of(played, exact), Timing(played.id, ())
-    known = rollout_metrics([played], [scored], [timing], "exact", ["calculator"])
-    told = re.findall(r"`((?:rollout|reward_extra)/\S+)`", "\n".join(HERE))
-    names = {name.replace("<name>", "calculator").replace("<k>", "exact") for name in told}
+    measured = rollout_metrics([played], [scored], [timing], "exact", ["calculator"])
+    documented = re.findall(r"`((?:rollout|reward_extra)/\S+)`", "\n".join(HERE))
+    names = {name.replace("<name>", "calculator").replace("<k>", "exact") for name in documented}
     assert len(names) == 11
-    assert names <= known.keys()
+    assert names <= measured.keys()

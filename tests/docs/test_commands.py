@@ -34,8 +34,8 @@ def commands(text: str) -> list[list[str]]:
     """The words of each command of the blocks of a page, in order."""
     blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    found = [shlex.split(line, comments=True) for line in lines]
-    return [words[1:] for words in found if words[:1] == ["agentfly"]]
+    lines_of_words = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in lines_of_words if words[:1] == ["agentfly"]]
 
 
 class Workplace:

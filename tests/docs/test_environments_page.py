@@ -72,6 +72,8 @@ async def test_the_corridor_has_states_and_rewards_for_each_step(tmp_path, monke
 
 
 def test_every_metric_that_the_page_names_is_measured():
-    told = {*re.findall(r"`(?:resources/Game/)?(\w+)`", PAGE[PAGE.index("Each step's metrics") :])}
-    known = ResourceManager({type("Game", (), {}): Limit(1)}).metrics()
-    assert {f"resources/Game/{name}" for name in told if name != "RUN"} <= set(known)
+    documented = {
+        *re.findall(r"`(?:resources/Game/)?(\w+)`", PAGE[PAGE.index("Each step's metrics") :])
+    }
+    measured = ResourceManager({type("Game", (), {}): Limit(1)}).metrics()
+    assert {f"resources/Game/{name}" for name in documented if name != "RUN"} <= set(measured)

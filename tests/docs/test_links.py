@@ -27,15 +27,15 @@ def anchors(page: Path) -> set[str]:
 
 def dangling(page: Path, text: str) -> list[str]:
     """The relative links of a page that lead nowhere."""
-    found = []
+    broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         path, _, anchor = target.partition("#")
         if re.match(r"\w+:", target):
             continue
         linked = (page.parent / path).resolve() if path else page
         if not linked.exists() or (anchor and anchor not in anchors(linked)):
-            found.append(target)
-    return found
+            broken.append(target)
+    return broken
 
 
 def unknown(text: str) -> list[str]:
@@ -45,11 +45,11 @@ def unknown(text: str) -> list[str]:
         f"agentfly_core.{name}" for name in re.findall(rf"`((?:{READY_MADE})(?:\.\w+)+:\w+)", text)
     }
     names |= set(re.findall(r"python -m ((?:benchmarks|flows)(?:\.\w+)*)", text))
-    found = [name for name in sorted(names) if not resolves(name)]
+    missing = [name for name in sorted(names) if not resolves(name)]
     for name in sorted(set(re.findall(r"`([\w./-]+\.py)\b", text))):
         if not name.startswith("my_") and not any(file.endswith(f"/{name}") for file in FILES):
-            found.append(name)
-    return found
+            missing.append(name)
+    return missing
 
 
 def resolves(name: str) -> bool:

@@ -35,15 +35,15 @@ def test_on_one_gpu_they_take_turns_and_on_their_own_they_do_not(site):
 
 
 def test_the_ranks_of_several_nodes_are_the_sum_of_their_slots(site, tmp_path):
-    found = site(NODES)
-    assert (found.ranks, found.shares_gpus) == (16, True)
+    nodes = site(NODES)
+    assert (nodes.ranks, nodes.shares_gpus) == (16, True)
     (tmp_path / "trainers").write_text(HOSTFILE.replace("trainer-1 slots=8", "trainer-1 slots=7"))
-    found = site(
+    nodes = site(
         f"{NODES}learner_gpus: {re.search(r'learner_gpus: (.1, 2, 3, 4, .*?])', PAGE)[1]}\n"
     )
-    assert (found.ranks, found.shares_gpus) == (15, False)
+    assert (nodes.ranks, nodes.shares_gpus) == (15, False)
 
 
 def test_the_page_names_the_environment_of_other_nodes():
-    told = {name.rstrip("*") for name in re.findall(r"`([A-Z_]+\*?)`", PAGE)}
-    assert {*HANDED_ON} <= told
+    documented = {name.rstrip("*") for name in re.findall(r"`([A-Z_]+\*?)`", PAGE)}
+    assert {*HANDED_ON} <= documented

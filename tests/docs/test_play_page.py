@@ -16,9 +16,9 @@ QUICKSTART = (ROOT / "conf/quickstart.yaml").read_text()
 
 
 def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    return found[1]
+    match = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert match
+    return match[1]
 
 
 def commands() -> list[list[str]]:

@@ -43,9 +43,9 @@ def test_the_programs_of_the_page_run_as_they_stand_there(tmp_path: Path, number
 
 @pytest.mark.usefixtures("sandbox")
 def test_the_settings_of_the_page_are_a_valid_experiments(tmp_path: Path) -> None:
-    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    (tmp_path / "page.yaml").write_text(found[1] + REST)
+    match = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert match
+    (tmp_path / "page.yaml").write_text(match[1] + REST)
     checks.check(loading.read(str(tmp_path / "page.yaml")).settings)
 
 

@@ -70,20 +70,22 @@ def test_the_sites_of_the_page_are_valid(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("heading", "kind"), SECTIONS.items(), ids=SECTIONS)
 def test_every_setting_is_on_the_page_with_its_default(heading, kind):
-    told = table(heading)
-    assert told.keys() == kind.model_fields.keys()
+    documented = table(heading)
+    assert documented.keys() == kind.model_fields.keys()
     for name, field in kind.model_fields.items():
         if field.default is PydanticUndefined:
-            assert field.default_factory or told[name] == "must be given", name
-        elif (found := re.fullmatch(r"`(.*)`", told[name])) and isinstance(field.default, PLAIN):
-            assert yaml.safe_load(found[1]) == field.default, name
+            assert field.default_factory or documented[name] == "must be given", name
+        elif (match := re.fullmatch(r"`(.*)`", documented[name])) and isinstance(
+            field.default, PLAIN
+        ):
+            assert yaml.safe_load(match[1]) == field.default, name
 
 
 def test_the_page_lists_settings_that_may_change_on_resume():
-    told = re.search(
+    match = re.search(
         r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL
     )[1]
-    assert set(re.findall(r"`([\w.]+)`", told)) == set(resumable(experiment.Settings))
+    assert set(re.findall(r"`([\w.]+)`", match)) == set(resumable(experiment.Settings))
 
 
 def test_every_link_from_page_to_page_leads_to_a_heading():

@@ -74,8 +74,8 @@ class Server(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(body["messages"][0]["content"])
-        said = "yes" if "Answer: Santiago\n" in self.asked[-1] else "no"
-        answer = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+        verdict = "yes" if "Answer: Santiago\n" in self.asked[-1] else "no"
+        answer = json.dumps({"choices": [{"message": {"content": verdict}}]}).encode()
         self.send_response(503 if len(self.asked) == 1 else 200)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -90,28 +90,32 @@ async def test_the_judge_of_the_page_retries_a_busy_server(settings):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         judge = load("my_quiz:Judge").with_settings(url=f"http://127.0.0.1:{server.server_port}")
         judge = replace(judge, backoff=0.0)
-        found = [
+        rewards = [
             (await score_of(await play([reply], problem=chile), judge)).reward
             for reply in ("Santiago", "Lima")
         ]
         server.shutdown()
-    assert found == [1.0, 0.0]
+    assert rewards == [1.0, 0.0]
     assert len(Server.asked) == 3
 
 
 @pytest.mark.parametrize("decorator", [tool, reward])
 def test_the_page_has_all_decorator_arguments_with_defaults(decorator):
     text = PAGE[PAGE.index(f"| `@{decorator.__name__}(...)` |") :]
-    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text[: text.index("\n\n")], re.MULTILINE))
-    known = {
+    documented = dict(
+        re.findall(r"^\| `(\w+)` \| (.*?) \|", text[: text.index("\n\n")], re.MULTILINE)
+    )
+    defaults = {
         name: p.default
         for name, p in inspect.signature(decorator).parameters.items()
         if name != "function"
     }
-    assert told.keys() == known.keys()
-    said = {name: default for name, default in known.items() if isinstance(default, int | float)}
-    assert {name: told[name] for name in said} == {
-        name: f"`{default}`" for name, default in said.items()
+    assert documented.keys() == defaults.keys()
+    numbers = {
+        name: default for name, default in defaults.items() if isinstance(default, int | float)
+    }
+    assert {name: documented[name] for name in numbers} == {
+        name: f"`{default}`" for name, default in numbers.items()
     }
 
 

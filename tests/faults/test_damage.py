@@ -77,7 +77,7 @@ def needed(experiment: Experiment) -> Iterator[ArtifactKey]:
     yield keys.ledger("demo", made(policy))
 
 
-def found(experiment: Experiment, places: list[ArtifactKey]) -> list[Artifact]:
+def published(experiment: Experiment, places: list[ArtifactKey]) -> list[Artifact]:
     """Published artifacts there, up to the first that would be recomputed; until then the keys are
     the same.
     """
@@ -121,7 +121,7 @@ def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Call
             experiment.store, "demo", experiment.settings.own_steps
         ).to_json(),
         "continue": continued,
-        "keys": lambda _: found(experiment, places),
+        "keys": lambda _: published(experiment, places),
         "check of the data": lambda _: checks_of_data(experiment.store),
     }
 
@@ -144,10 +144,10 @@ def test_damaged_files_are_named_and_ignored(
     experiment = experiment.on(experiment.settings.with_code(code))
     with opened(experiment, "demo"):
         places = list(needed(experiment))
-    known = readers(experiment, places)
+    by_name = readers(experiment, places)
     before = {
-        (name, step): listen(partial(known[name], step), caplog).given
-        for name in known
+        (name, step): listen(partial(by_name[name], step), caplog).given
+        for name in by_name
         for step in STEPS
     }
     assert len(before["keys", 1]) == len(places) == 29
@@ -158,7 +158,9 @@ def test_damaged_files_are_named_and_ignored(
             (step for step in STEPS if f"/{step:06d}/" in str(suffer.path)), draw.choice(STEPS)
         )
         with suffered(suffer):
-            heard = {name: listen(partial(reader, step), caplog) for name, reader in known.items()}
+            heard = {
+                name: listen(partial(reader, step), caplog) for name, reader in by_name.items()
+            }
         for name, now in heard.items():
             check(suffer, now, before[name, step])
         noticed = any(str(suffer.path) in now.told for now in heard.values())
@@ -173,7 +175,7 @@ def sample(draw: random.Random, paths: list[Path]) -> list[Path]:
     for path in paths:
         kinds.setdefault(path.name, []).append(path)
     one = [draw.choice(kinds.pop(name)) for name in ("run.json", "start.json")]
-    rest = [draw.choice(known) for known in kinds.values()]
+    rest = [draw.choice(same_name) for same_name in kinds.values()]
     more = [
         path
         for path in paths

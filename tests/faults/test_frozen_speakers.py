@@ -35,13 +35,13 @@ def test_a_killed_run_with_a_frozen_speaker_has_equal_bytes(
     assert end.code == 0, end.printed
     assert digests(hit) == digests(calm)
     played = read_trajectories(calm / "runs/second/steps/000001/rollout-000" / EPISODES)
-    said = {
+    sampled = {
         (one.agent, one.policy, span.policy_version)
         for one in played
         for turn in one.turns
         for span in turn.sampled
     }
-    assert said == {("criticised", "", 0), ("critic", "run:demo@2", 2)}
+    assert sampled == {("criticised", "", 0), ("critic", "run:demo@2", 2)}
     shown = lives.run(calm, "show", "run:second", "--evaluation", "test", "--worst", "99")
     assert shown.code == 0, shown.printed
     assert "run:demo@2, frozen" in " ".join(shown.printed.split())

@@ -66,9 +66,9 @@ def folding(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def two(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """A run with episodes of two speakers with older policies."""
     whole = uninterrupted(lives, tmp_path_factory.mktemp("two") / "whole", TWO)
-    found = [one for one in played(whole.folder) if one.turns]
-    assert {one.agent for one in found} == {"planner", "executor"}
-    assert any(turn.context for one in found for turn in one.turns)
+    episodes = [one for one in played(whole.folder) if one.turns]
+    assert {one.agent for one in episodes} == {"planner", "executor"}
+    assert any(turn.context for one in episodes for turn in one.turns)
     return whole
 
 

@@ -27,7 +27,7 @@ ELSEWHERE = (
 )
 
 
-def found(store: str, name: str, uid: str) -> Run:
+def tagged(store: str, name: str, uid: str) -> Run:
     """The one run of the experiment with the tag `name` = `uid` in an MLflow store."""
     client = MlflowClient(store)
     (run,) = client.search_runs(
@@ -38,7 +38,7 @@ def found(store: str, name: str, uid: str) -> Run:
 
 def demo(store: str, folder: Path) -> Run:
     """The MLflow run of the run in a folder."""
-    return found(
+    return tagged(
         store, "agentfly.run_uid", json.loads((folder / RUN / "run.json").read_text())["uid"]
     )
 
@@ -62,7 +62,7 @@ def ours(tags: dict[str, str]) -> dict[str, str]:
     }
 
 
-def told(store: str, run: Run, tmp_path: Path) -> dict[str, Any]:
+def content(store: str, run: Run, tmp_path: Path) -> dict[str, Any]:
     """Content of an MLflow run, without times and addresses."""
     client = MlflowClient(store)
     tables = [
@@ -131,7 +131,9 @@ def test_a_run_arrives_once_when_mlflow_is_back(
     assert links["mlflow_run_ids"] == [run.info.run_id]
     shown = run.data.tags["agentfly.prefect_flow_run"]
     assert shown.endswith(f"/runs/flow-run/{links['prefect_flow_run_ids'][0]}")
-    assert told(store, run, tmp_path / "late") == told(live, demo(live, folder), tmp_path / "live")
+    assert content(store, run, tmp_path / "late") == content(
+        live, demo(live, folder), tmp_path / "live"
+    )
 
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
     assert points(store, run) == sent
@@ -146,13 +148,15 @@ def test_a_killed_run_has_every_point_once_after_it_continued(
     assert lives.run(begun, *TRAIN, env=env, at=at).code == KILLED
     assert lives.run(begun, *TRAIN, env=env).code == 0
     run, uninterrupted = demo(store, begun), demo(live, folder)
-    assert told(store, run, tmp_path / "again") == told(live, uninterrupted, tmp_path / "live")
+    assert content(store, run, tmp_path / "again") == content(
+        live, uninterrupted, tmp_path / "live"
+    )
 
 
 def test_mlflow_has_every_part_of_a_run(heard: tuple[Path, str], tmp_path: Path) -> None:
     folder, store = heard
     run = demo(store, folder)
-    has = told(store, run, tmp_path)
+    has = content(store, run, tmp_path)
     data = digests(folder)[StageKeys(read(TINY).settings).prepare().uri]
     assert has["params"]["rollout.group_size"] == "4"
     assert has["params"]["site.threads"] == "1"

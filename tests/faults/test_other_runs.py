@@ -42,8 +42,8 @@ def kl_to(reference: str, lives: Lives, folder: Path) -> float:
     words = ("train", TINY, "--run", "near", kl, "update.epochs=1", "steps=1")
     end = lives.run(folder, *words)
     assert end.code == 0, end.printed
-    found = json.loads((folder / "runs/near/steps/000001/metrics.json").read_text())
-    return float(found["metrics"]["train/kl_reference"])
+    metrics = json.loads((folder / "runs/near/steps/000001/metrics.json").read_text())
+    return float(metrics["metrics"]["train/kl_reference"])
 
 
 @pytest.mark.long

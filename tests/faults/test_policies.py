@@ -16,7 +16,7 @@ def test_success_does_not_depend_on_the_name_of_a_policy(
         shutil.copytree(whole.folder / folder, tmp_path / folder)
     shutil.copytree(whole.folder / RUN / "steps/000003/policy", tmp_path / "exported")
     summary = json.loads((tmp_path / RUN / "summary.json").read_text())
-    for policy, when, known in (
+    for policy, when, stored in (
         ("run:demo@0", "before", True),
         ("run:demo@3", "after", True),
         ("exported", "after", False),
@@ -26,4 +26,4 @@ def test_success_does_not_depend_on_the_name_of_a_policy(
         low, high = summary[f"interval_{when}"]
         share = f"{summary[f'success_{when}']:.1%} of 8 held-out problems solved"
         assert end.printed.splitlines()[-1] == f"{share}, 95 % interval {low:.1%} to {high:.1%}."
-        assert (end.moments == ()) == known  # evaluations from the run are reused
+        assert (end.moments == ()) == stored  # evaluations from the run are reused

@@ -107,8 +107,8 @@ def digests_at(store: Store) -> dict[str, str]:
     """Names of the artifacts in a store on object storage."""
     assert store.remote
     where = f"{store.remote.path('')}"
-    found = [str(path).removeprefix(where) for path in store.remote.fs.find(where)]
-    names = [path.removesuffix(f"/{MANIFEST}") for path in found if path.endswith(f"/{MANIFEST}")]
+    files = [str(path).removeprefix(where) for path in store.remote.fs.find(where)]
+    names = [path.removesuffix(f"/{MANIFEST}") for path in files if path.endswith(f"/{MANIFEST}")]
     return {name: store.artifact(name).digest for name in sorted(names)}
 
 
@@ -228,10 +228,10 @@ def test_a_working_copy_that_was_damaged_is_fetched_again(tmp_path: Path, reache
         (folder / "scores.parquet").write_text("scores")
     shutil.copytree(one.root, two.root)
     (two.root / SLOT.uri / "scores.parquet").write_text("sc0res")
-    found = two.find(SLOT)
-    assert found == one.find(SLOT)
-    assert found
-    assert (two.open(found) / "scores.parquet").read_text() == "scores"
+    artifact = two.find(SLOT)
+    assert artifact == one.find(SLOT)
+    assert artifact
+    assert (two.open(artifact) / "scores.parquet").read_text() == "scores"
 
 
 def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -> None:
@@ -313,9 +313,9 @@ def test_object_ages_use_the_clock_of_the_store(
 def test_only_one_of_two_concurrent_writers_succeeds(reached: None) -> None:
     remote = Remote(f"{BUCKET}/raced")
     assert [remote.create("lock.json", text) for text in ("mine", "yours")] == [True, False]
-    found = remote.tagged("lock.json")
-    assert found and found[0] == "mine"
-    assert [remote.replace("lock.json", text, found[1]) for text in ("mine again", "yours")] == [
+    content = remote.tagged("lock.json")
+    assert content and content[0] == "mine"
+    assert [remote.replace("lock.json", text, content[1]) for text in ("mine again", "yours")] == [
         True,
         False,
     ]

@@ -49,8 +49,8 @@ def test_the_learner_reads_every_trainable_architecture_right() -> None:
 def tiny(kind: str) -> PreTrainedModel | None:
     """A small random model that may be trained; None where transformers cannot make one so."""
     try:
-        known = vars(CONFIG_MAPPING[kind]())
-        sizes = {key: value for key, value in SIZES.items() if key in known}
+        fields = vars(CONFIG_MAPPING[kind]())
+        sizes = {key: value for key, value in SIZES.items() if key in fields}
         config: PreTrainedConfig = CONFIG_MAPPING[kind](**{**sizes, "vocab_size": 128})
         require_loadable(config, kind)
         with torch.device("meta"):
@@ -72,9 +72,9 @@ def difference(model: PreTrainedModel, shared: bool) -> float:
     """The largest difference of log-probabilities between learner and transformers."""
     trees = flatten(ROWS, build_trees(ROWS, LENGTHS, 100)) if shared else None
     got = Policy(model).eval()(ROWS, SAMPLED, 1.0, trees)[0]
-    found = 0.0
+    largest = 0.0
     for row, length, logprobs in zip(ROWS, LENGTHS, got, strict=True):
         logits = model(input_ids=row[None, :length]).logits[0, 2:-1].float()
         expected = logits.log_softmax(-1).gather(-1, row[3:length, None])[:, 0]
-        found = max(found, float((logprobs[3:length] - expected).abs().max()))
-    return found
+        largest = max(largest, float((logprobs[3:length] - expected).abs().max()))
+    return largest

@@ -118,11 +118,11 @@ class Spoilt:
 
 def key(draw: random.Random) -> Any:
     """The key of a mapping, mostly text."""
-    known = (*Settings.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
+    names_of_settings = (*Settings.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
     return draw.choice(
         (
-            draw.choice(known),
-            draw.choice(known),
+            draw.choice(names_of_settings),
+            draw.choice(names_of_settings),
             draw.choice(PATHS),
             draw.choice(WORDS),
             1,
@@ -146,21 +146,21 @@ def near(draw: random.Random, old: Any) -> Any:
 
 def deep(draw: random.Random) -> Any:
     """Something nested fifty levels deep."""
-    found = value(draw, 3)
+    nested = value(draw, 3)
     for _ in range(50):
-        found = [found] if draw.random() < 0.5 else {"use": found}
-    return found
+        nested = [nested] if draw.random() < 0.5 else {"use": nested}
+    return nested
 
 
 def scrambled(draw: random.Random, text: bytes) -> bytes:
     """A file with some bytes changed, left out, repeated or put in, or cut."""
-    found = bytearray(text)
+    changed = bytearray(text)
     for _ in range(draw.choice((1, 1, 2, 5))):
-        start = draw.randrange(len(found))
-        end = min(len(found), start + draw.choice((1, 1, 4, 30)))
-        other = (b"", bytes(found[start:end]) * 2, bytes([draw.randrange(256)]), *MARKUP)
-        found[start:end] = draw.choice(other)
-    return bytes(found[: draw.randrange(len(found))]) if draw.random() < 0.1 else bytes(found)
+        start = draw.randrange(len(changed))
+        end = min(len(changed), start + draw.choice((1, 1, 4, 30)))
+        other = (b"", bytes(changed[start:end]) * 2, bytes([draw.randrange(256)]), *MARKUP)
+        changed[start:end] = draw.choice(other)
+    return bytes(changed[: draw.randrange(len(changed))]) if draw.random() < 0.1 else bytes(changed)
 
 
 def places(tree: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -181,9 +181,9 @@ def spoil(draw: random.Random, settings: Any) -> Spoilt:
     """One to three values replaced, removed, given another key, or joined by an unknown key."""
     touched: list[str] = []
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        if not (known := list(places(settings))):
+        if not (paths := list(places(settings))):
             break
-        *path, last = draw.choice(known)
+        *path, last = draw.choice(paths)
         parent = settings
         for step in path:
             parent = parent[step]
@@ -208,11 +208,11 @@ def override(draw: random.Random) -> str:
     """A word of the command line that may be an override."""
     name = ".".join(str(key(draw)) for _ in range(draw.choice((1, 1, 2, 2, 3))))
     written = yaml.safe_dump(value(draw), default_flow_style=True).strip()
-    told = draw.choice(
+    text = draw.choice(
         (written, written, draw.choice(WORDS), "[", "{a: ", "'", "&a [*a]", "&a {b: *a}")
     )
     return draw.choice(
-        (f"{name}={told}", f"{name}={told}", f"{name}={told}", name, f"={told}", f"{name}=={told}")
+        (f"{name}={text}", f"{name}={text}", f"{name}={text}", name, f"={text}", f"{name}=={text}")
     )
 
 
@@ -223,13 +223,13 @@ def names(keys: Iterable[str]) -> list[str]:
 
 def read(path: Path, overrides: list[str]) -> None:
     """Read, check and serialize a configuration, as before any work."""
-    found = loading.read(str(path), overrides)
-    checks.check(found.settings)
-    again = Settings.model_validate(found.settings.model_dump(mode="json"))
-    assert again.digest == found.settings.digest
-    assert set(found.origin) == set(loading.flat(found.settings.model_dump(mode="json")))
-    StageKeys(found.settings).prepare()
-    checks.check_place(found.settings, Site())
+    loaded = loading.read(str(path), overrides)
+    checks.check(loaded.settings)
+    again = Settings.model_validate(loaded.settings.model_dump(mode="json"))
+    assert again.digest == loaded.settings.digest
+    assert set(loaded.origin) == set(loading.flat(loaded.settings.model_dump(mode="json")))
+    StageKeys(loaded.settings).prepare()
+    checks.check_place(loaded.settings, Site())
 
 
 def refusal(work: Callable[[], object], of: object) -> str:
@@ -261,12 +261,12 @@ def test_changed_values_are_valid_or_refused_by_key(
     for _ in range(cases):
         spoilt = spoil(draw, copy.deepcopy(draw.choice(written)))
         path.write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
-        told = refusal(lambda: read(path, []), spoilt)
-        refused += bool(told)
-        known = [*names(spoilt.keys), "Keys should be strings (got "]
-        unread = any(words in told for words in ("levels deep", "is no valid YAML"))
-        known += [str(path)] if unread else []
-        assert not told or any(name in told for name in known), f"{spoilt.keys}: {told}"
+        message = refusal(lambda: read(path, []), spoilt)
+        refused += bool(message)
+        expected = [*names(spoilt.keys), "Keys should be strings (got "]
+        unread = any(words in message for words in ("levels deep", "is no valid YAML"))
+        expected += [str(path)] if unread else []
+        assert not message or any(name in message for name in expected), f"{spoilt.keys}: {message}"
     assert 0.3 * cases < refused < 0.95 * cases
 
 
@@ -278,20 +278,24 @@ def test_changed_files_are_valid_or_refused_by_name(
     written = [file.read_bytes() for file in FILES]
     for _ in range(cases):
         path.write_bytes(scrambled(draw, draw.choice(written)))
-        told = refusal(lambda: read(path, []), path.read_bytes())
-        assert not told or any(name in told for name in (str(path), *Settings.model_fields)), told
+        message = refusal(lambda: read(path, []), path.read_bytes())
+        assert not message or any(
+            name in message for name in (str(path), *Settings.model_fields)
+        ), message
 
 
 @pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.long)])
 def test_overrides_are_applied_or_refused_by_name(draw: random.Random, cases: int) -> None:
     for _ in range(cases):
         words = [override(draw) for _ in range(draw.choice((1, 1, 2)))]
-        told = refusal(partial(read, ROOT / "conf/quickstart.yaml", words), words)
+        message = refusal(partial(read, ROOT / "conf/quickstart.yaml", words), words)
         keys = [word.partition("=")[0] for word in words]
-        said = [part for key in keys for part in (key, *key.split("."), re.split(r"[\s:]", key)[0])]
-        assert not told or any((name and name in told) or repr(name) in told for name in said), (
-            f"{words}: {told}"
-        )
+        parts = [
+            part for key in keys for part in (key, *key.split("."), re.split(r"[\s:]", key)[0])
+        ]
+        assert not message or any(
+            (name and name in message) or repr(name) in message for name in parts
+        ), f"{words}: {message}"
 
 
 @pytest.mark.parametrize("cases", [50, pytest.param(200, marks=pytest.mark.long)])
@@ -307,9 +311,9 @@ def test_sites_are_valid_or_refused_by_key(
         Path("conf/site/spoilt.yaml").write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
         variable = draw.choice([*Site.model_fields])
         monkeypatch.setenv(f"AGENTFLY_{variable.upper()}", draw.choice(WORDS).replace("\0", "0"))
-        told = refusal(
+        message = refusal(
             lambda: checks.check_place(settings, loading.site("spoilt")), (number, spoilt, variable)
         )
         monkeypatch.delenv(f"AGENTFLY_{variable.upper()}")
-        known = names((*spoilt.keys, variable, variable.upper()))
-        assert not told or any(name in told for name in known), f"{known}: {told}"
+        expected = names((*spoilt.keys, variable, variable.upper()))
+        assert not message or any(name in message for name in expected), f"{expected}: {message}"

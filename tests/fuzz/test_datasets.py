@@ -44,13 +44,13 @@ value = Values([NUMBERS, WORDS], lambda draw: draw.choice(FIELDS), sizes=3)
 
 def rows(draw: random.Random) -> list[Any]:
     """Eight to fourteen rows of which none to three are spoilt."""
-    found: list[Any] = []
+    drawn: list[Any] = []
     for number in range(draw.randrange(8, 15)):
         row: dict[str, Any] = {
             "question": f"What is {number} + {number}?",
             "answer": str(2 * number),
         }
-        found.append(
+        drawn.append(
             row
             | (
                 {"id": draw.choice((number, str(number), f"sum-{number}"))}
@@ -59,12 +59,12 @@ def rows(draw: random.Random) -> list[Any]:
             )
         )
     for _ in range(draw.randrange(4)):
-        place = draw.randrange(len(found))
-        if isinstance(row := found[place], dict) and draw.random() < 0.7:
-            found[place] = {**row, draw.choice(FIELDS): value(draw)}
+        place = draw.randrange(len(drawn))
+        if isinstance(row := drawn[place], dict) and draw.random() < 0.7:
+            drawn[place] = {**row, draw.choice(FIELDS): value(draw)}
         else:
-            found[place] = draw.choice((value(draw), found[draw.randrange(len(found))]))
-    return found
+            drawn[place] = draw.choice((value(draw), drawn[draw.randrange(len(drawn))]))
+    return drawn
 
 
 def json_lines(draw: random.Random, path: Path) -> None:
@@ -88,9 +88,9 @@ def json_array(draw: random.Random, path: Path) -> None:
 
 def table(draw: random.Random, path: Path) -> None:
     """Write CSV; some rows have too many cells or open quotes."""
-    found = [row for row in rows(draw) if isinstance(row, Mapping)]
+    mappings = [row for row in rows(draw) if isinstance(row, Mapping)]
     header = [*TEXTS, *draw.sample(FIELDS, draw.randrange(3))]
-    lines = [",".join(header), *(json.dumps([*map(row.get, header)])[1:-1] for row in found)]
+    lines = [",".join(header), *(json.dumps([*map(row.get, header)])[1:-1] for row in mappings)]
     for _ in range(draw.randrange(2)):
         place, cut = draw.randrange(len(lines)), draw.randrange(20)
         lines[place] = draw.choice((lines[place][:cut], lines[place] + ",", '"', "", "a\0b,c"))
@@ -100,15 +100,15 @@ def table(draw: random.Random, path: Path) -> None:
 
 def parquet(draw: random.Random, path: Path) -> None:
     """Write a table, with columns of any type."""
-    found = [row for row in rows(draw) if isinstance(row, Mapping)]
+    mappings = [row for row in rows(draw) if isinstance(row, Mapping)]
     texts = [
-        [str(row.get(name, "")).encode("utf-8", "replace").decode() for row in found]
+        [str(row.get(name, "")).encode("utf-8", "replace").decode() for row in mappings]
         for name in TEXTS
     ]
     table = pa.table(dict(zip(TEXTS, texts, strict=True)))
     for _ in range(draw.randrange(3)):
         name, kind = draw.choice(FIELDS), draw.choice(COLUMNS)
-        extra = pa.array([kind(number) for number in range(len(found))])
+        extra = pa.array([kind(number) for number in range(len(mappings))])
         table = (
             table.append_column(name, extra)
             if draw.random() < 0.8
@@ -166,14 +166,14 @@ def settings_with(path: Path, draw: random.Random) -> Settings:
     return Settings.model_validate({**settings, "seed": draw.randrange(9)})
 
 
-def check_splits(asked: Settings, folder: Path) -> None:
+def check_splits(settings: Settings, folder: Path) -> None:
     """As many problems as asked for, bad rows aside, each once, and each with a question."""
-    found = {name: dataset.split(folder, name) for name in SPLITS}
-    sizes = {name: len(problems) for name, problems in found.items()}
-    missing = asked.data.train - sizes["train"]
-    assert 0 <= missing <= asked.data.tolerate_bad_rows
-    assert (sizes["validation"], sizes["test"]) == (asked.data.validation, asked.data.test)
-    everything: list[Problem] = [problem for problems in found.values() for problem in problems]
+    splits = {name: dataset.split(folder, name) for name in SPLITS}
+    sizes = {name: len(problems) for name, problems in splits.items()}
+    missing = settings.data.train - sizes["train"]
+    assert 0 <= missing <= settings.data.tolerate_bad_rows
+    assert (sizes["validation"], sizes["test"]) == (settings.data.validation, settings.data.test)
+    everything: list[Problem] = [problem for problems in splits.values() for problem in problems]
     assert len({problem.id for problem in everything}) == len(everything)
     assert all(problem.prompt.strip() for problem in everything)
 
@@ -197,10 +197,10 @@ def test_a_spoilt_data_file_is_refused_by_row_or_split_right(
     draw, path, refused = random.Random(SEED), tmp_path / f"rows{suffix}", 0
     for number in range(count):
         WRITERS[suffix](draw, path)
-        asked, folder = settings_with(path, draw), tmp_path / str(number)
+        settings, folder = settings_with(path, draw), tmp_path / str(number)
         folder.mkdir()
         try:
-            dataset.prepare(asked.data, asked.data_seed, folder, tmp_path / "quarantine.json")
+            dataset.prepare(settings.data, settings.data_seed, folder, tmp_path / "quarantine.json")
         except ValueError as error:
             refused += 1
             assert type(error) is ValueError, f"case {number}, {type(error).__name__}: {error}"
@@ -208,5 +208,5 @@ def test_a_spoilt_data_file_is_refused_by_row_or_split_right(
                 f"case {number}: {error}"
             )
         else:
-            check_splits(asked, folder)
+            check_splits(settings, folder)
     assert count // 10 < refused < count

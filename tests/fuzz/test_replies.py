@@ -45,7 +45,7 @@ PIECES += (
 )
 
 
-def said(draw: random.Random) -> str:
+def random_reply(draw: random.Random) -> str:
     """A reply with calls, some of which are spoilt."""
     text = draw.choice(
         (CALL, f"I look.\n{CALL}", f"{CALL}\n{CALL}", "".join(draw.choices(PIECES, k=12)))
@@ -61,7 +61,7 @@ def test_1000_replies_are_read_as_text_and_calls_good_or_bad(nano: Path) -> None
     template, good = Hermes(tokenizer), 0
     for _ in range(1000):
         tokens = tokenizer(
-            said(draw), add_special_tokens=False, split_special_tokens=draw.random() < 0.5
+            random_reply(draw), add_special_tokens=False, split_special_tokens=draw.random() < 0.5
         ).input_ids
         for _ in range(draw.choice((0, 0, 3))):
             tokens.insert(draw.randrange(len(tokens) + 1), draw.randrange(len(tokenizer)))

@@ -60,12 +60,12 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
             policies = [tried(store, name, "test") for name in runs_named(store, ["sweep:rates"])]
         except ValueError as refused:  # for example a run without a stored evaluation
             return str(refused)
-        found = compared(policies, "")
+        comparison_of_policies = compared(policies, "")
         curves = {
             group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
-            for group in found.groups
+            for group in comparison_of_policies.groups
         }
-        return printed(compared_view(found, curves, "test"))
+        return printed(compared_view(comparison_of_policies, curves, "test"))
 
     def play() -> str:
         stored = read(store, reference("play:atlas-1"), "", False)
@@ -85,13 +85,13 @@ def test_damaged_files_of_every_reader_are_named(
     store: Store, caplog: pytest.LogCaptureFixture, cases: int
 ) -> None:
     caplog.set_level(logging.WARNING)
-    known = readers(store)
-    before = {name: listen(reader, caplog).given for name, reader in known.items()}
+    by_name = readers(store)
+    before = {name: listen(reader, caplog).given for name, reader in by_name.items()}
     draw, paths = random.Random(SEED), records(store.root, *PARTS)
     for _ in range(cases):
         suffer = damage(draw, draw.choice(paths))
         with suffered(suffer):
-            heard = {name: listen(reader, caplog) for name, reader in known.items()}
+            heard = {name: listen(reader, caplog) for name, reader in by_name.items()}
         for name, now in heard.items():
             check(suffer, now, before[name])
         parts = suffer.path.relative_to(store.root).parts

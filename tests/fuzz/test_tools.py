@@ -268,8 +268,8 @@ def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
     if draw.random() < 0.05 or not isinstance(schema, dict):
         return value(draw)
     if "$ref" in schema:
-        found = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-        return fitting(draw, found, root) if draw.random() < 0.7 else value(draw)
+        target = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
+        return fitting(draw, target, root) if draw.random() < 0.7 else value(draw)
     for key in ("const", "default"):
         if key in schema:
             return schema[key]
@@ -283,14 +283,14 @@ def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
         return {
             name: fitting(draw, inner, root) for name, inner in schema.get("properties", {}).items()
         }
-    known = {
+    samples = {
         "string": WORDS,
         "integer": NUMBERS[:7],
         "number": NUMBERS,
         "boolean": (True, False),
         "null": (None,),
     }
-    return draw.choice(known.get(schema.get("type", ""), NUMBERS))
+    return draw.choice(samples.get(schema.get("type", ""), NUMBERS))
 
 
 def raised(error: BaseException) -> str:
@@ -309,17 +309,17 @@ def schema_of(function: Callable[..., Any]) -> Tool | None:
     the function.
     """
     try:
-        found = tool(function)
-        told = found.schema
+        made_tool = tool(function)
+        schema = made_tool.schema
     except ValueError as error:
         assert type(error) is ValueError, (
             f"{inspect.signature(function)}: {type(error).__name__}: {error}"
         )
         assert function.__name__ in str(error), f"{inspect.signature(function)}: {error}"
         return None
-    Draft202012Validator.check_schema(told.parameters)
-    assert json.loads(json.dumps(told.parameters, allow_nan=False)) == told.parameters
-    return found
+    Draft202012Validator.check_schema(schema.parameters)
+    assert json.loads(json.dumps(schema.parameters, allow_nan=False)) == schema.parameters
+    return made_tool
 
 
 @pytest.mark.usefixtures("no_boundary")
@@ -329,16 +329,16 @@ async def test_signatures_have_a_schema_or_are_refused(
 ) -> None:
     draw, refused = random.Random(SEED), 0
     for _ in range(cases):
-        if (found := schema_of(made(draw))) is None:
+        if (made_tool := schema_of(made(draw))) is None:
             refused += 1
             continue
         for sent in (
-            fitting(draw, found.schema.parameters, found.schema.parameters),
+            fitting(draw, made_tool.schema.parameters, made_tool.schema.parameters),
             value(draw),
             {},
         ):
-            call = ToolCall(found.name, sent if isinstance(sent, dict) else {"key": sent})
-            answer = await found.answer(call, {})
+            call = ToolCall(made_tool.name, sent if isinstance(sent, dict) else {"key": sent})
+            answer = await made_tool.answer(call, {})
             assert isinstance(answer, Observation)
-            assert len(answer.content.encode()) <= found.max_chars + 100
+            assert len(answer.content.encode()) <= made_tool.max_chars + 100
     assert 0.05 * cases < refused < 0.6 * cases

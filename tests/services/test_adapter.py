@@ -44,9 +44,9 @@ def test_peft_confirms_the_probe_of_an_adapter_policy(learner, job, nano, tmp_pa
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
     assert not (policy / "model.safetensors").exists()
-    told = json.loads((policy / "adapter_config.json").read_text())
-    assert (told["r"], told["lora_alpha"], told["target_modules"]) == (4, 8, LAYERS)
-    assert str(nano.parent) not in json.dumps(told)
+    settings = json.loads((policy / "adapter_config.json").read_text())
+    assert (settings["r"], settings["lora_alpha"], settings["target_modules"]) == (4, 8, LAYERS)
+    assert str(nano.parent) not in json.dumps(settings)
     assert len(weights(policy)) == 3 * 7 * 2
     model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(nano), policy)
     probe = json.loads((policy / "probe.json").read_text())
@@ -97,13 +97,13 @@ def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(
 
 
 def test_two_ranks_learn_the_same_as_one(workers, job, tmp_path):
-    found, policies = {}, {}
+    metrics, policies = {}, {}
     for ranks in (1, 2):
         learner = DeepSpeedLearner(workers(ranks))
-        found[ranks] = learner.update(job)
+        metrics[ranks] = learner.update(job)
         policies[ranks] = weights(saved(learner, tmp_path / str(ranks))[0])
     for name in ("train/loss", "train/grad_norm", "train/entropy", "train/tokens", "train/kl"):
-        assert found[2][name] == pytest.approx(found[1][name], rel=1e-4, abs=1e-7)
+        assert metrics[2][name] == pytest.approx(metrics[1][name], rel=1e-4, abs=1e-7)
     for name, weight in policies[1].items():
         assert (weight - policies[2][name]).abs().max() < 1e-5
         assert bool(weight.any()), "every layer's adapter has learned"

@@ -60,8 +60,8 @@ class Server:
     def forms(self) -> set[str]:
         """The flow runs of `promote` that ask about a night."""
         wanted = {"deployments": {"id": {"any_": [self.promote]}}}
-        found = self.post("/flow_runs/filter", **wanted)
-        return {flow_run["id"] for flow_run in found if flow_run["parameters"]}
+        flow_runs = self.post("/flow_runs/filter", **wanted)
+        return {flow_run["id"] for flow_run in flow_runs if flow_run["parameters"]}
 
     def state(self, flow_run: str) -> str:
         return request("GET", f"{self.api}/flow_runs/{flow_run}")["state"]["name"]
@@ -110,10 +110,10 @@ def test_messages_of_nights_reach_the_alarm_or_notice_block(server, people, bloc
     deliver()
     until(lambda: len(people.calls) >= 2)
     alarm, notice = sorted(people.calls)
-    told = f'{NIGHT} of quickstart, given up: It was tried 3 times, and "no" more.\n'
-    assert json.loads(alarm.removeprefix("/alarm ")) == {"text": told}
-    told = f"AgentFly: {NIGHT} of quickstart, kept: It is not better: nightly-2026-11-20 stays"
-    assert json.loads(notice.removeprefix("/notice "))["text"] == f"{told} champion."
+    expected = f'{NIGHT} of quickstart, given up: It was tried 3 times, and "no" more.\n'
+    assert json.loads(alarm.removeprefix("/alarm ")) == {"text": expected}
+    expected = f"AgentFly: {NIGHT} of quickstart, kept: It is not better: nightly-2026-11-20 stays"
+    assert json.loads(notice.removeprefix("/notice "))["text"] == f"{expected} champion."
 
 
 def test_only_failed_nights_and_approvals_are_reported(server, people, blocks):
@@ -228,9 +228,9 @@ def test_expected_nights_follow_the_active_schedules(server):
     )
     # times before the creation of the schedules are not expected
     until_then = now + 5 * day
-    found = scheduled_nights("quickstart", now - 5 * day, until_then)
-    assert len(found) in (4, 5, 6) and found == sorted(found)
-    assert now.date() <= found[0]
+    expected = scheduled_nights("quickstart", now - 5 * day, until_then)
+    assert len(expected) in (4, 5, 6) and expected == sorted(expected)
+    assert now.date() <= expected[0]
     assert len(scheduled_nights("shop", now - 5 * day, until_then)) in (5, 6)
     assert scheduled_nights("mine", now - 5 * day, until_then) == []
 
@@ -262,7 +262,7 @@ def test_the_doctor_names_missing_parts_for_nights(server, blocks, monkeypatch):
     )
     assert nights(server.api, "").ok
     monkeypatch.delenv("MY_PING", raising=False)
-    found = nights(server.api, "MY_PING")
-    assert not found.ok and "the URL in MY_PING is NOT SET" in found.detail
+    finding = nights(server.api, "MY_PING")
+    assert not finding.ok and "the URL in MY_PING is NOT SET" in finding.detail
     server.deployed("nightly", schedules=[])
     assert not nights(server.api, "").ok

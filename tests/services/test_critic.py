@@ -24,12 +24,12 @@ def test_values_learn_the_return_of_each_problem(learner, job, nano, tmp_path):
     episodes = [
         trajectory(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)
     ]
-    told = stored(tmp_path, nano, episodes, reward=lambda i: i % 2)
+    update = stored(tmp_path, nano, episodes, reward=lambda i: i % 2)
     algorithm = job.algorithm.model_dump() | {
         "value_clip": 2.0,
         "gae": {"use": "token", "lam": 1.0},
     }
-    learning = replace(told, algorithm=algorithm, update=settings(learning_rate=1e-4, epochs=4))
+    learning = replace(update, algorithm=algorithm, update=settings(learning_rate=1e-4, epochs=4))
     first = learner.update(replace(learning, update=settings(learning_rate=1e-9)))
     assert first["train/value_loss"] == pytest.approx(
         0.25, abs=0.01
@@ -41,9 +41,9 @@ def test_values_learn_the_return_of_each_problem(learner, job, nano, tmp_path):
 
 
 def test_a_critic_learns_without_differences_between_tokens(learner, job, nano, tmp_path):
-    told = stored(tmp_path, nano, crowd(2, 2), reward=lambda i: 1.0)
+    update = stored(tmp_path, nano, crowd(2, 2), reward=lambda i: 1.0)
     equal = replace(
-        told,
+        update,
         algorithm=job.algorithm.model_dump()
         | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}},
     )
@@ -70,8 +70,8 @@ def test_the_critic_is_in_the_learner_state_only(learner, job, nano, tmp_path):
     } <= moments.keys()
     backbone = [name for name in moments if name.startswith("critic.backbone.")]
     assert bool(backbone) == (job.algorithm.settings["critic"] == "model")
-    _, told = AutoModelForCausalLM.from_pretrained(policy, output_loading_info=True)
-    assert not any(told.values()), told
+    _, loading = AutoModelForCausalLM.from_pretrained(policy, output_loading_info=True)
+    assert not any(loading.values()), loading
 
 
 def test_the_critic_takes_larger_steps(learner, job, tmp_path):
@@ -104,5 +104,5 @@ def test_two_ranks_learn_the_same_as_one(workers, job):
 
 def test_an_update_without_any_score_changes_nothing(learner, job, nano, tmp_path):
     unscored = stored(tmp_path, nano, crowd(1, 2), reward=lambda i: Unscored("TimeoutError"))
-    found = learner.update(replace(unscored, algorithm=job.algorithm))
-    assert (found["train/optimizer_steps"], found["train/empty_steps"]) == (0, 1)
+    metrics = learner.update(replace(unscored, algorithm=job.algorithm))
+    assert (metrics["train/optimizer_steps"], metrics["train/empty_steps"]) == (0, 1)

@@ -71,10 +71,10 @@ def shown(state: Path, summary: dict[str, str]) -> list[str]:
         (flow_run,) = http.post(f"{up.url}/flow_runs/filter", json=wanted).json()
         (run_id,) = links_of(Store.at(str(state.parent), state), run)["mlflow_run_ids"]
         url, query = f"{up.mlflow}/api/2.0/mlflow/runs", {"run_id": run_id}
-        found = http.get(f"{url}/get", params=query).json()["run"]
-    (reward,) = [p for p in found["data"]["metrics"] if p["key"] == "rollout/reward"]
-    assert (found["info"]["run_name"], reward["step"]) == (run, summary["steps"])
-    return [flow_run["state_type"], found["info"]["status"]]
+        stored = http.get(f"{url}/get", params=query).json()["run"]
+    (reward,) = [p for p in stored["data"]["metrics"] if p["key"] == "rollout/reward"]
+    assert (stored["info"]["run_name"], reward["step"]) == (run, summary["steps"])
+    return [flow_run["state_type"], stored["info"]["status"]]
 
 
 def installed(folder: Path) -> Path:

@@ -101,9 +101,9 @@ REWARDS = shipped_rewards()
 async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajectory:
     """Play and score an episode with every tool and reward."""
     template = Hermes(tokenizer)
-    said = [reply.encode(errors="replace").decode() for reply in replies]
+    texts = [reply.encode(errors="replace").decode() for reply in replies]
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    sampler = Scripted(encode, template.stop_tokens[0], saying(*said))
+    sampler = Scripted(encode, template.stop_tokens[0], saying(*texts))
     room = {"max_tokens": 200_000, "max_model_len": 4_000_000, "max_observation_tokens": 400}
     rules = rollout_spec(
         *TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room
@@ -115,21 +115,21 @@ async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajector
 def calls(text: str) -> str:
     """Calls of every tool, with a text for every argument."""
     last = sorted(TOOLS, key=lambda tool: tool.ends_episode)
-    told = [
+    requests = [
         {"name": t.name, "arguments": dict.fromkeys(t.schema.parameters["properties"], text)}
         for t in last
     ]
-    return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in told)
+    return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in requests)
 
 
 def stored(trajectory: Trajectory, folder: Path) -> Trajectory:
     """It as it was written and read again, and shown to people."""
     write_trajectories(folder / "t.parquet", [trajectory])
-    (found,) = read_trajectories(folder / "t.parquet")
-    assert found.turns == trajectory.turns
+    (loaded,) = read_trajectories(folder / "t.parquet")
+    assert loaded.turns == trajectory.turns
     read = partial(pieces, decode=str)
-    table(Episodes("run:run@1", "run, step 1", ((found, None),), read, {}))
-    return found
+    table(Episodes("run:run@1", "run, step 1", ((loaded, None),), read, {}))
+    return loaded
 
 
 @pytest.mark.usefixtures("sandbox")

@@ -75,35 +75,35 @@ COMPARED = (
 def test_ranks_and_micro_batches_do_not_change_learning(
     workers, job, tmp_path, ranks, token_budget, shared
 ):
-    job, found, policies = (
+    job, metrics, policies = (
         replace(job, update=settings(mini_batches=2, share_prefixes=shared)),
         [],
         [],
     )
     for service in (workers(1), workers(ranks, token_budget)):
         learner = DeepSpeedLearner(service)
-        found.append(learner.update(job))
+        metrics.append(learner.update(job))
         policies.append(saved(learner, tmp_path / str(len(policies)))[0])
     for name in COMPARED:
-        assert found[1][name] == pytest.approx(found[0][name], rel=1e-5, abs=1e-7)
+        assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5, abs=1e-7)
     assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
 def test_shared_prefixes_do_not_change_learning(service, job, tmp_path):
-    learner, found = DeepSpeedLearner(service), {}
+    learner, metrics = DeepSpeedLearner(service), {}
     for shared in (True, False):
-        found[shared] = learner.update(
+        metrics[shared] = learner.update(
             replace(job, update=settings(mini_batches=2, share_prefixes=shared))
         )
         saved(learner, tmp_path / str(shared))
     for name in COMPARED:
-        assert found[True][name] == pytest.approx(found[False][name], rel=1e-5, abs=1e-7)
+        assert metrics[True][name] == pytest.approx(metrics[False][name], rel=1e-5, abs=1e-7)
     policies = [tmp_path / str(shared) / "policy" for shared in (True, False)]
     assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
 def test_rows_without_an_advantage_skip_the_backward_pass(service, nano, tmp_path):
-    learner, found = DeepSpeedLearner(service), {}
+    learner, metrics = DeepSpeedLearner(service), {}
     job = stored(
         tmp_path, nano, crowd(6, 4), reward=lambda i: float(i % 4 == 0 and i < 12)
     )  # in 3 of 6 groups
@@ -111,14 +111,14 @@ def test_rows_without_an_advantage_skip_the_backward_pass(service, nano, tmp_pat
         job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 1e-12}}, reference=str(nano)
     )
     for name, one in (("some", job), ("all", everything)):
-        found[name] = learner.update(replace(one, update=settings(mini_batches=2)))
+        metrics[name] = learner.update(replace(one, update=settings(mini_batches=2)))
         saved(learner, tmp_path / name)
-    assert found["all"]["train/learned_share"] == 1.0
-    assert found["all"]["train/not_finite_share"] == 0.0
-    assert 0.3 < found["some"]["train/learned_share"] < 0.7
+    assert metrics["all"]["train/learned_share"] == 1.0
+    assert metrics["all"]["train/not_finite_share"] == 0.0
+    assert 0.3 < metrics["some"]["train/learned_share"] < 0.7
     for name in COMPARED:
-        assert found["some"][name] == pytest.approx(found["all"][name], rel=1e-5, abs=1e-7)
-    policies = [tmp_path / name / "policy" for name in found]
+        assert metrics["some"][name] == pytest.approx(metrics["all"][name], rel=1e-5, abs=1e-7)
+    policies = [tmp_path / name / "policy" for name in metrics]
     assert distance(*policies) < 0.01 * distance(policies[0], nano)
 
 
@@ -135,22 +135,22 @@ def test_a_state_saved_by_two_ranks_is_continued_by_one(workers, job, tmp_path):
 
 def test_an_update_without_advantages_is_skipped(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
-    found = learner.update(stored(tmp_path, nano, crowd(2, 4), reward=lambda i: 1.0))
-    assert (found["train/optimizer_steps"], found["train/empty_steps"]) == (0, 2)
-    assert found["mismatch/ess"] > 0
+    metrics = learner.update(stored(tmp_path, nano, crowd(2, 4), reward=lambda i: 1.0))
+    assert (metrics["train/optimizer_steps"], metrics["train/empty_steps"]) == (0, 2)
+    assert metrics["mismatch/ess"] > 0
     policy, _ = saved(learner, tmp_path / "saved")
     assert distance(policy, nano) == 0
 
 
 def test_an_update_without_scores_is_skipped(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
-    found = learner.update(
+    metrics = learner.update(
         stored(tmp_path, nano, crowd(2, 4), reward=lambda i: Unscored("TimeoutError"))
     )
     assert (
-        found["train/optimizer_steps"],
-        found["train/empty_steps"],
-        found["train/unscored"],
+        metrics["train/optimizer_steps"],
+        metrics["train/empty_steps"],
+        metrics["train/unscored"],
     ) == (0, 1, 8)
     policy, _ = saved(learner, tmp_path / "saved")
     assert distance(policy, nano) == 0
@@ -162,12 +162,12 @@ def test_a_non_finite_step_is_skipped_and_counted(service, nano, tmp_path):
     job = replace(
         stored(tmp_path, nano, episodes), update=settings(mini_batches=2, old_logprobs="sampler")
     )
-    found = learner.update(job)
-    assert (found["train/optimizer_steps"], found["train/skipped_steps"]) == (1, 1)
-    assert {"train/loss", "train/grad_norm"} <= found.keys(), "those of the step that was taken"
-    assert found["train/entropy"] > 4, "that of the micro-batches with a finite loss"
-    assert 0 < found["train/not_finite_share"] < 1
-    assert all(math.isfinite(value) for value in found.values())
+    metrics = learner.update(job)
+    assert (metrics["train/optimizer_steps"], metrics["train/skipped_steps"]) == (1, 1)
+    assert {"train/loss", "train/grad_norm"} <= metrics.keys(), "those of the step that was taken"
+    assert metrics["train/entropy"] > 4, "that of the micro-batches with a finite loss"
+    assert 0 < metrics["train/not_finite_share"] < 1
+    assert all(math.isfinite(value) for value in metrics.values())
     policy, _ = saved(learner, tmp_path / "saved")
     assert all(
         weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values()
@@ -179,12 +179,12 @@ def test_three_skipped_steps_in_a_row_stop_across_updates(service, nano, tmp_pat
     spoilt = [played(turn([1], {2: float("nan")}), name=f"t{i}", group="g0") for i in range(8)]
     four_steps = settings(mini_batches=4, old_logprobs="sampler")
     job = replace(stored(tmp_path, nano, [*crowd(2, 4), *spoilt]), update=four_steps)
-    found = learner.update(job)
-    assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (3, 3)
-    found = learner.update(
+    metrics = learner.update(job)
+    assert (metrics["train/skipped_steps"], metrics["train/skipped_in_a_row"]) == (3, 3)
+    metrics = learner.update(
         replace(job, start="fresh:again", before={"train/skipped_in_a_row": 2.0})
     )
-    assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (1, 3)
+    assert (metrics["train/skipped_steps"], metrics["train/skipped_in_a_row"]) == (1, 3)
 
 
 def test_transformers_confirms_the_probe_of_a_saved_policy(learner, job, nano, tmp_path):

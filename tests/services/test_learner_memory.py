@@ -56,9 +56,9 @@ def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, service
     expected, _ = saved(learner, tmp_path / "expected")
     place = site(ranks, threads=2, zero_stage=stage).model_copy(update={"offload": offload})
     with another(place, service_address("learner"), tmp_path / "log") as other:
-        found, _ = going_on(other, job, tmp_path)
-        learner.update(after(job, 1, *found))
-    assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
+        first, _ = going_on(other, job, tmp_path)
+        learner.update(after(job, 1, *first))
+    assert distance(first[0], expected) < 0.01 * distance(job.policy, expected)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,8 @@ def test_ranks_stay_in_step_with_uneven_token_counts(learner, wide, service_addr
     expected, _ = saved(learner, tmp_path / "expected")
     place = site(2, threads=2, zero_stage=3, token_budget=1024)
     with another(place, service_address("learner"), tmp_path / "log") as other:
-        found, _ = going_on(other, job, tmp_path)
-    assert distance(found[0], expected) < 0.2 * distance(job.policy, expected)
+        first, _ = going_on(other, job, tmp_path)
+    assert distance(first[0], expected) < 0.2 * distance(job.policy, expected)
 
 
 FORGETFUL = """
@@ -139,14 +139,14 @@ def test_a_released_policy_leaves_no_memory(job, nano, tmp_path):
     )
     alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": DEVICE}
     sent = TypeAdapter(list[UpdateJob]).dump_json(jobs)
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", FORGETFUL, sent],
         env=os.environ | alone,
         capture_output=True,
         text=True,
     )
-    assert told.returncode == 0, told.stderr
-    kept = json.loads(told.stdout.splitlines()[-1])
+    assert output.returncode == 0, output.stderr
+    kept = json.loads(output.stdout.splitlines()[-1])
     assert max(kept) < 0.01 * (nano / "model.safetensors").stat().st_size, kept
 
 
@@ -157,8 +157,8 @@ def test_activation_checkpointing_changes_no_byte(learner, job, service_address,
     place = site(1, threads=1, gradient_checkpointing=True)
     with another(place, service_address("learner"), tmp_path / "log") as other:
         other.update(job)
-        found = saved(other, tmp_path / "found")
-    assert [digests(folder) for folder in found] == [digests(folder) for folder in expected]
+        copies = saved(other, tmp_path / "found")
+    assert [digests(folder) for folder in copies] == [digests(folder) for folder in expected]
 
 
 def test_activation_checkpointing_runs_a_layer_twice(nano):

@@ -48,13 +48,13 @@ def surprise(policy, prompt, token):
 def test_demonstrations_are_learned_in_batches_with_progress(learner, nano, tmp_path):
     episodes = [played(turn([1, i], {i + 10: 0.0}), name=f"t{i}") for i in range(8)]
     job = replace(stored(tmp_path, nano, episodes), scores=None, algorithm=SFT, batch=3)
-    told = []
-    found = learner.update(
+    progress = []
+    metrics = learner.update(
         replace(job, update=settings(learning_rate=1e-2, epochs=20)),
-        lambda *steps: told.append(steps),
+        lambda *steps: progress.append(steps),
     )
-    assert told == [(done, 60) for done in range(1, 61)]
-    assert (found["train/optimizer_steps"], found["train/rows"]) == (60, 8)
+    assert progress == [(done, 60) for done in range(1, 61)]
+    assert (metrics["train/optimizer_steps"], metrics["train/rows"]) == (60, 8)
     policy, _ = saved(learner, tmp_path / "saved")
     assert surprise(nano, [1, 5], 15) > 4.0
     assert surprise(policy, [1, 5], 15) < 2.0
@@ -73,10 +73,10 @@ def test_further_optimizer_steps_use_the_old_policy(learner, job):
 def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_path):
     exact = [measured(nano, trajectory) for trajectory in crowd(6, 4)]
     for update in (settings(), settings(mini_batches=3), settings(old_logprobs="sampler")):
-        found = learner.update(replace(stored(tmp_path, nano, exact), update=update))
-        assert found["mismatch/max_abs_weight_error"] < 1e-4
-        assert found["mismatch/ess"] == pytest.approx(1.0)
-        assert found["mismatch/masked_share"] == 0.0
+        metrics = learner.update(replace(stored(tmp_path, nano, exact), update=update))
+        assert metrics["mismatch/max_abs_weight_error"] < 1e-4
+        assert metrics["mismatch/ess"] == pytest.approx(1.0)
+        assert metrics["mismatch/masked_share"] == 0.0
     made_up = stored(tmp_path, nano, crowd(6, 4))
     assert learner.update(made_up)["mismatch/max_abs_weight_error"] > 0.1
     for algorithm in (

@@ -41,16 +41,16 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
         "steps": 2,
     }
     store = Store.at(str(tmp_path), tmp_path)
-    found = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
+    made = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
     rewards = {"rollout/reward": 0.5, "rollout/avg_sampled_tokens": 4.0}
     played_night(
-        found,
+        made,
         NIGHT,
         lambda number: ("old", float(number < 10)),
         lambda number: ("new", float(number < 30)),
         [rewards, rewards],
     )
-    return found
+    return made
 
 
 @pytest.fixture
@@ -70,15 +70,15 @@ def reported(experiment: Experiment) -> str:
         report_night(NightLedger(experiment.store, experiment.name), experiment.site, NIGHT)
         return str(flow_run.id)
 
-    found = nightly()
+    night = nightly()
     deliver()
-    return found
+    return night
 
 
 def artifacts(api: str, flow_run_id: str) -> list[dict[str, str]]:
     wanted = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}}}
-    found: list[dict[str, str]] = request("POST", f"{api}/artifacts/filter", json=wanted)
-    return found
+    stored: list[dict[str, str]] = request("POST", f"{api}/artifacts/filter", json=wanted)
+    return stored
 
 
 def test_the_reports_in_prefect_and_mlflow_link_to_each_other(

@@ -45,10 +45,10 @@ def after(command: list[str], name: str) -> str:
 
 
 def world(command: list[str]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = json.loads(
+    ranks: dict[str, list[Any]] = json.loads(
         base64.urlsafe_b64decode(after(command, "--world_info"))
     )
-    return found
+    return ranks
 
 
 def test_the_launcher_gets_the_gpus_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,9 +181,9 @@ def ranks(service: Service) -> Iterator[psutil.Process]:
 
 def second(service: Service) -> psutil.Process:
     """The rank on the second node."""
-    found = next(process for process in ranks(service) if process.environ()["RANK"] == "1")
-    assert found.environ()["SSH_CONNECTION"].split()[2] == THERE
-    return found
+    rank = next(process for process in ranks(service) if process.environ()["RANK"] == "1")
+    assert rank.environ()["SSH_CONNECTION"].split()[2] == THERE
+    return rank
 
 
 def test_two_nodes_learn_the_same_as_two_ranks_and_restart(

@@ -60,10 +60,10 @@ class Orchestrator:
         assert state["name"] in names, f"{state['name']}: {state['message']}\n{self.log(flow_run)}"
 
     def log(self, flow_run: str) -> str:
-        found = self.http.post(
+        lines = self.http.post(
             "/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run]}}}
         ).json()
-        return "\n".join(line["message"] for line in found)
+        return "\n".join(line["message"] for line in lines)
 
     def restart_server(self) -> None:
         """Kill the Prefect server; its supervisor starts it again on the same database."""
@@ -79,10 +79,10 @@ class Orchestrator:
         until(lambda: answers(str(self.http.base_url).rstrip("/")))
 
     def tasks(self, flow_run: str) -> list[tuple[str, str]]:
-        found = self.http.post(
+        task_runs = self.http.post(
             "/task_runs/filter", json={"flow_runs": {"id": {"any_": [flow_run]}}}
         ).json()
-        return [(task["name"], task["state"]["name"]) for task in found]
+        return [(task["name"], task["state"]["name"]) for task in task_runs]
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +145,10 @@ def test_deploying_again_keeps_active_and_added_schedules(orchestrator):
     switched.raise_for_status()
 
     orchestrator.project.run(sys.executable, "-m", "flows.deploy")
-    found = orchestrator.deployment("nightly")["schedules"]
-    shown = sorted((one["schedule"]["cron"], one["active"], one["parameters"]) for one in found)
+    schedules = orchestrator.deployment("nightly")["schedules"]
+    shown = sorted((one["schedule"]["cron"], one["active"], one["parameters"]) for one in schedules)
     assert shown == [("0 2 * * *", True, {}), ("0 4 * * *", True, {"experiment": "tiny"})]
-    for one in found:
+    for one in schedules:
         orchestrator.http.delete(f"{url}/{one['id']}").raise_for_status()
     orchestrator.project.run(sys.executable, "-m", "flows.deploy")
     (again,) = orchestrator.deployment("nightly")["schedules"]
@@ -292,11 +292,11 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     assert ledger.champion() is None
 
     ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
-    asked = orchestrator.started("promote", experiment="tiny", run=night)
-    orchestrator.wait(asked, "Paused")
+    approval = orchestrator.started("promote", experiment="tiny", run=night)
+    orchestrator.wait(approval, "Paused")
     answer = {"run_input": {"approve": True, "reason": "It reads well."}}
-    orchestrator.http.post(f"/flow_runs/{asked}/resume", json=answer).raise_for_status()
-    orchestrator.wait(asked, "Promoted")
+    orchestrator.http.post(f"/flow_runs/{approval}/resume", json=answer).raise_for_status()
+    orchestrator.wait(approval, "Promoted")
     assert (ledger.champion(), ledger.entries()[-1].why) == (judged, "It reads well.")
 
 

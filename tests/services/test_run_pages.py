@@ -61,10 +61,10 @@ def experiment(mlflow_run: str, tmp_path: Path) -> Experiment:
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
     }
     store = Store.at(str(tmp_path), tmp_path)
-    found = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
-    with opened(found, RUN) as run:
+    made = Experiment.of("My_shop", Settings.model_validate(settings), {}, Site(), store)
+    with opened(made, RUN) as run:
         run.link("mlflow_run_ids", mlflow_run)
-    return found
+    return made
 
 
 def flow_run_of(experiment: Experiment) -> str:
@@ -101,13 +101,13 @@ def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
 def test_the_link_names_the_server_or_how_to_start_it(
     api: str, experiment: Experiment, mlflow_run: str, tmp_path: Path
 ) -> None:
-    told = f"(while `agentfly open mlflow {RUN}` serves it)"
+    hint = f"(while `agentfly open mlflow {RUN}` serves it)"
     alone = summary_of(api, flow_run_of(experiment))
     assert f"(http://127.0.0.1:5000/#/experiments/1/runs/{mlflow_run}/" in alone
-    assert told in alone
+    assert hint in alone
 
     place = MlflowStore.choose(tmp_path / ".agentfly")
     with listener(mark("mlflow", place.state, place.uri)) as port:
         served = summary_of(api, flow_run_of(experiment))
     assert f"(http://127.0.0.1:{port}/#/experiments/1/runs/{mlflow_run}/" in served
-    assert told not in served
+    assert hint not in served

@@ -70,8 +70,8 @@ async def it() -> AsyncIterator[Session]:
         yield opened
 
 
-async def told(it: Session, code: str) -> str:
-    """What code prints that must end well and leave the session alive."""
+async def output_of(it: Session, code: str) -> str:
+    """Output of code that must succeed and leave the session alive."""
     result = await it.run(code)
     assert (result.status, it.alive) == (Status.OK, True), result
     return result.stdout
@@ -81,7 +81,8 @@ async def test_a_call_sees_the_state_of_earlier_calls(it: Session) -> None:
     await it.run("import math\nnumbers = [3, 4]\ndef norm(): return math.hypot(*numbers)")
     await it.run("open('notes.txt', 'w').write('six')")
     assert (
-        await told(it, "numbers = [6, 8]\nprint(norm(), open('notes.txt').read())") == "10.0 six\n"
+        await output_of(it, "numbers = [6, 8]\nprint(norm(), open('notes.txt').read())")
+        == "10.0 six\n"
     )
 
 
@@ -98,7 +99,7 @@ async def test_each_call_has_a_result_of_its_own(it: Session) -> None:
 async def test_calls_at_the_same_time_run_one_after_another(it: Session) -> None:
     await it.run("seen = []")
     await asyncio.gather(*(it.run(f"seen.append({number})") for number in range(8)))
-    assert await told(it, "print(seen)") == "[0, 1, 2, 3, 4, 5, 6, 7]\n"
+    assert await output_of(it, "print(seen)") == "[0, 1, 2, 3, 4, 5, 6, 7]\n"
 
 
 async def test_a_call_that_raises_keeps_its_output_and_state(it: Session) -> None:
@@ -116,7 +117,7 @@ async def test_a_call_that_raises_keeps_its_output_and_state(it: Session) -> Non
         "return 1 / x",
         "ZeroDivisionError: division by zero",
     ]
-    assert await told(it, "print(x)") == "5\n"
+    assert await output_of(it, "print(x)") == "5\n"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,9 @@ async def test_a_crashed_interpreter_is_reported_and_restarted(code: str, status
             status,
             False,
         )
-        assert await told(it, "import os; print('x' in dir(), os.listdir('.'))") == "False []\n"
+        assert (
+            await output_of(it, "import os; print('x' in dir(), os.listdir('.'))") == "False []\n"
+        )
 
 
 async def test_time_and_computing_are_counted_for_each_call() -> None:
@@ -199,13 +202,15 @@ async def test_processes_are_frozen_between_calls(it: Session) -> None:
     await until(
         lambda: sum(process.status() == psutil.STATUS_STOPPED for process in processes()) == 2
     )
-    assert await told(it, "print('awake')") == "awake\n"
+    assert await output_of(it, "print('awake')") == "awake\n"
 
 
 async def test_ended_background_processes_do_not_count(it: Session) -> None:
     await it.run("import subprocess")
     for _ in range(40):
-        assert await told(it, "print(subprocess.run(['sh', '-c', 'true &']).returncode)") == "0\n"
+        assert (
+            await output_of(it, "print(subprocess.run(['sh', '-c', 'true &']).returncode)") == "0\n"
+        )
 
 
 async def test_a_background_process_prints_into_the_next_call(
@@ -214,7 +219,7 @@ async def test_a_background_process_prints_into_the_next_call(
     await it.run(
         "import os, time\nif os.fork() == 0:\n    while True: os.write(1, b'.'); time.sleep(0.001)"
     )
-    printed = await told(it, "time.sleep(0.05)\nprint('mine')")
+    printed = await output_of(it, "time.sleep(0.05)\nprint('mine')")
     assert printed.replace(".", "") == "mine\n"
     assert len(printed) > 6
 
@@ -244,7 +249,7 @@ async def test_a_forged_answer_proves_nothing_and_breaks_nothing(code: str) -> N
             Status.OUTPUT_LIMIT,
         }
         await it.close()
-        assert await told(it, "print(42)") == "42\n"
+        assert await output_of(it, "print(42)") == "42\n"
 
 
 @pytest.mark.parametrize("attack", APPLICABLE, ids=lambda attack: attack.name)
@@ -273,7 +278,7 @@ async def test_one_session_sees_nothing_of_another() -> None:
             "import os; "
             "print('secret' in dir(), os.listdir('.'), os.listdir('/tmp'), os.getpid() in (2, 3))"
         )
-        assert await told(other, code) == "False [] [] True\n"
+        assert await output_of(other, code) == "False [] [] True\n"
 
 
 async def test_ended_sessions_leave_no_trace(sandbox: Sandbox) -> None:

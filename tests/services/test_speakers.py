@@ -37,14 +37,14 @@ def test_frozen_speakers_change_no_byte_of_an_update(learner, nano, tmp_path):
         "with critics": ([*played, *critics(played)], [*rewards, *rewards]),
         "with nonsense": ([*played, *critics(played, NAN)], [*rewards, *[NAN] * 24]),
     }
-    found, policies = {}, {}
+    metrics, policies = {}, {}
     for name, (trajectories, earned) in updates.items():
         folder = tmp_path / name
         folder.mkdir()
         job = update_job(folder, trajectories, earned, nano, update=settings(mini_batches=2))
-        found[name] = learner.update(job)
+        metrics[name] = learner.update(job)
         policies[name] = digests(saved(learner, folder / "saved")[0])
-    assert all(math.isfinite(value) for value in found["with nonsense"].values())
-    assert found["with nonsense"]["train/trajectories"] == 24
+    assert all(math.isfinite(value) for value in metrics["with nonsense"].values())
+    assert metrics["with nonsense"]["train/trajectories"] == 24
     assert policies["with nonsense"] == policies["with critics"] == policies["alone"]
     assert policies["alone"]["model.safetensors"] != digests(nano)["model.safetensors"]

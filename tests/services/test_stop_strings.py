@@ -60,12 +60,12 @@ def test_replies_stop_at_the_same_token_as_in_vllm(vllm_detokenizer: Any, name: 
     for _ in range(REPLIES):
         prompt, reply, stop = drawn(draw, tokens)
         ours = ReplyText(tokens.backend_tokenizer, prompt, stop)
-        asked = SimpleNamespace(
+        request = SimpleNamespace(
             sampling_params=Params(stop=stop, skip_special_tokens=False),
             prompt_token_ids=prompt,
             request_id="a",
         )
-        theirs = vllm_detokenizer.from_new_request(tokens, asked)
+        theirs = vllm_detokenizer.from_new_request(tokens, request)
         stops = [place for place, token in enumerate(reply) if theirs.update([token], False)]
         assert [place for place, token in enumerate(reply) if ours.stops_at(token)][:1] == stops[:1]
         places |= {*stops[:1]}
@@ -98,9 +98,9 @@ def server(nano: Path, service_address: Callable[[str], Path], tmp_path: Path) -
 def replies(sampler: Sampler, temperature: float, stop: Sequence[str]) -> list[Sampled]:
     async def play() -> list[Sampled]:
         params = SamplingParams(temperature, 40, tuple(range(60, 66)), tuple(stop))
-        asked = [Request(PROMPT, params, _asked(seed)) for seed in range(24)]
-        async with sampler.shard(len(asked)) as session:
-            return list(await asyncio.gather(*map(session.sample, asked)))
+        requests = [Request(PROMPT, params, _asked(seed)) for seed in range(24)]
+        async with sampler.shard(len(requests)) as session:
+            return list(await asyncio.gather(*map(session.sample, requests)))
 
     return asyncio.run(play())
 

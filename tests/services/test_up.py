@@ -95,9 +95,9 @@ def test_the_password_is_required_and_never_logged(
         flows = f"{served.up.url}/deployments/filter"
         assert anybody.get(experiments).status_code == 401
         assert anybody.post(flows, json={}).status_code == 401
-        known = served.up.auth
-        assert anybody.get(experiments, auth=known).status_code == 200
-        assert anybody.post(flows, json={}, auth=known).status_code == 200
+        credentials = served.up.auth
+        assert anybody.get(experiments, auth=credentials).status_code == 200
+        assert anybody.post(flows, json={}, auth=credentials).status_code == 200
     log = (served.state / "logs/up.log").read_text()
     assert served.up.auth[1] not in log
     for process in served.family():

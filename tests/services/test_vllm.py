@@ -122,7 +122,7 @@ def expected(
     ]
 
 
-def asked(seed: int) -> Conversation:
+def conversation(seed: int) -> Conversation:
     return Conversation(Problem("a", "?"), 0, 0, (), (), seed)
 
 
@@ -135,7 +135,7 @@ def replies(
 ) -> list[Sampled]:
     async def play() -> list[Sampled]:
         params = SamplingParams(temperature, 12, stop)
-        requests = [Request(prompt, params, asked(2**62 + seed)) for seed in range(count)]
+        requests = [Request(prompt, params, conversation(2**62 + seed)) for seed in range(count)]
         async with server.shard(count) as session:
             return list(await asyncio.gather(*map(session.sample, requests)))
 
@@ -200,7 +200,9 @@ def test_prompts_larger_than_a_batch_are_read_in_turn(
 
     async def play() -> list[Sampled]:
         params = SamplingParams(1.0, 12, ())
-        requests = [Request(prompt, params, asked(seed)) for seed, prompt in enumerate(prompts)]
+        requests = [
+            Request(prompt, params, conversation(seed)) for seed, prompt in enumerate(prompts)
+        ]
         async with server.shard(len(prompts)) as session:
             return list(await asyncio.gather(*map(session.sample, requests)))
 
@@ -218,7 +220,9 @@ def test_a_cached_prompt_rereads_fewer_than_32_tokens(
         first, again = (
             client.post("/inference/v1/generate", json=body, timeout=LIMIT).json() for _ in range(2)
         )
-    assert [told["usage"]["prompt_tokens_details"]["cached_tokens"] for told in (first, again)] == [
+    assert [
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in (first, again)
+    ] == [
         0,
         96,
     ]
@@ -307,7 +311,7 @@ def test_the_next_load_waits_for_a_restarted_server(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
     async def play() -> None:
-        request = Request(PROMPT, SamplingParams(1.0, 12, ()), asked(0))
+        request = Request(PROMPT, SamplingParams(1.0, 12, ()), conversation(0))
         async with server.shard(2) as session:
             assert len((await session.sample(request)).tokens) == 12
             for process in family(server):

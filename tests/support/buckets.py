@@ -36,8 +36,8 @@ class Bucket(dict[str, str]):
         return self.setdefault(uri, text) is text
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        found = self.tagged(uri)
-        mine = found is not None and found[1] == tag
+        current = self.tagged(uri)
+        mine = current is not None and current[1] == tag
         self.update({uri: text} if mine else {})
         return mine
 

@@ -64,7 +64,7 @@ def wrong(how: str) -> str:
 
 
 @tool(process=True, timeout=2.0)
-def explode(text: str, told: str) -> bool:
+def explode(text: str, pids: str) -> bool:
     """Match in exponential time, in C, with the interpreter's lock held; leave a child process
     running.
     """
@@ -75,7 +75,7 @@ def explode(text: str, told: str) -> bool:
     command = [sys.executable, "-c", escaped]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     assert child.stdout is not None
-    Path(told).write_text(f"{child.stdout.readline().strip()} {os.getpid()}")
+    Path(pids).write_text(f"{child.stdout.readline().strip()} {os.getpid()}")
     return re.fullmatch("(a+)+b", text) is not None
 
 

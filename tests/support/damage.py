@@ -31,8 +31,8 @@ class Damage:
 
 def records(folder: Path, *parts: str) -> list[Path]:
     """Every file of these parts of a store that has something in it."""
-    found = (path for part in parts for path in (folder / part).rglob("*"))
-    return sorted(path for path in found if path.is_file() and path.stat().st_size)
+    paths = (path for part in parts for path in (folder / part).rglob("*"))
+    return sorted(path for path in paths if path.is_file() and path.stat().st_size)
 
 
 def damage(draw: random.Random, path: Path) -> Damage:

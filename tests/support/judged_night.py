@@ -50,8 +50,8 @@ def played_night(
             _step(run, number, metrics)
         for policy, answers in ((start, before), (end, after)):
             evaluated(experiment, policy, data, "test", answers)
-        found = [Evaluations(experiment).stored(p, "test", data) for p in (start, end)]
-        summary = summarise(run, {"prepare": [data]}, found[0], found[1])
+        evaluations = [Evaluations(experiment).stored(p, "test", data) for p in (start, end)]
+        summary = summarise(run, {"prepare": [data]}, evaluations[0], evaluations[1])
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
     champion = Champion(RunPolicy(night, 0), start)
@@ -123,18 +123,18 @@ def _step(run: Run, number: int, metrics: Mapping[str, float]) -> None:
     scored = ArtifactKey(layout.scored, "score", f"scored-{number}", {})
     published(run.experiment, scored, lambda folder: ledger.write(folder, rows))
     seconds = {"time/rollout": 60.0, "time/score": 2.0, "time/update": 30.0}
-    found = {**seconds, **metrics}
+    metrics_of_step = {**seconds, **metrics}
     last = run.store.read_json(run.layout.step(number - 1).metrics) or {"metrics": {}}
-    found |= lasting(run.settings.health, found, last["metrics"])
+    metrics_of_step |= lasting(run.settings.health, metrics_of_step, last["metrics"])
     now = NightLedger(run.store, run.experiment.name).entries()[-1].time_ms
-    run.store.write_json(layout.metrics, point(number, found, now + number * 60_000))
+    run.store.write_json(layout.metrics, point(number, metrics_of_step, now + number * 60_000))
 
 
 def _episode(
     problem: Problem, goal: str, reply: str, reward: float | Unscored
 ) -> tuple[Trajectory, Scored]:
     name = problem.id
-    said = turn([1, 2, 3], dict.fromkeys(range(len(reply)), -0.1), reply=reply)
+    reply_turn = turn([1, 2, 3], dict.fromkeys(range(len(reply)), -0.1), reply=reply)
     rewards = {} if isinstance(reward, Unscored) else {"exact": reward, goal: reward}
-    played = trajectory(said, name=name, problem=problem, role="evaluation")
+    played = trajectory(reply_turn, name=name, problem=problem, role="evaluation")
     return played, Scored(name, rewards, (), reward)

@@ -82,9 +82,12 @@ class Lives:
         }
         assert self._program.stdin and self._program.stdout
         print(json.dumps(order), file=self._program.stdin, flush=True)
-        found = json.loads(self._program.stdout.readline())
+        answer = json.loads(self._program.stdout.readline())
         return End(
-            found["code"], (folder / "output").read_text(), tuple(found["moments"]), found["opened"]
+            answer["code"],
+            (folder / "output").read_text(),
+            tuple(answer["moments"]),
+            answer["opened"],
         )
 
     def close(self) -> None:
@@ -126,10 +129,10 @@ def ledger(folder: Path) -> pd.DataFrame:
 
 def summary(folder: Path) -> dict[str, Any]:
     """The summary of the run there, without seconds and without ids of other services."""
-    found: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
+    stored: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
     return {
         key: value
-        for key, value in found.items()
+        for key, value in stored.items()
         if key != "seconds" and not key.endswith(("_id", "_ids"))
     }
 

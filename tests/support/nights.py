@@ -82,10 +82,10 @@ def scripted_run(
 def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     """Play the due problems, pass them to `see`, and store the ledger."""
     settings, data = run.settings, run.store.open(run.store.artifact("artifacts/data"))
-    known, before = split(data, "train"), run.problems_before(step)
+    problems_of_split, before = split(data, "train"), run.problems_before(step)
     sizes = sizes_by_task(data)
     due = [
-        known[row]
+        problems_of_split[row]
         for row in schedule_of(settings).rows(
             schedule_of(settings).first_round(step, False, before), sizes
         )

@@ -29,12 +29,12 @@ def mapped(seed, train, validation, test, maps: Path):
 def kinds(seed, train, validation, test, hard=("c-001",)):
     """The same, each with its kind."""
 
-    def told(problem):
+    def of_kind(problem):
         kind = "hard" if problem.id in hard else "easy"
         return Problem(problem.id, problem.prompt, {**problem.facts, "kind": kind})
 
     splits = clean(seed, train, validation, test)
-    return {split: [told(problem) for problem in found] for split, found in splits.items()}
+    return {split: [of_kind(problem) for problem in problems] for split, problems in splits.items()}
 
 
 def schedule_of(settings):

@@ -13,15 +13,15 @@ import psutil
 def process_of(flow_run: str) -> psutil.Process:
     """The process that a worker, a child of this one, started for a flow run."""
     below = psutil.Process().children(recursive=True)
-    found = [one for one in below if _has(one, "PREFECT__FLOW_RUN_ID", flow_run)]
-    (process,) = [one for one in found if one.parent() not in found]
+    processes = [one for one in below if _has(one, "PREFECT__FLOW_RUN_ID", flow_run)]
+    (process,) = [one for one in processes if one.parent() not in processes]
     return process
 
 
 def processes_of(uid: str) -> list[str]:
     """The commands of the processes that the services of a run left their mark on."""
-    found = [one for one in psutil.process_iter() if _has(one, "AGENTFLY_RUN", uid)]
-    return [*filter(None, map(command, found))]
+    processes = [one for one in psutil.process_iter() if _has(one, "AGENTFLY_RUN", uid)]
+    return [*filter(None, map(command, processes))]
 
 
 def command(process: psutil.Process) -> str:

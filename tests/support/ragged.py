@@ -36,10 +36,10 @@ class Ragged:
 def ragged(seed: int, order: Sequence[int] = range(8)) -> Ragged:
     """Eight trajectories of three problems, in this order."""
     dice = random.Random(seed)
-    told = [_trajectory(dice, number) for number in range(8)]
+    drawn = [_trajectory(dice, number) for number in range(8)]
     everything = [
         (t, [dice.choice((0.0, 0.25)) for _ in t.turns] * dice.randint(0, 1), _parts(dice))
-        for t in told
+        for t in drawn
     ]
     greedy = {"g0": 0.5, "g1": 0.0}
     chosen = [everything[i] for i in order]
@@ -79,10 +79,10 @@ def in_time(batch: RolloutBatch) -> list[list[int]]:
 
 def by_trajectory(tensor: Tensor, batch: RolloutBatch, count: int) -> list[list[float]]:
     """Values at the sampled tokens of each trajectory, ordered by turn."""
-    found: list[list[float]] = [[] for _ in range(count)]
+    values: list[list[float]] = [[] for _ in range(count)]
     for row, t in in_time(batch):
-        found[int(batch.trajectory[row])].append(float(tensor[row, t]))
-    return found
+        values[int(batch.trajectory[row])].append(float(tensor[row, t]))
+    return values
 
 
 def now(batch: RolloutBatch, seed: int) -> Outputs:

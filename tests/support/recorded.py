@@ -38,11 +38,11 @@ SECOND = Turn(
 
 def trajectory(turns=(FIRST, SECOND), ending=Ending.NO_TOOL_CALLS, closing=()):
     """These turns, with two rewards that needed the environment, one of which was not given."""
-    found = trajectories.trajectory(
+    made = trajectories.trajectory(
         *turns,
         problem=Problem("add-41-58", "What is 41+58?", {"answer": "99"}),
         ending=ending,
         closing=closing,
         observed={"stock": Score(0.5, {"kept": 1.0}, (0.0, 0.5)), "slow": Unscored("TimeoutError")},
     )
-    return replace(found, episode="e0", seed=7)
+    return replace(made, episode="e0", seed=7)

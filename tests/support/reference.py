@@ -30,12 +30,12 @@ class Story:
         """The reward of a turn is at its last token; the rest of the episode's reward is at the
         last token of the episode.
         """
-        found = [0.0] * len(self.turns)
+        rewards = [0.0] * len(self.turns)
         for k, reward in enumerate(self.by_turn):
             if k in self.turns:
-                found[max(t for t, turn in enumerate(self.turns) if turn == k)] += reward
-        found[-1] += self.reward - sum(self.by_turn)
-        return found
+                rewards[max(t for t, turn in enumerate(self.turns) if turn == k)] += reward
+        rewards[-1] += self.reward - sum(self.by_turn)
+        return rewards
 
 
 Advantages = list[list[float]]
@@ -45,12 +45,12 @@ def in_groups(
     stories: Sequence[Story], of_one: Callable[[Story, list[Story]], float]
 ) -> Advantages:
     """The same number for every token of a story; 0 where all rewards of the group are equal."""
-    found = []
+    advantages = []
     for story in stories:
         group = [other for other in stories if other.group == story.group]
         equal = len({other.reward for other in group}) == 1
-        found.append([0.0 if equal else of_one(story, group)] * len(story.turns))
-    return found
+        advantages.append([0.0 if equal else of_one(story, group)] * len(story.turns))
+    return advantages
 
 
 def grpo(stories: Sequence[Story]) -> Advantages:
@@ -120,7 +120,7 @@ def gigpo(stories: Sequence[Story], gamma: float = 0.95, weight: float = 1.0) ->
         for t, turn in enumerate(story.turns):
             earned[turn] += rewards[t]
         returns.append(discounted(earned, gamma))
-    found = []
+    advantages = []
     for story, mine, episode in zip(stories, returns, dr_grpo(stories), strict=True):
         step = [
             mine[k]
@@ -132,10 +132,10 @@ def gigpo(stories: Sequence[Story], gamma: float = 0.95, weight: float = 1.0) ->
             )
             for k, state in enumerate(story.states)
         ]
-        found.append(
+        advantages.append(
             [a + weight * step[turn] for a, turn in zip(episode, story.turns, strict=True)]
         )
-    return found
+    return advantages
 
 
 def dapo(stories: Sequence[Story], longest: int, buffer: int, factor: float) -> Advantages:
@@ -153,7 +153,7 @@ def dapo(stories: Sequence[Story], longest: int, buffer: int, factor: float) -> 
 
 def rft(stories: Sequence[Story], threshold: float, best: int) -> Advantages:
     """1 for the `best` successes of each group, else 0; the first of equal successes come first."""
-    found = []
+    advantages = []
     for number, story in enumerate(stories):
         others = [(other, i) for i, other in enumerate(stories) if other.group == story.group]
         before = [
@@ -161,8 +161,10 @@ def rft(stories: Sequence[Story], threshold: float, best: int) -> Advantages:
             for o, i in others
             if o.reward > story.reward or (o.reward == story.reward and i < number)
         ]
-        found.append([float(story.reward >= threshold and len(before) < best)] * len(story.turns))
-    return found
+        advantages.append(
+            [float(story.reward >= threshold and len(before) < best)] * len(story.turns)
+        )
+    return advantages
 
 
 def sft(stories: Sequence[Story]) -> Advantages:
@@ -197,8 +199,8 @@ def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: fl
 
 def by_token(story: Story, gamma: float, lam: float) -> tuple[list[float], list[float]]:
     """Advantages and returns."""
-    found = gae(story.token_rewards, story.values, gamma, lam)
-    return found, [a + v for a, v in zip(found, story.values, strict=True)]
+    advantages = gae(story.token_rewards, story.values, gamma, lam)
+    return advantages, [a + v for a, v in zip(advantages, story.values, strict=True)]
 
 
 def ppo(stories: Sequence[Story], gamma: float, lam: float) -> Advantages:
@@ -212,9 +214,9 @@ def by_turn(story: Story, gamma: float, lam: float) -> tuple[list[float], list[f
         for k in spoken
     ]
     values = [story.values[story.turns.index(k)] for k in spoken]
-    found = gae(rewards, values, gamma, lam)
+    advantages = gae(rewards, values, gamma, lam)
     at = [spoken.index(turn) for turn in story.turns]
-    return [found[i] for i in at], [found[i] + values[i] for i in at]
+    return [advantages[i] for i in at], [advantages[i] + values[i] for i in at]
 
 
 def bilevel(
@@ -229,11 +231,11 @@ def bilevel(
         gamma_turn,
         lam_turn,
     )
-    found: list[float] = []
+    advantages: list[float] = []
     for here, end, advantage in zip(places, ends, worth, strict=True):
         rewards = [*(story.token_rewards[t] for t in here[:-1]), advantage + story.values[end]]
-        found += gae(rewards, [story.values[t] for t in here], gamma, lam)
-    return found, [a + v for a, v in zip(found, story.values, strict=True)]
+        advantages += gae(rewards, [story.values[t] for t in here], gamma, lam)
+    return advantages, [a + v for a, v in zip(advantages, story.values, strict=True)]
 
 
 @dataclass(frozen=True)

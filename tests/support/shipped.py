@@ -39,5 +39,5 @@ def shipped(package: ModuleType, kind: type[T]) -> list[T]:
     """Everything of a kind that the modules of a package define."""
     modules = (module.name for module in pkgutil.iter_modules(package.__path__))
     names = [f"{package.__name__}.{name}" for name in modules]
-    found = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
-    return list(dict.fromkeys(thing for thing in found if isinstance(thing, kind)))
+    things = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
+    return list(dict.fromkeys(thing for thing in things if isinstance(thing, kind)))

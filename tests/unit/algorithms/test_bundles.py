@@ -81,8 +81,8 @@ BUNDLES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_an_algorithm_that_is_only_named_is_this(name):
     assert name in BUNDLES, f"say what {name} is made of: add it to BUNDLES"
-    told = [*(field.name for field in fields(MADE[name])), "refills", "needs"]
-    assert {setting: plain(getattr(MADE[name], setting)) for setting in told} == BUNDLES[name]
+    names = [*(field.name for field in fields(MADE[name])), "refills", "needs"]
+    assert {setting: plain(getattr(MADE[name], setting)) for setting in names} == BUNDLES[name]
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def defined(advantages, loss, aggregation, case, outputs):
 
 def of_the_critic(case, outputs):
     goals = [reference.by_token(story, 1.0, 0.95)[1] for story in case.stories]
-    said = by_trajectory(outputs.values.detach(), case.batch, len(goals))
-    lines = zip(said, (story.values for story in case.stories), goals, strict=True)
+    values = by_trajectory(outputs.values.detach(), case.batch, len(goals))
+    lines = zip(values, (story.values for story in case.stories), goals, strict=True)
     return reference.token_mean(
         [[reference.value_loss(*one, 0.2) for one in zip(*line, strict=True)] for line in lines]
     )

@@ -36,10 +36,10 @@ LONG = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))
 def credited(algorithm, trajectories, rewards, **more):
     """The advantages of each trajectory's tokens."""
     batch = pack(trajectories)
-    found = algorithm.estimate_advantages(
+    advantages = algorithm.estimate_advantages(
         earned(trajectories, rewards, batch, **more), batch
     ).advantages
-    return by_trajectory(found, batch, len(trajectories))
+    return by_trajectory(advantages, batch, len(trajectories))
 
 
 def approx(lines):
@@ -59,8 +59,8 @@ def approx(lines):
     ids=lambda value: type(value).__name__,
 )
 def test_one_success_among_four_is_worth(algorithm, advantages):
-    found = credited(algorithm, [SHORT] * 4, [1.0, 0.0, 0.0, 0.0])
-    assert found == [[pytest.approx(a, abs=2e-5)] for a in advantages]
+    actual = credited(algorithm, [SHORT] * 4, [1.0, 0.0, 0.0, 0.0])
+    assert actual == [[pytest.approx(a, abs=2e-5)] for a in advantages]
 
 
 def test_the_mean_of_opo_is_over_tokens():
@@ -69,25 +69,27 @@ def test_the_mean_of_opo_is_over_tokens():
 
 def test_remax_compares_with_the_greedy_episode_of_the_problem():
     other = played(turn([1], {3: -1.0}), group="no greedy one")
-    found = credited(ReMax(), [SHORT, SHORT, other], [1.0, 0.0, 1.0], greedy={"g0": 0.25})
-    assert found == [[0.75], [-0.25], [0.0]]
+    advantages = credited(ReMax(), [SHORT, SHORT, other], [1.0, 0.0, 1.0], greedy={"g0": 0.25})
+    assert advantages == [[0.75], [-0.25], [0.0]]
     with pytest.raises(ValueError, match="No greedy episode of these problems has a score"):
         credited(ReMax(), [SHORT], [1.0])
 
 
 def test_only_sampled_tokens_discount_returns():
     talk = played(turn([1], {3: -1.0}), turn([5, 6, 7], {3: -1.0, 4: -1.0}))
-    found = credited(ReinforcePP(gamma=0.5), [talk], [1.0])[0]
-    assert [(a - found[2]) / (found[1] - found[2]) for a in found] == pytest.approx(
-        [1.5, 1.0, 0.0]
-    )  # .25, .5, 1
+    advantages = credited(ReinforcePP(gamma=0.5), [talk], [1.0])[0]
+    assert [
+        (a - advantages[2]) / (advantages[1] - advantages[2]) for a in advantages
+    ] == pytest.approx([1.5, 1.0, 0.0])  # .25, .5, 1
 
 
 def test_every_reward_has_its_own_scale():
     parts = [{"exact": 1.0, "brief": 0.0}, {"exact": 0.0, "brief": 0.01}]
     brief_counts_double = {"exact": 1.0, "brief": 2.0}
-    found = credited(GDPO(), [SHORT, SHORT], [1.0, 0.02], parts=parts, weights=brief_counts_double)
-    assert found == approx([[-math.sqrt(0.5)], [math.sqrt(0.5)]])
+    advantages = credited(
+        GDPO(), [SHORT, SHORT], [1.0, 0.02], parts=parts, weights=brief_counts_double
+    )
+    assert advantages == approx([[-math.sqrt(0.5)], [math.sqrt(0.5)]])
 
 
 def at(state):
@@ -96,9 +98,9 @@ def at(state):
 
 def test_replies_to_the_same_state_are_compared_with_each_other():
     won, lost = played(at("door"), at("hall")), played(at("door"), at("cellar"))
-    found = credited(GiGPO(gamma=0.5), [won, lost], [1.0, 0.0])
+    advantages = credited(GiGPO(gamma=0.5), [won, lost], [1.0, 0.0])
     # episode +-0.5; returns at the door 0.5 and 0: +-0.25; hall and cellar have one visit each
-    assert found == [[0.75, 0.5], [-0.75, -0.5]]
+    assert advantages == [[0.75, 0.5], [-0.75, -0.5]]
 
 
 def test_missing_greedy_baselines_are_a_metric():
@@ -124,8 +126,8 @@ def test_the_same_state_of_another_problem_is_another_state():
 
 def test_a_state_met_twice_in_an_episode_counts_twice():
     circle, straight = played(at("door"), at("door")), played(at("door"))
-    found = credited(GiGPO(gamma=0.5, weight=1.0), [circle, straight], [1.0, 0.0])
-    assert found == approx(
+    advantages = credited(GiGPO(gamma=0.5, weight=1.0), [circle, straight], [1.0, 0.0])
+    assert advantages == approx(
         [[0.5 + 0.0, 0.5 + 0.5], [-0.5 - 0.5]]
     )  # returns 0.5, 1 and 0 at the door, mean 0.5
 
@@ -134,18 +136,18 @@ def test_overlong_replies_pay_a_limited_penalty():
     lengths = (80, 90, 100, 120)
     episodes = [played(turn([0], dict.fromkeys(range(1, n + 1), -1.0))) for n in lengths]
     algorithm = DAPO(overlong=Overlong(longest=100, buffer=20, factor=1.0))
-    found = [
+    advantages = [
         line[0] for line in credited(algorithm, episodes, [1.0, 1.0, 1.0, 1.0])
     ]  # worth 1, 0.5, 0, 0
-    assert found == pytest.approx(
+    assert advantages == pytest.approx(
         [(r - 0.375) / math.sqrt(0.6875 / 3) for r in (1, 0.5, 0, 0)], abs=1e-5
     )
 
 
 def test_a_limited_number_of_successes_is_imitated():
     group = [played(turn([1], {3: -1.0}), group=name) for name in "aaaab"]
-    found = credited(RFT(threshold=0.5, best=2), group, [0.6, 0.0, 0.9, 0.7, 0.4])
-    assert found == [[0], [0], [1], [1], [0]]
+    advantages = credited(RFT(threshold=0.5, best=2), group, [0.6, 0.0, 0.9, 0.7, 0.4])
+    assert advantages == [[0], [0], [1], [1], [0]]
 
 
 @pytest.mark.parametrize("penalty", [RewardKL(), AdaptiveKL()], ids=lambda penalty: penalty.use)
@@ -164,8 +166,8 @@ def test_a_reward_below_zero_is_refused_where_its_mean_divides():
 
 def test_rewards_far_from_zero_keep_their_differences():
     for algorithm in (ReinforcePP(), ReinforcePPBaseline()):
-        found = credited(algorithm, [SHORT, SHORT], [1e9, 1e9 + 1])
-        assert found == approx([[-math.sqrt(0.5)], [math.sqrt(0.5)]])
+        advantages = credited(algorithm, [SHORT, SHORT], [1e9, 1e9 + 1])
+        assert advantages == approx([[-math.sqrt(0.5)], [math.sqrt(0.5)]])
 
 
 DEFINITIONS = [
@@ -203,10 +205,10 @@ DEFINITIONS = [
 @given(seed=st.integers(0, 10_000))
 def test_advantages_are_those_of_the_definition(algorithm, definition, seed):
     case = ragged(seed)
-    found = algorithm.estimate_advantages(case.outcomes, case.batch).advantages
+    advantages = algorithm.estimate_advantages(case.outcomes, case.batch).advantages
     expected = definition(case.stories)
     for mine, theirs in zip(
-        by_trajectory(found, case.batch, len(case.stories)), expected, strict=True
+        by_trajectory(advantages, case.batch, len(case.stories)), expected, strict=True
     ):
         assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-6)
-    assert found[~case.batch.sampled].eq(0).all()
+    assert advantages[~case.batch.sampled].eq(0).all()

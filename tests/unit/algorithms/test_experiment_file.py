@@ -28,9 +28,9 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
     part = checked(tmp_path, f"algorithm={name}").algorithm
     made = part.make()
     assert made == load(algorithm_path(name))()
-    told = json.loads(json.dumps(part.model_dump(mode="json")))
-    assert {*told} - {"use"} == {field.name for field in fields(made)}
-    assert AlgorithmPart.model_validate(told).make() == made
+    settings = json.loads(json.dumps(part.model_dump(mode="json")))
+    assert {*settings} - {"use"} == {field.name for field in fields(made)}
+    assert AlgorithmPart.model_validate(settings).make() == made
 
 
 @pytest.mark.parametrize(

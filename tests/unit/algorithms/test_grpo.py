@@ -21,8 +21,8 @@ AGAIN = turn([1], {3: -1.0}, context=1)
 
 def advantages(trajectories, rewards):
     batch = pack(trajectories)
-    found = GRPO().estimate_advantages(earned(trajectories, rewards), batch).advantages
-    return [found[batch.trajectory == i][0, 1].item() for i in range(len(trajectories))]
+    by_token = GRPO().estimate_advantages(earned(trajectories, rewards), batch).advantages
+    return [by_token[batch.trajectory == i][0, 1].item() for i in range(len(trajectories))]
 
 
 def test_one_success_of_four_has_the_advantage_1_5():
@@ -43,11 +43,15 @@ def test_statistics_count_trajectories_not_rows():
 
 def test_all_rows_of_a_trajectory_share_its_advantage():
     trajectories = [trajectory(REPLY, AGAIN), trajectory(REPLY)]
-    found = (
+    by_token = (
         GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
     )
     half = pytest.approx(math.sqrt(0.5), abs=1e-4)
-    assert found.tolist() == [[0, half], [0, half], [0, pytest.approx(-math.sqrt(0.5), abs=1e-4)]]
+    assert by_token.tolist() == [
+        [0, half],
+        [0, half],
+        [0, pytest.approx(-math.sqrt(0.5), abs=1e-4)],
+    ]
 
 
 def test_equal_rewards_and_lone_trajectories_teach_nothing():
@@ -65,10 +69,10 @@ def test_each_group_is_measured_by_itself():
 
 def test_a_trajectory_without_tokens_counts_in_its_group():
     trajectories = [trajectory(REPLY), trajectory(name="empty")]
-    found = (
+    by_token = (
         GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
     )
-    assert found[0, 1].item() == pytest.approx(math.sqrt(0.5), abs=1e-4)
+    assert by_token[0, 1].item() == pytest.approx(math.sqrt(0.5), abs=1e-4)
 
 
 def test_the_loss_is_that_of_a_reference_written_out_in_float64():

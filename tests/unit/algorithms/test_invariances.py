@@ -69,8 +69,8 @@ def named(algorithm):
 
 def total(algorithm, outputs, batch, rows=slice(None)):
     part = {field.name: getattr(batch, field.name)[rows] for field in fields(batch)}
-    said = {field.name: getattr(outputs, field.name)[rows] for field in fields(outputs)}
-    return algorithm.loss(replace(outputs, **said), RolloutBatch(**part)).total
+    selected = {field.name: getattr(outputs, field.name)[rows] for field in fields(outputs)}
+    return algorithm.loss(replace(outputs, **selected), RolloutBatch(**part)).total
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,8 +79,8 @@ def total(algorithm, outputs, batch, rows=slice(None)):
 def test_the_order_of_trajectories_does_not_matter(name, order):
     algorithm, case, other = MADE[name], ragged(1), ragged(1, order)
     other = replace(other, batch=_same_signals(case, other, order))
-    found, expected = (algorithm.estimate_advantages(c.outcomes, c.batch) for c in (other, case))
-    for one, its in ((found.advantages, expected.advantages), (found.returns, expected.returns)):
+    actual, expected = (algorithm.estimate_advantages(c.outcomes, c.batch) for c in (other, case))
+    for one, its in ((actual.advantages, expected.advantages), (actual.returns, expected.returns)):
         mine, theirs = by_trajectory(one, other.batch, 8), by_trajectory(its, case.batch, 8)
         assert mine == [pytest.approx(theirs[i], abs=1e-6) for i in order]
 
@@ -91,13 +91,13 @@ def test_the_order_of_trajectories_does_not_matter(name, order):
 def test_the_first_of_the_best_successes_are_imitated(best, order):
     rewards = [0.9, 0.7, 0.9, 0.1, 0.9, 0.6]
     group = [trajectory(turn([1], {3: -1.0}), name=f"t{i}") for i in order]
-    found = (
+    advantages = (
         RFT(threshold=0.5, best=best)
         .estimate_advantages(earned(group, [rewards[i] for i in order]), pack(group))
         .advantages
     )
     expected = [*(i for i in order if rewards[i] == 0.9), 1, 5][:best]
-    assert found[:, 1].tolist() == [float(i in expected) for i in order]
+    assert advantages[:, 1].tolist() == [float(i in expected) for i in order]
 
 
 def _same_signals(case, other, order):
@@ -227,8 +227,8 @@ def test_a_penalty_is_felt_where_the_policy_has_moved_away(penalty):
 def test_skip_cut_keeps_a_cut_episode_in_the_group_mean():
     whole, cut = (trajectory(turn([1], {3: -1.0})) for _ in range(2))
     group = [whole, replace(cut, ending=Ending.MAX_TURNS)]
-    found = GRPO(skip_cut=True).estimate_advantages(earned(group, [1.0, 0.0]), pack(group))
-    assert found.advantages[:, 1].tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]
+    estimate = GRPO(skip_cut=True).estimate_advantages(earned(group, [1.0, 0.0]), pack(group))
+    assert estimate.advantages[:, 1].tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]
 
 
 @pytest.mark.parametrize(
@@ -254,11 +254,11 @@ def test_rewards_that_differ_by_rounding_have_no_advantage():
     parts = [{"exact": reward} for reward in (0.3, 0.1 + 0.2, 0.30000001192092896)]
     outcomes = earned(group, [part["exact"] for part in parts], parts=parts, weights={"exact": 1.0})
     for algorithm in (GRPO(), GDPO(), RLOO(), ReinforcePP()):
-        found = algorithm.estimate_advantages(outcomes, pack(group)).advantages
-        assert not found.any(), algorithm
+        advantages = algorithm.estimate_advantages(outcomes, pack(group)).advantages
+        assert not advantages.any(), algorithm
 
 
 def test_an_advantage_of_a_hundred_thousandth_is_no_rounding():
     group = [trajectory(turn([1], {3: -1.0})) for _ in range(2)]
-    found = RLOO().estimate_advantages(earned(group, [0.3, 0.30001]), pack(group)).advantages
-    assert found[:, 1].tolist() == pytest.approx([-1e-5, 1e-5])
+    advantages = RLOO().estimate_advantages(earned(group, [0.3, 0.30001]), pack(group)).advantages
+    assert advantages[:, 1].tolist() == pytest.approx([-1e-5, 1e-5])

@@ -55,9 +55,9 @@ PLANNERS, SEARCHERS = [0, 2, 4, 7], [1, 3, 5, 6, 8]
     ids=lambda value: type(value).__name__,
 )
 def test_instances_of_a_role_are_compared_as_one(algorithm, planners, searchers):
-    found = advantages_of(algorithm, team(), REWARDS)
-    assert [found[i] for i in PLANNERS] == [[pytest.approx(a, abs=1e-3)] for a in planners]
-    assert [found[i] for i in SEARCHERS] == [[pytest.approx(a, abs=1e-3)] for a in searchers]
+    advantages = advantages_of(algorithm, team(), REWARDS)
+    assert [advantages[i] for i in PLANNERS] == [[pytest.approx(a, abs=1e-3)] for a in planners]
+    assert [advantages[i] for i in SEARCHERS] == [[pytest.approx(a, abs=1e-3)] for a in searchers]
 
 
 def test_gigpo_adds_to_the_comparison_of_episodes_that_of_turns():
@@ -84,10 +84,10 @@ def test_gigpo_compares_replies_to_a_state_across_contexts():
         spoken("planner", "b", *met("hall")),
     ]
     assert len(pack(played).tokens) == 5
-    found = advantages_of(GiGPO(gamma=1.0), played, [1.0, 4.0, 0.0, 1.0])
+    advantages = advantages_of(GiGPO(gamma=1.0), played, [1.0, 4.0, 0.0, 1.0])
     # searchers in the hall: returns 1, 1, 0, mean 2/3; only one is at the shelf
     # planners in the hall: returns 4, 1, mean 5/2
-    assert found == [
+    assert advantages == [
         [pytest.approx(0.5 + 1 / 3), pytest.approx(0.5 + 1 / 3), 0.5],
         [1.5 + 1.5],
         [pytest.approx(-0.5 - 2 / 3)],
@@ -99,8 +99,8 @@ def test_gigpo_compares_replies_to_a_state_across_contexts():
 def test_whitening_follows_the_comparison_by_episode(algorithm):
     batch = pack(team())
     named = {"parts": [{"exact": reward} for reward in REWARDS], "weights": {"exact": 1.0}}
-    found = algorithm.estimate_advantages(earned(team(), REWARDS, batch, **named), batch)
-    of_each = [line[0] for line in by_trajectory(found.advantages, batch, len(REWARDS))]
+    estimate = algorithm.estimate_advantages(earned(team(), REWARDS, batch, **named), batch)
+    of_each = [line[0] for line in by_trajectory(estimate.advantages, batch, len(REWARDS))]
     # whitening keeps the order and the ratios of differences: winner, loser of both roles
     winner, loser, bad, good = of_each[0], of_each[2], of_each[1], of_each[5]
     by_hand = {GDPO: (2.0, 1.7320), ReinforcePPBaseline: (1.0, 1.0)}[type(algorithm)]
@@ -111,8 +111,8 @@ def test_whitening_follows_the_comparison_by_episode(algorithm):
 def test_a_penalty_of_one_instance_is_its_own():
     """Two searchers of an episode earned 1 and 0.5, 0.75 on average; the other episode's 0.25."""
     played = [spoken("searcher", "a"), spoken("searcher/2", "a"), spoken("searcher", "b")]
-    found = advantages_of(DrGRPO(), played, [1.0, 0.5, 0.25])
-    assert found == [[0.5], [0.0], [-0.25]]
+    advantages = advantages_of(DrGRPO(), played, [1.0, 0.5, 0.25])
+    assert advantages == [[0.5], [0.0], [-0.25]]
 
 
 def test_instances_of_a_single_episode_are_not_compared():
@@ -132,8 +132,8 @@ def test_remax_has_a_baseline_for_each_problem_and_role():
 
 
 def test_rft_keeps_the_best_episodes_with_all_instances():
-    found = advantages_of(RFT(best=1), team(), REWARDS)
-    assert [i for i, (advantage,) in enumerate(found) if advantage] == [0, 5, 6]
+    advantages = advantages_of(RFT(best=1), team(), REWARDS)
+    assert [i for i, (advantage,) in enumerate(advantages) if advantage] == [0, 5, 6]
 
 
 def folded(episode, contexts):
@@ -145,8 +145,8 @@ def test_an_episode_of_ten_rows_counts_once():
     """Rewards 1, 0, 0, 0 with 10, 1, 1, 1 rows: were rows counted, the winner would have 0.53."""
     played = [folded("a", 10), folded("b", 1), folded("c", 1), folded("d", 1)]
     assert len(pack(played).tokens) == 13
-    found = advantages_of(GRPO(), played, [1.0, 0.0, 0.0, 0.0])
-    assert found == [
+    advantages = advantages_of(GRPO(), played, [1.0, 0.0, 0.0, 0.0])
+    assert advantages == [
         [pytest.approx(1.5, abs=1e-5)] * 10,
         *[[pytest.approx(-0.5, abs=1e-5)]] * 3,
     ]

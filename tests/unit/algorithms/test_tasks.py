@@ -31,19 +31,19 @@ SCORES = [
 BATCH = pack(PLAYED)
 
 
-def found(greedy=None):
+def mixed(greedy=None):
     return outcomes(PLAYED, SCORES, greedy or {}, WEIGHTS, BATCH)
 
 
 def test_a_reward_that_a_task_lacks_is_missing_and_no_zero():
-    assert found().tasks == {"sums": (0, 1), "shop": (2, 3, 4, 5)}
-    assert found().parts["exact"][:2].tolist() == [1.0, 0.0]
-    assert all(map(math.isnan, found().parts["exact"][2:]))
-    assert all(map(math.isnan, found().parts["bought"][:2]))
+    assert mixed().tasks == {"sums": (0, 1), "shop": (2, 3, 4, 5)}
+    assert mixed().parts["exact"][:2].tolist() == [1.0, 0.0]
+    assert all(map(math.isnan, mixed().parts["exact"][2:]))
+    assert all(map(math.isnan, mixed().parts["bought"][:2]))
 
 
 def test_gdpo_puts_each_task_on_its_own_scale():
-    advantages = GDPO().estimate_advantages(found(), BATCH).advantages[BATCH.sampled]
+    advantages = GDPO().estimate_advantages(mixed(), BATCH).advantages[BATCH.sampled]
     # (x - mean) / std over two tokens and over four: the weight of 100 does not dominate
     half, three = math.sqrt(1 / 2), math.sqrt(3 / 4)
     expected = [half, -half, -three, -three, three, three]
@@ -54,7 +54,7 @@ def test_metrics_cover_each_task():
     advantages = torch.zeros(BATCH.sampled.shape)
     advantages[BATCH.sampled] = torch.tensor([3.0, -1.0, 0.0, 0.0, 1.0, 1.0])
     taught = replace(BATCH, advantages=advantages)
-    assert by_task(found({"sums": 0.25}), taught) | {"task/shop/train/baseline": None} == {
+    assert by_task(mixed({"sums": 0.25}), taught) | {"task/shop/train/baseline": None} == {
         "task/sums/train/advantage": 1.0,
         "task/sums/train/advantage_size": 2.0,
         "task/sums/train/advantage_std": 2.0,

@@ -118,14 +118,14 @@ async def test_wrong_arguments_are_told_with_the_schema_and_a_lost_service_ends_
 async def test_what_holds_the_interpreter_is_killed_at_the_limit_with_all_that_it_started(
     tmp_path: Path,
 ) -> None:
-    found = await ask(crunchers.explode, text="a" * 50, told=str(tmp_path / "pids"))
+    found = await ask(crunchers.explode, text="a" * 50, pids=str(tmp_path / "pids"))
     assert found == Observation("explode", "no result within 2 s", error=True)
     pids = (tmp_path / "pids").read_text().split()
     assert [psutil.pid_exists(int(pid)) for pid in pids] == [False, False]
 
 
 async def test_a_call_that_is_cancelled_is_killed_at_once_and_no_other_is_harmed() -> None:
-    exploding = asyncio.create_task(ask(crunchers.explode, text="a" * 50, told="/dev/null"))
+    exploding = asyncio.create_task(ask(crunchers.explode, text="a" * 50, pids="/dev/null"))
     others = [asyncio.create_task(ask(crunchers.again, number=n)) for n in range(20)]
     await asyncio.sleep(0)
     exploding.cancel()

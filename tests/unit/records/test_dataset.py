@@ -88,22 +88,22 @@ def test_one_prompt_with_other_facts_is_another_problem():
 
 def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     source = tmp_path / "train.jsonl"
-    found = []
+    versions = []
     for content in ("one", "two", "one"):
         source.write_text(content)
-        found.append(StageKeys(settings_with("clean", train_file=str(source))).prepare().key)
-    assert found[0] == found[2] != found[1]
+        versions.append(StageKeys(settings_with("clean", train_file=str(source))).prepare().key)
+    assert versions[0] == versions[2] != versions[1]
 
 
 def test_a_folder_is_hashed_by_names_and_contents_of_files(tmp_path):
-    maps, found, use = tmp_path / "maps", [], "tests.support.problems:mapped"
+    maps, versions, use = tmp_path / "maps", [], "tests.support.problems:mapped"
     (maps / "north").mkdir(parents=True)
     for name, content in (("a.txt", "one"), ("a.txt", "two"), ("b.txt", "two"), ("a.txt", "one")):
         (maps / "north" / name).write_text(content)
-        found.append(StageKeys(settings_with("", use=use, maps=str(maps))).prepare().key)
+        versions.append(StageKeys(settings_with("", use=use, maps=str(maps))).prepare().key)
         (maps / "north" / name).unlink()
-    assert found[0] == found[3]
-    assert len({*found}) == 3
+    assert versions[0] == versions[3]
+    assert len({*versions}) == 3
 
 
 def test_an_unknown_data_setting_is_refused(tmp_path):
@@ -202,10 +202,10 @@ def test_odd_rows_are_refused_by_place_or_read_back_unchanged(tmp_path):
         where = tmp_path / str(case)
         where.mkdir()
         try:
-            found = dataset.split(prepare_returned(where, with_row(row)), "train")
+            problems = dataset.split(prepare_returned(where, with_row(row)), "train")
         except ValueError as error:
             refused += 1
             assert "returned train[3]" in str(error), f"case {case}, {row!r}: {error}"
         else:
-            assert found[3] == row, f"case {case}"
+            assert problems[3] == row, f"case {case}"
     assert 100 < refused < 350

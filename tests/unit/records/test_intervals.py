@@ -114,13 +114,13 @@ def numbered(*values: float) -> dict[str, float]:
 
 
 def test_the_interval_of_a_mean_adds_both_extreme_values() -> None:
-    found = mean(numbered(*[0.0] * 2, *[2.0] * 6))
-    assert found is not None and found.interval is not None
-    assert (found.value, found.problems) == (1.5, 8)
+    estimate = mean(numbered(*[0.0] * 2, *[2.0] * 6))
+    assert estimate is not None and estimate.interval is not None
+    assert (estimate.value, estimate.problems) == (1.5, 8)
     # three 0 and seven 2: mean 1.4, squares 3 * 1.96 + 7 * 0.36 = 8.4 over 9 and 10; t(9) = 2.262
     spread = 2.262 * (8.4 / 9 / 10) ** 0.5
     # 0.709 to 2.091, and no value is above 2
-    assert found.interval == (pytest.approx(1.4 - spread, abs=1e-3), 2.0)
+    assert estimate.interval == (pytest.approx(1.4 - spread, abs=1e-3), 2.0)
 
 
 def test_the_interval_of_a_mean_stays_within_observed_values() -> None:
@@ -150,9 +150,9 @@ def test_the_interval_of_a_mean_covers_over_93_percent(
 ) -> None:
     intervals = {}
     for solved in range(1, problems):
-        found = mean(numbered(*[1.0] * solved, *[0.0] * (problems - solved)))
-        assert found is not None and found.interval is not None
-        intervals[solved] = found.interval
+        estimate = mean(numbered(*[1.0] * solved, *[0.0] * (problems - solved)))
+        assert estimate is not None and estimate.interval is not None
+        intervals[solved] = estimate.interval
     for share in [percent / 100 for percent in range(1, 100)]:
         chances = {
             solved: math.comb(problems, solved) * share**solved * (1 - share) ** (problems - solved)

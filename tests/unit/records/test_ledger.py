@@ -35,8 +35,8 @@ def team(problem, *pairs):
         of_agents = {"planner": planner, "searcher": searcher, "searcher/2": searcher}
         for agent, value in of_agents.items():
             name = f"{problem}{chain}-{agent}"
-            found = replace(trajectory(), id=name, agent=agent, problem=Problem(problem, "?"))
-            played.append(replace(found, episode=f"{problem}{chain}", chain=chain))
+            member = replace(trajectory(), id=name, agent=agent, problem=Problem(problem, "?"))
+            played.append(replace(member, episode=f"{problem}{chain}", chain=chain))
             scores.append(Scored(name, {}, (), value))
     return played, scores
 

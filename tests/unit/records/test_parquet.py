@@ -46,8 +46,8 @@ def test_every_field_of_a_turn_is_read_back(tmp_path):
 
 
 def test_a_cut_reply_without_tokens_is_read_back_as_cut(tmp_path):
-    said = dataclasses.replace(FIRST.reply, calls=(), cut=True)
-    turn = dataclasses.replace(FIRST, reply=said, sampled=())
+    reply = dataclasses.replace(FIRST.reply, calls=(), cut=True)
+    turn = dataclasses.replace(FIRST, reply=reply, sampled=())
     written = trajectory(turns=(turn,))
     parquet.write_trajectories(tmp_path / "t.parquet", [written])
     (read,) = parquet.read_trajectories(tmp_path / "t.parquet")
@@ -101,8 +101,8 @@ def test_a_file_of_another_schema_is_refused(tmp_path):
     parquet.write_problems(tmp_path / "p.parquet", [])
     table = pq.read_table(tmp_path / "p.parquet").replace_schema_metadata({"agentfly.schema": "9"})
     pq.write_table(table, tmp_path / "p.parquet")
-    told = r"p\.parquet has schema 9, expected schema 1: read it with the version"
-    with pytest.raises(ValueError, match=told):
+    message = r"p\.parquet has schema 9, expected schema 1: read it with the version"
+    with pytest.raises(ValueError, match=message):
         parquet.read_problems(tmp_path / "p.parquet")
 
 

@@ -32,8 +32,8 @@ def problems_of(
     return [problems[row] for row in rows]
 
 
-def ids(found: list[Problem]) -> list[str]:
-    return [problem.id for problem in found]
+def ids(problems: list[Problem]) -> list[str]:
+    return [problem.id for problem in problems]
 
 
 def test_a_pass_deals_every_problem_once_in_its_own_order() -> None:

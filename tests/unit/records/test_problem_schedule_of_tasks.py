@@ -16,8 +16,8 @@ SIZES = {"sums": 12, "shop": 6}
 
 def rows(rules, sampling_round):
     """Rows of the sums, 0 to 11, and of the shop, 12 to 17."""
-    found = schedule_of(rules).rows(sampling_round, SIZES)
-    return [row for row in found if row < 12], [row for row in found if row >= 12]
+    drawn = schedule_of(rules).rows(sampling_round, SIZES)
+    return [row for row in drawn if row < 12], [row for row in drawn if row >= 12]
 
 
 def test_each_step_plays_the_quota_of_each_task():
@@ -26,8 +26,8 @@ def test_each_step_plays_the_quota_of_each_task():
         for step in range(1, 13)
     ]
     assert {(len(sums), len(shop)) for sums, shop in played} == {(2, 1)}
-    sums = [*chain(*(found for found, _ in played))]
-    shop = [*chain(*(found for _, found in played))]
+    sums = [*chain(*(of_task for of_task, _ in played))]
+    shop = [*chain(*(of_task for _, of_task in played))]
     assert sorted(sums[:12]) == [*range(12)] == sorted(sums[12:])
     assert sums[:12] != sums[12:]
     assert sorted(shop[:6]) == [*range(12, 18)] == sorted(shop[6:])
@@ -35,10 +35,10 @@ def test_each_step_plays_the_quota_of_each_task():
 
 def test_each_task_is_passed_in_an_order_of_its_own():
     rules = settings_with(shop={**BUYING, "weight": 2})
-    found = schedule_of(rules).rows(
+    dealt = schedule_of(rules).rows(
         schedule_of(rules).first_round(1, False), {"sums": 100, "shop": 100}
     )
-    (sums, shop) = found[:2], [row - 100 for row in found[2:]]
+    (sums, shop) = dealt[:2], [row - 100 for row in dealt[2:]]
     assert sums[:1] != shop[:1]
 
 
@@ -57,12 +57,12 @@ def test_a_refill_draws_missing_problems_from_the_same_task():
 WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2}}
 
 
-def played(rules, step, known):
+def played(rules, step, outcomes):
     """The problems that a step plays of twelve sums and six of the shop."""
-    sampling_round = schedule_of(rules).first_round(step, False, {}, known)
-    found = schedule_of(rules).rows(sampling_round, SIZES)
+    sampling_round = schedule_of(rules).first_round(step, False, {}, outcomes)
+    dealt = schedule_of(rules).rows(sampling_round, SIZES)
     problems = [
-        of_task(Problem(str(r), "?", {"kind": r % 2}), "sums" if r < 12 else "shop") for r in found
+        of_task(Problem(str(r), "?", {"kind": r % 2}), "sums" if r < 12 else "shop") for r in dealt
     ]
     assert len(problems) == 2 * 3, "the window is twice the quota of each task"
     return [problem.id for problem in schedule_of(rules).chosen(sampling_round, problems)]
@@ -78,11 +78,11 @@ def test_a_curriculum_draws_from_a_window_of_the_pass():
 
 def test_a_curriculum_prefers_half_solved_problems():
     rules = settings_with(rollout={**WINDOW, "curriculum": {"window": 2, "by": "kind"}})
-    known = {"sums/0": (998, 998), "sums/1": (499, 998)}  # 1 in 1000 fails, and one half
+    outcomes = {"sums/0": (998, 998), "sums/1": (499, 998)}  # 1 in 1000 fails, and one half
     drawn = Counter(
         int(name.partition("/")[2]) % 2
         for step in range(1, 201)
-        for name in played(rules, step, known)
+        for name in played(rules, step, outcomes)
         if name.startswith("sums")
     )
     # weights of 0.011 and 0.26: an even sum is drawn where its window has fewer than two odd ones

@@ -48,8 +48,8 @@ def test_one_trajectory_that_is_given_twice_is_two_episodes():
 
 def test_the_answerer_is_the_speaker_of_the_answer_or_a_default():
     assert answering(TEAM, "planner").agent == "planner"
-    said = [*TEAM[:2], speaker("searcher/2", answered="99")]
-    assert answering(said, "planner").agent == "searcher/2"
+    episode = [*TEAM[:2], speaker("searcher/2", answered="99")]
+    assert answering(episode, "planner").agent == "searcher/2"
     silent, late = (replace(TEAM[0], turns=()), replace(TEAM[1], turns=(replace(SAID, call=3),)))
     assert answering([silent, late, TEAM[2]], "another") is TEAM[2]
 
@@ -67,9 +67,9 @@ def test_a_missing_score_is_the_whole_episodes():
 
 def test_untrained_speakers_earn_only_if_all_are_untrained():
     frozen = speaker("searcher", policy="run:demo@7")
-    found = {one.id: Scored(one.id, {}, (), 1.0) for one in (TEAM[0], frozen)}
-    assert earned_by_speaker([TEAM[0], frozen], found) == {"planner": 1.0}
-    assert earned_by_speaker([frozen], found) == {"searcher": 1.0}
+    scores = {one.id: Scored(one.id, {}, (), 1.0) for one in (TEAM[0], frozen)}
+    assert earned_by_speaker([TEAM[0], frozen], scores) == {"planner": 1.0}
+    assert earned_by_speaker([frozen], scores) == {"searcher": 1.0}
 
 
 @pytest.mark.parametrize(

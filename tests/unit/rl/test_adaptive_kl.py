@@ -45,9 +45,9 @@ def test_the_weight_continues_from_the_last_update():
 def test_an_update_without_tokens_keeps_the_weight():
     later = ADAPTIVE.after(measured(0.02, weight=0.7))
     nothing = pack([played()])
-    told = later.measures(earned([played()], [0.0]), nothing)
-    assert told == {"train/kl_weight": pytest.approx(0.7)}
-    assert ADAPTIVE.after({**told, "train/trajectories": 0.0}) == later
+    measures = later.measures(earned([played()], [0.0]), nothing)
+    assert measures == {"train/kl_weight": pytest.approx(0.7)}
+    assert ADAPTIVE.after({**measures, "train/trajectories": 0.0}) == later
 
 
 def test_a_fixed_weight_stays():
@@ -67,10 +67,10 @@ def test_the_penalty_costs_reward_token_by_token():
         "train/kl_reference": pytest.approx((1.0 + 0.5 + 0.0) / 3),
         "train/kl_weight": 0.1,
     }
-    found = algorithm.estimate_advantages(
+    estimate = algorithm.estimate_advantages(
         earned(trajectories, [1.0, 1.0]), batch
     ).advantages  # rewards 1 - 0.1 x 1.5 and 1
-    assert found[0, 1] == found[0, 2] < 0 < found[1, 1]
+    assert estimate[0, 1] == estimate[0, 2] < 0 < estimate[1, 1]
 
 
 def test_a_token_pays_for_itself_and_for_those_after_it():

@@ -58,5 +58,5 @@ def test_the_weighted_sum_is_the_mean_of_the_definition(aggregation, definition,
     torch.manual_seed(seed)
     case = ragged(seed)
     losses = torch.randn(case.batch.sampled.shape)
-    found = (aggregation.weights(case.batch) * losses).sum()
-    assert found.item() == pytest.approx(definition(by_trajectory(losses, case.batch, 8)), abs=1e-6)
+    total = (aggregation.weights(case.batch) * losses).sum()
+    assert total.item() == pytest.approx(definition(by_trajectory(losses, case.batch, 8)), abs=1e-6)

@@ -86,8 +86,8 @@ def test_each_token_has_the_temperature_of_its_reply():
 
 
 def test_replies_of_other_policies_have_no_row():
-    told = dataclasses.replace(trajectory(ASKS), policy="runs/base/steps/000040")
-    assert pack([told, trajectory(ASKS)]).trajectory.tolist() == [1]
+    foreign = dataclasses.replace(trajectory(ASKS), policy="runs/base/steps/000040")
+    assert pack([foreign, trajectory(ASKS)]).trajectory.tolist() == [1]
 
 
 def test_a_trajectory_in_which_nothing_was_sampled_has_no_row():

@@ -28,10 +28,10 @@ def estimated(gae, values, by_turn):
     #                                       read   turn 0      read      turn 1
     batch = replace(batch, old_values=torch.tensor([[9.0, *values[:2], 9.0, 9.0, *values[2:]]]))
     outcomes, layout = earned([TWO_TURNS], [sum(by_turn)], batch, [by_turn]), sequences(batch, 1)
-    found = gae.estimate(
+    estimate = gae.estimate(
         outcomes.token_rewards, layout.gather(batch.old_values).double(), layout.turns
     )
-    return [part[0].tolist() for part in found]
+    return [part[0].tolist() for part in estimate]
 
 
 def test_prompt_tokens_are_not_discounted():
@@ -97,11 +97,11 @@ def test_credit_is_that_of_the_definition_and_whitened(gae, definition, seed):
     case = ragged(seed)
     estimate = PPO(gae=gae).estimate_advantages(case.outcomes, case.batch)
     advantages, returns = zip(*map(definition, case.stories), strict=True)
-    for found, expected in (
+    for actual, expected in (
         (estimate.advantages, reference.whitened(list(advantages))),
         (estimate.returns, returns),
     ):
-        for mine, theirs in zip(by_trajectory(found, case.batch, 8), expected, strict=True):
+        for mine, theirs in zip(by_trajectory(actual, case.batch, 8), expected, strict=True):
             assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-5)
 
 
@@ -112,7 +112,7 @@ def test_the_critics_loss_is_that_of_the_definition(seed):
     batch = ragged(seed).batch
     weight, returns, values = (torch.randn(batch.sampled.shape) * batch.sampled for _ in range(3))
     batch = replace(batch, weight=weight, returns=returns)
-    found = (
+    loss = (
         PPO(value_weight=0.7, value_clip=0.3)
         .loss(Outputs(batch.old_logprobs, values, values), batch)
         .total
@@ -123,4 +123,4 @@ def test_the_critics_loss_is_that_of_the_definition(seed):
         * reference.value_loss(*(float(x[at]) for x in (values, batch.old_values, returns)), 0.3)
         for at in map(tuple, batch.sampled.nonzero().tolist())
     )
-    assert found.item() == pytest.approx(expected, abs=1e-5)
+    assert loss.item() == pytest.approx(expected, abs=1e-5)

@@ -36,25 +36,25 @@ def apart(*factors):
     ids=lambda value: repr(value) if hasattr(value, "use") else None,
 )
 def test_the_weights_of_three_probability_ratios(correction, weights, beyond):
-    found = correction.weights(apart(0.5, 8.0, 1.0))
-    assert found.tokens[0, 1:].tolist() == pytest.approx(weights)
-    assert found.metrics["mismatch/masked_share"][0, 1:].tolist() == beyond
+    actual = correction.weights(apart(0.5, 8.0, 1.0))
+    assert actual.tokens[0, 1:].tolist() == pytest.approx(weights)
+    assert actual.metrics["mismatch/masked_share"][0, 1:].tolist() == beyond
 
 
 def test_corrections_do_not_depend_on_context_or_speaker():
     """A speaker's two contexts that take turns, and another one's: each token 0.5, 8, 1 or 4
     times as probable by now.
     """
-    said = [turn([1], {2: -3.0}, context=c, version=v) for c, v in ((0, 3), (1, 4), (0, 4))]
-    batch = pack([trajectory(*said), trajectory(turn([1], {2: -3.0}), name="t1", agent="other")])
+    turns = [turn([1], {2: -3.0}, context=c, version=v) for c, v in ((0, 3), (1, 4), (0, 4))]
+    batch = pack([trajectory(*turns), trajectory(turn([1], {2: -3.0}), name="t1", agent="other")])
     #                                            context 0     context 1     the other's
     now = torch.tensor([0.5, 1.0, 8.0, 4.0]).log() - 3.0
     batch = replace(batch, old_logprobs=torch.zeros_like(batch.rollout_logprobs))
     batch.old_logprobs[batch.sampled] = now
-    found = TokenTIS(cap=4.0).weights(batch).tokens[batch.sampled]
-    assert found.tolist() == pytest.approx([0.5, 1.0, 4.0, 4.0])
-    found = IcePop(low=0.6, high=5.0).weights(batch).tokens[batch.sampled]
-    assert found.tolist() == pytest.approx([0.0, 1.0, 0.0, 4.0])
+    actual = TokenTIS(cap=4.0).weights(batch).tokens[batch.sampled]
+    assert actual.tolist() == pytest.approx([0.5, 1.0, 4.0, 4.0])
+    actual = IcePop(low=0.6, high=5.0).weights(batch).tokens[batch.sampled]
+    assert actual.tolist() == pytest.approx([0.0, 1.0, 0.0, 4.0])
 
 
 def test_a_sampler_that_agrees_is_not_corrected():
@@ -82,9 +82,9 @@ DEFINITIONS = [
 @given(seed=st.integers(0, 10_000))
 def test_weights_are_those_of_the_definition(correction, definition, seed):
     batch = ragged(seed).batch
-    found = correction.weights(batch).tokens
+    actual = correction.weights(batch).tokens
     apart = (batch.old_logprobs.double() - batch.rollout_logprobs.double()).exp()
     for row, here in enumerate(batch.sampled):
-        assert found[row][here].tolist() == pytest.approx(
+        assert actual[row][here].tolist() == pytest.approx(
             definition(apart[row][here].tolist()), abs=1e-6
         )

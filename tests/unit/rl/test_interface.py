@@ -17,13 +17,13 @@ from tests.support.played import crowd, earned
 
 
 def test_mismatch_measures_sampler_against_learner():
-    found = mismatch(
+    metrics = mismatch(
         torch.tensor([-1.0, -1.0 + math.log(2)]), torch.tensor([-1.0, -1.0])
     )  # weights 1 and 2
-    assert found["mismatch/max_abs_weight_error"] == pytest.approx(1.0)
-    assert found["mismatch/max_abs_dlogp"] == pytest.approx(math.log(2))
-    assert found["mismatch/k3"] == pytest.approx((0 + 2 - 1 - math.log(2)) / 2)
-    assert found["mismatch/ess"] == pytest.approx((1 + 2) ** 2 / (1 + 4) / 2)
+    assert metrics["mismatch/max_abs_weight_error"] == pytest.approx(1.0)
+    assert metrics["mismatch/max_abs_dlogp"] == pytest.approx(math.log(2))
+    assert metrics["mismatch/k3"] == pytest.approx((0 + 2 - 1 - math.log(2)) / 2)
+    assert metrics["mismatch/ess"] == pytest.approx((1 + 2) ** 2 / (1 + 4) / 2)
 
 
 def test_a_sampler_that_agrees_has_no_mismatch():
@@ -54,8 +54,8 @@ def test_the_gradient_ignores_split_ranks_and_order_of_rows(nano, budget, ranks,
     parts = [
         rows for share in micro_batches(split.lengths, budget, ranks) for rows in share if len(rows)
     ]
-    found = _gradient(policy, split, parts)
-    assert (found - expected).norm() < 1e-5 * expected.norm()
+    gradient = _gradient(policy, split, parts)
+    assert (gradient - expected).norm() < 1e-5 * expected.norm()
 
 
 def _prepared(order):

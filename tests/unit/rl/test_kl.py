@@ -32,8 +32,8 @@ def test_its_mean_over_samples_is_the_divergence(kind):
 
 @given(kind=st.sampled_from(KINDS), logprob=st.floats(-15, 0), other=st.floats(-15, 0))
 def test_estimates_are_those_of_the_definition(kind, logprob, other):
-    found = kl(*torch.tensor([logprob, other], dtype=torch.float64), kind)
-    assert found.item() == pytest.approx(reference.divergence(logprob, other, kind), abs=1e-6)
+    divergence = kl(*torch.tensor([logprob, other], dtype=torch.float64), kind)
+    assert divergence.item() == pytest.approx(reference.divergence(logprob, other, kind), abs=1e-6)
 
 
 def test_the_loss_refuses_k1_with_its_vanishing_gradient():

@@ -19,8 +19,8 @@ def test_the_rate_is_constant_by_default():
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
 def test_the_rate_rises_over_the_warmup_steps(schedule):
-    found = rates(9, lr_scheduler_type=schedule, warmup_steps=3)
-    assert found[:4] == [2.0, 4.0, 6.0, 8.0]
+    actual = rates(9, lr_scheduler_type=schedule, warmup_steps=3)
+    assert actual[:4] == [2.0, 4.0, 6.0, 8.0]
 
 
 def test_a_linear_rate_falls_by_equal_parts():
@@ -28,8 +28,8 @@ def test_a_linear_rate_falls_by_equal_parts():
 
 
 def test_a_cosine_rate_is_half_at_the_middle():
-    found = rates(4, lr_scheduler_type="cosine")
-    assert found == pytest.approx([8.0, 6.828427, 4.0, 1.171573])
+    actual = rates(4, lr_scheduler_type="cosine")
+    assert actual == pytest.approx([8.0, 6.828427, 4.0, 1.171573])
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,20 @@ SILENT = turn([5])
 
 
 def test_a_reward_is_at_the_last_sampled_token_of_its_turn():
-    found = earned([played(ASKS, ANSWERS)], [1.5], by_turn=[(0.5, 1.0)])
+    outcomes = earned([played(ASKS, ANSWERS)], [1.5], by_turn=[(0.5, 1.0)])
     #                                        asks    answers
-    assert found.token_rewards.tolist() == [[0, 0.5, 0, 1.0]]
+    assert outcomes.token_rewards.tolist() == [[0, 0.5, 0, 1.0]]
 
 
 def test_rewards_without_a_turn_are_at_the_last_sampled_token():
-    found = earned([played(ASKS, ANSWERS), played(ASKS)], [1.0, 2.0], by_turn=[(0.25, 0.0), ()])
-    assert found.token_rewards.tolist() == [[0, 0.25, 0, 0.75], [0, 2.0, 0, 0]]
-    assert found.rewards.tolist() == [1.0, 2.0]
+    outcomes = earned([played(ASKS, ANSWERS), played(ASKS)], [1.0, 2.0], by_turn=[(0.25, 0.0), ()])
+    assert outcomes.token_rewards.tolist() == [[0, 0.25, 0, 0.75], [0, 2.0, 0, 0]]
+    assert outcomes.rewards.tolist() == [1.0, 2.0]
 
 
 def test_a_reward_moves_back_to_the_last_sampled_turn():
-    found = earned([played(ASKS, SILENT)], [1.0])
-    assert found.token_rewards.tolist() == [[0, 1.0]]
+    outcomes = earned([played(ASKS, SILENT)], [1.0])
+    assert outcomes.token_rewards.tolist() == [[0, 1.0]]
 
 
 def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
@@ -42,26 +42,29 @@ def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
 
 def test_a_greedy_reply_credits_the_trained_reply_before_it():
     greedy = replace(ANSWERS, temperature=0.0)
-    found = earned([played(ASKS, greedy, ASKS)], [3.0], by_turn=[(0.5, 0.25, 1.0)])
+    outcomes = earned([played(ASKS, greedy, ASKS)], [3.0], by_turn=[(0.5, 0.25, 1.0)])
     #                                        asks     asks; the rest of the reward, 1.25, is last
-    assert found.token_rewards.tolist() == [[0, 0.75, 0, 2.25]]
+    assert outcomes.token_rewards.tolist() == [[0, 0.75, 0, 2.25]]
     first = earned([played(greedy, ASKS, greedy)], [1.0], by_turn=[(0.5, 0.0, 0.25)])
     assert first.token_rewards.tolist() == [[0, 1.0]]
 
 
 def test_a_trajectory_without_tokens_still_has_a_reward():
-    found = earned([played(SILENT), played(ASKS)], [1.0, 0.0])
-    assert (found.rewards.tolist(), found.token_rewards.tolist()) == ([1.0, 0.0], [[0, 0], [0, 0]])
+    outcomes = earned([played(SILENT), played(ASKS)], [1.0, 0.0])
+    assert (outcomes.rewards.tolist(), outcomes.token_rewards.tolist()) == (
+        [1.0, 0.0],
+        [[0, 0], [0, 0]],
+    )
 
 
 def test_a_reply_in_pieces_and_in_a_fresh_context_is_one_turn():
-    found = earned([played(ANSWERS, replace(ANSWERS, context=1))], [3.0], by_turn=[(1.0, 2.0)])
-    assert found.token_rewards.tolist() == [[0, 1.0, 0, 2.0]]
+    outcomes = earned([played(ANSWERS, replace(ANSWERS, context=1))], [3.0], by_turn=[(1.0, 2.0)])
+    assert outcomes.token_rewards.tolist() == [[0, 1.0, 0, 2.0]]
 
 
 def test_groups_need_not_be_contiguous():
-    found = earned([played(ASKS, group=name) for name in "abab"], [0.0] * 4)
-    assert found.groups == ((0, 2), (1, 3))
+    outcomes = earned([played(ASKS, group=name) for name in "abab"], [0.0] * 4)
+    assert outcomes.groups == ((0, 2), (1, 3))
 
 
 def test_an_unscored_trajectory_is_no_zero():
@@ -89,14 +92,14 @@ def test_episodes_stopped_at_a_limit_are_cut():
 
 
 def test_a_state_is_named_by_the_environment_or_the_prompt():
-    asked, told = (Message("user", "41+58?"),), (Message("user", "17+4?"),)
-    named = replace(ASKS, state="empty cart", read=asked)
-    found = earned(
+    sum_prompt, other_prompt = (Message("user", "41+58?"),), (Message("user", "17+4?"),)
+    named = replace(ASKS, state="empty cart", read=sum_prompt)
+    outcomes = earned(
         [
-            played(named, replace(ASKS, read=asked)),
-            played(replace(ASKS, read=asked), replace(ASKS, read=told)),
+            played(named, replace(ASKS, read=sum_prompt)),
+            played(replace(ASKS, read=sum_prompt), replace(ASKS, read=other_prompt)),
         ],
         [0, 0],
     )
-    (first, second), (third, fourth) = found.states
+    (first, second), (third, fourth) = outcomes.states
     assert (first, second == third, second == fourth) == ("empty cart", True, False)

@@ -21,10 +21,10 @@ def of_token(policy_loss, ratio, advantage, probability=0.1):
     batch = pack([trajectory(turn([1], {3: math.log(probability)}))])
     batch = replace(batch, advantages=torch.tensor([[0.0, advantage]]))
     logprobs = torch.tensor([[0.0, math.log(probability * ratio)]], requires_grad=True)
-    found = policy_loss.tokens(Outputs(logprobs, torch.zeros(1, 2), torch.zeros(1, 2)), batch)
-    found.tokens.sum().backward()
-    metric = next(iter(found.metrics.values()), torch.zeros(1, 2))
-    return found.tokens[0, 1].item(), logprobs.grad[0, 1].item(), metric[0, 1].item()
+    result = policy_loss.tokens(Outputs(logprobs, torch.zeros(1, 2), torch.zeros(1, 2)), batch)
+    result.tokens.sum().backward()
+    metric = next(iter(result.metrics.values()), torch.zeros(1, 2))
+    return result.tokens[0, 1].item(), logprobs.grad[0, 1].item(), metric[0, 1].item()
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def of_token(policy_loss, ratio, advantage, probability=0.1):
     ],
 )
 def test_one_token_costs_and_pulls(policy_loss, ratio, advantage, loss, slope, clipped):
-    found = of_token(policy_loss, ratio, advantage)
-    assert found[1:] == pytest.approx((slope, clipped), rel=1e-5)
-    assert loss is None or found[0] == pytest.approx(loss, rel=1e-5)
+    result = of_token(policy_loss, ratio, advantage)
+    assert result[1:] == pytest.approx((slope, clipped), rel=1e-5)
+    assert loss is None or result[0] == pytest.approx(loss, rel=1e-5)
 
 
 def test_a_bad_token_that_fell_far_is_dropped_by_total_variation():
@@ -72,11 +72,11 @@ def test_a_reply_has_one_ratio_the_geometric_mean_of_its_tokens():
     logprobs = torch.tensor(
         [[0.0, math.log(4.0), 0.0]], requires_grad=True
     )  # ratios 4 and 1: their mean is 2
-    found = (
+    losses = (
         GSPO(high=5.0).tokens(Outputs(logprobs, torch.zeros(1, 3), torch.zeros(1, 3)), batch).tokens
     )
-    found.sum().backward()
-    assert found.tolist() == [pytest.approx([0.0, -2.0, -2.0])]
+    losses.sum().backward()
+    assert losses.tolist() == [pytest.approx([0.0, -2.0, -2.0])]
     assert logprobs.grad.tolist() == [pytest.approx([0.0, -2.0, -2.0])]
 
 
@@ -84,8 +84,8 @@ def test_each_row_of_a_trajectory_has_a_ratio_of_its_own():
     folded = trajectory(turn([1], {3: 0.0}), turn([1], {3: 0.0}, context=1))
     batch = replace(pack([folded]), advantages=torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
     logprobs = torch.tensor([[0.0, math.log(4.0)], [0.0, 0.0]])
-    found = GSPO(high=5.0).tokens(Outputs(logprobs, logprobs, logprobs), batch).tokens
-    assert found[:, 1].tolist() == pytest.approx([-4.0, -1.0])
+    losses = GSPO(high=5.0).tokens(Outputs(logprobs, logprobs, logprobs), batch).tokens
+    assert losses[:, 1].tolist() == pytest.approx([-4.0, -1.0])
 
 
 def test_a_ratio_beyond_all_numbers_stays_finite():
@@ -93,10 +93,10 @@ def test_a_ratio_beyond_all_numbers_stays_finite():
         batch = replace(
             pack([trajectory(turn([1], {3: -1000.0}))]), advantages=torch.tensor([[0.0, -1.0]])
         )
-        found = policy_loss.tokens(
+        losses = policy_loss.tokens(
             Outputs(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2)), batch
         )
-        assert found.tokens.isfinite().all(), policy_loss
+        assert losses.tokens.isfinite().all(), policy_loss
 
 
 DEFINITIONS = [
@@ -121,9 +121,9 @@ def test_losses_and_their_slopes_are_those_of_the_definition(policy_loss, defini
     batch = ragged(seed).batch
     batch = replace(batch, advantages=torch.randn(batch.sampled.shape) * batch.sampled)
     outputs = now(batch, seed)
-    found = policy_loss.tokens(outputs, batch).tokens
-    (slopes,) = torch.autograd.grad(found.sum(), outputs.logprobs)
+    losses = policy_loss.tokens(outputs, batch).tokens
+    (slopes,) = torch.autograd.grad(losses.sum(), outputs.logprobs)
     for row, t, token in tokens(outputs, batch):
         loss, slope = definition(token)
-        assert found[row, t].item() == pytest.approx(loss, abs=1e-6, rel=3e-5)
+        assert losses[row, t].item() == pytest.approx(loss, abs=1e-6, rel=3e-5)
         assert slopes[row, t].item() == pytest.approx(slope, abs=1e-6, rel=3e-5)

@@ -74,11 +74,11 @@ def case(request):
     def near(base):
         return (base + 0.4 * torch.randn(base.shape, generator=generator)) * batch.sampled
 
-    said = {
+    signals = {
         name: near(batch.rollout_logprobs)
         for name in ("old_logprobs", "reference_logprobs", "advantages")
     }
-    batch = replace(batch, **said, old_values=near(torch.zeros_like(batch.weight)))
+    batch = replace(batch, **signals, old_values=near(torch.zeros_like(batch.weight)))
     greedy = {f"g{i}": dice.random() for i in range(6)}
     outcomes = earned(
         trajectories,
@@ -140,8 +140,8 @@ def theirs(name, batch, outcomes, groups):
 )
 def test_verl_finds_the_same_advantages(case, ours, name):
     batch, outcomes, groups, _ = case
-    found = ours.estimate_advantages(outcomes, batch).advantages
-    assert (found - theirs(name, batch, outcomes, groups))[batch.sampled].abs().max() < 3e-6
+    advantages = ours.estimate_advantages(outcomes, batch).advantages
+    assert (advantages - theirs(name, batch, outcomes, groups))[batch.sampled].abs().max() < 3e-6
 
 
 @pytest.mark.parametrize(("loss", "aggregation"), PAIRS, ids=lambda pair: pair[1])
@@ -180,9 +180,9 @@ def test_verl_finds_the_same_gradient(case, loss, aggregation):
 @pytest.mark.parametrize("kind", ["k1", "k2", "k3", "abs"])
 def test_verl_estimates_the_same_divergence(case, kind):
     batch, *_ = case
-    found = kl(batch.old_logprobs, batch.reference_logprobs, kind)
+    divergence = kl(batch.old_logprobs, batch.reference_logprobs, kind)
     assert (
-        found - verl.kl_penalty(batch.old_logprobs, batch.reference_logprobs, kind)
+        divergence - verl.kl_penalty(batch.old_logprobs, batch.reference_logprobs, kind)
     ).abs().max() < 1e-6
 
 
@@ -191,8 +191,8 @@ def test_verl_has_the_same_loss_of_a_critic(case):
     estimate = PPO().estimate_advantages(outcomes, batch)
     batch = replace(batch, returns=estimate.returns, advantages=torch.zeros_like(batch.weight))
     algorithm = PPO(value_weight=1.0)
-    found = algorithm.loss(outputs, replace(batch, weight=algorithm.weights(batch))).total
+    loss = algorithm.loss(outputs, replace(batch, weight=algorithm.weights(batch))).total
     expected, _ = verl.compute_value_loss(
         outputs.values, batch.returns, batch.old_values, batch.sampled.float(), 0.2
     )
-    assert found.item() == pytest.approx(expected.item(), abs=1e-6)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)

@@ -28,10 +28,10 @@ def candidates(folder: Path, groups: bytes, mounts: bytes) -> list[tuple[str, li
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_group_may_have_any_name(tmp_path: Path, name: bytes) -> None:
-    found = candidates(tmp_path, b"0::/" + name + b"\n", STICK + V2)
-    assert found == [("v2", [b"/sys/fs/cgroup/" + name]), ("v2", [b"/sys/fs/cgroup"]), ("v1", [])]
-    found = candidates(tmp_path, b"5:memory:/docker/a/" + name + b"\n", STICK + V1)
-    assert found == [("v1", [b"/sys/fs/cgroup/memory/" + name])]
+    groups = candidates(tmp_path, b"0::/" + name + b"\n", STICK + V2)
+    assert groups == [("v2", [b"/sys/fs/cgroup/" + name]), ("v2", [b"/sys/fs/cgroup"]), ("v1", [])]
+    groups = candidates(tmp_path, b"5:memory:/docker/a/" + name + b"\n", STICK + V1)
+    assert groups == [("v1", [b"/sys/fs/cgroup/memory/" + name])]
 
 
 def test_groups_may_be_mounted_anywhere(tmp_path: Path) -> None:

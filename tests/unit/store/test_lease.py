@@ -28,14 +28,14 @@ ELSEWHERE = Owner("node7", 4711, 1763740000.25, "0c5d", 73512)
 
 
 def held(owner: Owner, beat: int = 1, renewed: float = 1763740000.0) -> str:
-    told = {
+    content = {
         "owner": owner.to_json(),
         "fence": 4,
         "beat": beat,
         "renewed": renewed,
         "released": False,
     }
-    return json.dumps(told)
+    return json.dumps(content)
 
 
 def lease(bucket: Bucket, moved: Moved, run: str) -> Lease:
@@ -206,9 +206,9 @@ def test_a_renewal_is_retried_after_a_network_error(
 
 def test_the_clock_of_the_store_decides_about_the_holder(run: str) -> None:
     bucket: Any = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, renewed=4e9)})
-    for seconds, told in ((30.0, "process 4711 on node7"), (300.0, "")):
+    for seconds, holder in ((30.0, "process 4711 on node7"), (300.0, "")):
         bucket.ages[f"runs/{run}/lock.json"] = seconds
-        assert leaseholder(bucket, f"runs/{run}") == told
+        assert leaseholder(bucket, f"runs/{run}") == holder
     bucket[f"runs/{run}/lock.json"] = held(MINE)
     assert leaseholder(bucket, f"runs/{run}") == str(MINE), "it lives, so that it is only slow"
     bucket[f"runs/{run}/lock.json"] = "\0" * 90

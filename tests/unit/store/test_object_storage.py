@@ -18,9 +18,9 @@ class Answering:
 
 
 def remote(status):
-    found = Remote("s3://agents/exp")
-    found.fs = Answering(status)
-    return found
+    storage = Remote("s3://agents/exp")
+    storage.fs = Answering(status)
+    return storage
 
 
 @pytest.mark.parametrize("status", [409, 412])

@@ -132,8 +132,8 @@ def test_foreign_temporary_files_stay_and_are_named(store, caplog, name, shown):
     (strange / ".tmp-inner").mkdir(parents=True)
     assert store.sweep("runs/demo") == 0
     assert strange.is_dir()
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith(f"{strange.parent / shown} is not ours and stays: its name has no ")
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"{strange.parent / shown} is not ours and stays: its name has no ")
 
 
 def test_a_truncated_manifest_is_recomputed(store):
