@@ -85,7 +85,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 async def test_the_judge_of_the_page_retries_a_busy_server(settings):
-    chile = Problem("Chile", "What is the capital of Chile?", {"answer": "Santiago"})
+    chile = Problem("Chile", "Which city is the capital of Chile?", {"answer": "Santiago"})
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         judge = load("my_quiz:Judge").with_settings(url=f"http://127.0.0.1:{server.server_port}")

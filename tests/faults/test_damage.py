@@ -91,9 +91,7 @@ def checks_of_data(store: Store) -> list[Any]:
 
 
 def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Callable[[int], Any]]:
-    """Whatever reads a run without its services, by name, given a step; each returns something that
-    can be compared.
-    """
+    """Readers of a run without services, by name; each returns a comparable value for a step."""
 
     def continued(_: int) -> tuple[Any, ...]:
         with opened(experiment, "demo") as run:

@@ -97,9 +97,7 @@ def test_reads_and_writes_name_a_missing_bucket() -> None:
         lambda uri: gone.write(uri, ""),
         lambda uri: gone.create(uri, ""),
     ):
-        with pytest.raises(
-            Refused, match=r"The store s3://nobody/exp could not .* runs: there is no such bucket; "
-        ):
+        with pytest.raises(Refused, match=r"s3://nobody/exp .* runs: .*bucket"):
             ask("runs")
 
 
@@ -290,7 +288,7 @@ def test_a_run_that_is_refused_leaves_nothing_on_object_storage(
     )
     experiment = Experiment.of("tiny", settings, {}, Site(), store)
     with (
-        pytest.raises(ValueError, match="The run 'base' has published no policy"),
+        pytest.raises(ValueError, match=r"'base' .*policy"),
         opened(experiment, "demo"),
     ):
         pass

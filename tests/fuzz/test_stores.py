@@ -53,7 +53,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def readers(store: Store) -> dict[str, Callable[[], Any]]:
-    """Whatever reads such a store, by name."""
+    """Readers of such a store, by name."""
 
     def comparison() -> str:
         try:

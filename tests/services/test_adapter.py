@@ -150,16 +150,14 @@ def test_bfloat16_keeps_float32_weights_of_the_adapter(learner, job, tmp_path):
 
 
 def test_a_missing_layer_is_refused_by_name(learner, job):
-    with pytest.raises(
-        LearnerFailed, match=r"no linear layers called 'q_porj'. Did you mean 'q_proj'"
-    ):
+    with pytest.raises(LearnerFailed, match=r"'q_porj'.*'q_proj'"):
         learner.update(replace(job, adapter=ADAPTER | {"targets": ["v_proj", "q_porj"]}))
-    with pytest.raises(LearnerFailed, match="no linear layers called 'lm_head'"):
+    with pytest.raises(LearnerFailed, match=r"linear layers .*'lm_head'"):
         learner.update(replace(job, adapter=ADAPTER | {"targets": ["lm_head"]}))
 
 
 def test_an_adapter_without_its_base_model_is_refused(learner, job, tmp_path):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
-    with pytest.raises(LearnerFailed, match="holds an adapter only: say on which model"):
+    with pytest.raises(LearnerFailed, match="adapter only"):
         learner.update(replace(job, policy=str(policy)))

@@ -254,7 +254,7 @@ def test_a_learner_failure_has_a_traceback_and_is_survived(service, job, tmp_pat
 
 
 def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
-    with pytest.raises(LearnerFailed, match="token 9999, but the policy has"):
+    with pytest.raises(LearnerFailed, match="token 9999"):
         learner.update(stored(tmp_path, nano, [played(turn([1], {9999: -1.0}))]))
 
 
@@ -265,7 +265,7 @@ def test_a_lost_learner_takes_the_next_update(learner, workers, job, tmp_path):
         learner.update(
             replace(job, update=settings(epochs=1000)), lambda done, total: kill_worker(workers(1))
         )
-    with pytest.raises(LearnerLost, match="has the state None in memory, not 'step/1'"):
+    with pytest.raises(LearnerLost, match=r"state None .*'step/1'"):
         learner.save_policy(tmp_path)
     assert learner.update(job)["train/optimizer_steps"] == 2
 
@@ -291,9 +291,7 @@ def test_a_reference_that_ignores_the_prefix_mask_is_refused(learner, job, tmp_p
         reference=str(tmp_path / "near"),
         algorithm=GRPO | {"kl": {"use": "loss", "weight": 1.0}},
     )
-    with pytest.raises(
-        LearnerFailed, match=r"qwen2 .* has sliding_attention: set update.share_prefixes"
-    ):
+    with pytest.raises(LearnerFailed, match=r"qwen2 .*sliding_attention.*update\.share_prefixes"):
         learner.update(penalised)
     plain = replace(penalised, update=settings(share_prefixes=False))
     assert learner.update(plain)["train/kl_reference"] > 0

@@ -173,7 +173,7 @@ def test_activation_checkpointing_runs_a_layer_twice(nano):
 def test_activation_checkpointing_refuses_dropout(nano):
     policy = load_policy(str(nano), "float32")
     policy.model.config.attention_dropout = 0.1
-    with pytest.raises(ValueError, match="llama has dropout: set it to 0"):
+    with pytest.raises(ValueError, match=r"llama .*dropout"):
         recompute_activations(policy)
 
 

@@ -267,7 +267,7 @@ def test_an_adapter_on_a_different_base_model_is_refused(
     one, two = policies
     folder = adapter(two, tmp_path / "adapter", 1)
     server.load(one, 0)
-    with pytest.raises(WrongWeights, match=r"from those of probe.json on average"):
+    with pytest.raises(WrongWeights, match=r"probe\.json"):
         server.load(folder, 1, two)
     with pytest.raises(SamplerLost, match="is 'loading'"):
         replies(server, 1)
@@ -291,9 +291,7 @@ def test_a_policy_that_contradicts_its_probe_is_refused(
     one, two = policies
     mixed = Path(shutil.copytree(one, tmp_path / "policy"))
     shutil.copy(two / "probe.json", mixed)
-    with pytest.raises(
-        WrongWeights, match=r"from those of probe.json on average, expected at most 0.0001"
-    ):
+    with pytest.raises(WrongWeights, match=r"probe\.json.*0\.0001"):
         server.load(mixed, 9)
     with pytest.raises(SamplerLost, match="is 'loading'"):
         replies(server, 1)

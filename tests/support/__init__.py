@@ -1,1 +1,1 @@
-"""What tests share: no test is in here."""
+"""Shared code of the tests; contains no tests."""

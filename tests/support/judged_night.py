@@ -24,7 +24,7 @@ from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.testing.trajectories import trajectory, turn
 
 Answers = Callable[[int], tuple[str, float | Unscored]]
-"""What a policy replies to the test problem of a number, and its reward."""
+"""Reply and reward of a policy by the number of the test problem."""
 
 
 def played_night(

@@ -49,13 +49,12 @@ from flows.local.prefect_server import leave, use
 
 
 class Life:
-    """What happened in the life of a command so far, and when it is to end.
+    """Moments in the life of a command so far, and the moment of its death.
 
-    A moment is something about to be published (`publish runs/tiny-5f0e2b7c/steps/000001/policy`)
-    or some progress (`update 1 2`: two optimizer steps of step 1 are done). A death comes
-    `{"at": moment}`, with `"time": 2` when that comes again, or at the n-th file that is opened,
-    `{"opening": n}`. It comes to the command, or with `"of"` to its "learner", its "sampler" or a
-    process.
+    A moment is a publication (`publish runs/tiny-5f0e2b7c/steps/000001/policy`) or progress
+    (`update 1 2`: two optimizer steps of step 1 are done). A death is `{"at": moment}`, with
+    `"time": 2` for its second occurrence, or `{"opening": n}` for the n-th opened file. It kills
+    the command, or with `"of"` its "learner", its "sampler" or a process.
     """
 
     def __init__(self, folder: Path, death: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ def test_remax_compares_with_the_greedy_episode_of_the_problem():
     other = played(turn([1], {3: -1.0}), group="no greedy one")
     advantages = credited(ReMax(), [SHORT, SHORT, other], [1.0, 0.0, 1.0], greedy={"g0": 0.25})
     assert advantages == [[0.75], [-0.25], [0.0]]
-    with pytest.raises(ValueError, match="No greedy episode of these problems has a score"):
+    with pytest.raises(ValueError, match=r"greedy episode .*score"):
         credited(ReMax(), [SHORT], [1.0])
 
 
@@ -160,7 +160,7 @@ def test_an_unsupported_kl_penalty_is_refused(algorithm, penalty):
 
 
 def test_a_reward_below_zero_is_refused_where_its_mean_divides():
-    with pytest.raises(ValueError, match=r"MaxRL needs rewards of 0 and more, got -0\.5"):
+    with pytest.raises(ValueError, match=r"MaxRL .*-0\.5"):
         credited(MaxRL(), [SHORT, SHORT], [1.0, -0.5])
 
 

@@ -83,5 +83,5 @@ def test_pass_rates_add_up_over_steps_by_kind(tmp_path):
 
 def test_a_step_without_a_curriculum_has_no_pass_rates(tmp_path):
     ledger.write(tmp_path, ROWS)
-    with pytest.raises(ValueError, match=r"rollout\.curriculum: an earlier step ran without"):
+    with pytest.raises(ValueError, match=r"rollout\.curriculum: "):
         ledger.pass_rates(tmp_path)

@@ -115,5 +115,5 @@ def test_a_file_with_other_columns_is_refused(tmp_path, change):
         "has mood": table.append_column("mood", pa.array(["fine"])),
     }[change]
     pq.write_table(other, tmp_path / "p.parquet")
-    with pytest.raises(ValueError, match="has other columns, expected schema 1"):
+    with pytest.raises(ValueError, match=r"columns, .*schema 1"):
         parquet.read_problems(tmp_path / "p.parquet")

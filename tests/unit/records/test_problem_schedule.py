@@ -91,7 +91,7 @@ def test_a_greedy_baseline_is_one_more_episode_of_each_problem() -> None:
 
 
 def test_more_problems_a_step_than_there_are_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs 10 problems, the training split has 9"):
+    with pytest.raises(ValueError, match=r"10 problems, .*training split .*9"):
         problems_of(
             settings_with(problems=5, refills=1),
             SamplingRound(1, {"single": range(5)}, False, range(1)),
@@ -137,5 +137,5 @@ def test_a_night_continues_after_problems_of_its_refills() -> None:
 
 def test_a_night_step_of_over_half_the_problems_is_refused() -> None:
     rules = settings_with(problems=5).model_copy(update={"night": Night(number=1)})
-    with pytest.raises(ValueError, match=r"step of a night needs 10 problems, .* has 9: raise"):
+    with pytest.raises(ValueError, match=r"night .*10 problems, .* 9"):
         problems_of(rules, schedule_of(rules).first_round(1, False), PROBLEMS)

@@ -91,7 +91,7 @@ def test_a_curriculum_prefers_half_solved_problems():
 
 def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
     rules = settings_with(rollout={**WINDOW, "curriculum": {"by": "level"}})
-    with pytest.raises(ValueError, match=r"'sums/1' has no fact 'level', it has kind"):
+    with pytest.raises(ValueError, match=r"'sums/1' .*'level'.* kind"):
         schedule_of(rules).kind_of(of_task(Problem("1", "?", {"kind": 1}), "sums"))
 
 

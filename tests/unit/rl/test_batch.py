@@ -97,7 +97,7 @@ def test_a_trajectory_in_which_nothing_was_sampled_has_no_row():
 
 
 def test_a_row_that_begins_with_a_sampled_token_is_refused():
-    with pytest.raises(ValueError, match="t7 begins with a sampled token"):
+    with pytest.raises(ValueError, match=r"t7 .*sampled token"):
         pack([trajectory(turn([], {3: -0.5}), name="t7")])
 
 

@@ -34,9 +34,7 @@ def test_a_reward_moves_back_to_the_last_sampled_turn():
 
 
 def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
-    with pytest.raises(
-        ValueError, match="Turn 1 of trajectory t0 has a reward and no sampled token"
-    ):
+    with pytest.raises(ValueError, match=r"Turn 1 of trajectory t0 .*reward"):
         earned([played(ASKS, SILENT)], [1.0], by_turn=[(0.0, 1.0)])
 
 
@@ -69,7 +67,7 @@ def test_groups_need_not_be_contiguous():
 
 def test_an_unscored_trajectory_is_no_zero():
     trajectory = played(ASKS)
-    with pytest.raises(ValueError, match=r"t0 has no reward: exact: TimeoutError"):
+    with pytest.raises(ValueError, match=r"t0 .*exact: TimeoutError"):
         outcomes(
             [trajectory],
             [Scored("t0", {}, (), Unscored("exact: TimeoutError"))],

@@ -93,7 +93,7 @@ def case(request):
 
 
 def theirs(name, batch, outcomes, groups):
-    """What verl finds for the same episodes."""
+    """Advantages of verl for the same episodes."""
     layout = sequences(batch, len(outcomes.rewards))
     rewards, mask = layout.scatter(outcomes.token_rewards).float(), batch.sampled.float()
     if name == "gae":

@@ -19,7 +19,7 @@ def answered(code, status, kind=OSError):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (
             answered("NoSuchBucket", 404, FileNotFoundError),
@@ -44,13 +44,13 @@ def answered(code, status, kind=OSError):
         (answered("SlowDown", 503), "OSError: no."),
     ],
 )
-def test_a_refusal_names_store_object_cause_and_remedy(error, told):
+def test_a_refusal_names_store_object_cause_and_remedy(error, message):
     with pytest.raises(Refused) as caught, STORE.asking("read", "runs/demo/run.json"):
         raise error
     assert str(caught.value).startswith(
         "The store s3://agents/exp could not read runs/demo/run.json: "
     )
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).count(".") == str(caught.value).rstrip(".").count(".") + 1
 
 

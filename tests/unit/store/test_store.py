@@ -155,13 +155,13 @@ def test_the_manifest_lists_the_inputs(store):
 
 
 @pytest.mark.parametrize(
-    ("said", "damage"),
+    ("original", "damage"),
     [('"d0"', '"d8"'), ('"score"', '"scobe"'), ('"size": 3', '"size": 1'), ('"files"', '"fkles"')],
 )
-def test_a_changed_manifest_is_named_and_recomputed(store, caplog, said, damage):
+def test_a_changed_manifest_is_named_and_recomputed(store, caplog, original, damage):
     artifact = publish(store)
     manifest = store.root / SLOT.uri / "MANIFEST.json"
-    changed = manifest.read_text().replace(said, damage)
+    changed = manifest.read_text().replace(original, damage)
     assert changed != manifest.read_text()
     manifest.write_text(changed)
     store_module._opened.clear()
@@ -179,7 +179,7 @@ def test_one_file_of_an_artifact_is_checked_by_itself(store):
     assert isinstance(store.part(artifact, "metrics.json"), int)
     assert store.part(artifact, "adapter.json") is None
     (store.root / SLOT.uri / "metrics.json").write_text("0")
-    with pytest.raises(Damaged, match=r"metrics\.json is not the file that MANIFEST\.json names"):
+    with pytest.raises(Damaged, match=r"metrics\.json .*MANIFEST\.json"):
         store.part(artifact, "metrics.json")
     with pytest.raises(Damaged, match="expected 9f2c"):
         store.part(Pointer(SLOT.uri, "9f2c"), "metrics.json")
