@@ -44,20 +44,21 @@ class Office(Environment):
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
         """The first MOST_ROWS rows of a table with this value in a column."""
-        named = TABLES[_checked_table(table, column)]
-        rows = self._ask(f"{', '.join(named)} FROM {table}", column, value)
-        return [dict(zip(named, row, strict=True)) for row in rows]
+        columns = _columns(table, column)
+        rows = self._ask(f"{', '.join(columns)} FROM {table}", column, value)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def count(self, table: str, column: str, value: str | int) -> int:
         """The number of rows of a table with this value in a column."""
-        [(number,)] = self._ask(f"count(*) FROM {_checked_table(table, column)}", column, value)
+        _columns(table, column)
+        [(number,)] = self._ask(f"count(*) FROM {table}", column, value)
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
         """The sum of the amounts of orders with this value in a column."""
-        what = f"coalesce(sum(amount), 0) FROM {_checked_table('orders', column)}"
-        [(number,)] = self._ask(what, column, value)
-        return int(number)
+        _columns("orders", column)
+        [(amount,)] = self._ask("coalesce(sum(amount), 0) FROM orders", column, value)
+        return int(amount)
 
     async def snapshot(self) -> bytes:
         """Return nothing, since the database is read-only."""
@@ -75,13 +76,11 @@ class Office(Environment):
             return cursor.fetchall()
 
 
-def _checked_table(table: str, column: str) -> str:
-    """The table; raises ToolError without this column."""
-    if table not in TABLES:
-        raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
+def _columns(table: str, column: str) -> tuple[str, ...]:
+    """The columns of a table; raises ToolError without this column."""
     if column not in TABLES[table]:
         raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(TABLES[table])}.")
-    return table
+    return TABLES[table]
 
 
 def _inside(action: int, *_: object) -> int:

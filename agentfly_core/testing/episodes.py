@@ -129,11 +129,25 @@ async def play(
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)
     rules = spec or rollout_spec(*tools, max_turns=turns, max_tokens=10_000, max_model_len=100_000)
-    watched, ended = _Watched(rules.agent), list[Trajectory]()
+    agent, name = rules.agent, injection.name(rules.agent)
+    errors, ended = list[Exception](), list[Trajectory]()
+
+    async def watched(episode: Episode) -> Ending:
+        try:
+            ending = await agent(episode)
+            require_answer(f"The agent {name}", ending, episode)
+            return ending
+        except (EpisodeOver, ServiceFailure):
+            raise
+        except Exception as error:  # any error of an author's agent
+            errors.append(error)
+            raise
+
+    watched.__name__ = name
     rules = replace(rules, agent=watched)
     await play_all(episode_specs(problem), rules, scripted(policy), ended.append)
-    if watched.error:
-        raise watched.error
+    if errors:
+        raise errors[0]
     return ended[0]
 
 
@@ -141,25 +155,6 @@ async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
     """The score that one reward gives; `.reward` is a number, or `Unscored` with the reason."""
     (scored,) = await score([trajectory], {reward: 1.0})
     return scored
-
-
-class _Watched:
-    """An agent that stores its error."""
-
-    def __init__(self, agent: Agent) -> None:
-        self.agent, self.__name__ = agent, injection.name(agent)
-        self.error: Exception | None = None
-
-    async def __call__(self, episode: Episode) -> Ending:
-        try:
-            ending = await self.agent(episode)
-            require_answer(f"The agent {self.__name__}", ending, episode)
-            return ending
-        except (EpisodeOver, ServiceFailure):
-            raise
-        except Exception as error:  # any error of an author's agent
-            self.error = error
-            raise
 
 
 def _text(reply: ScriptReply) -> str:
