@@ -66,7 +66,7 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
                 break
         else:
             raise ValueError(
-                f"{name}: of {_MOST_SEEDS} missions, such as {goal!r}, none is about only "
+                f"{name}: none of {_MOST_SEEDS} missions, such as {goal!r}, names only "
                 f"{', '.join(mine)} and can be carried out. Name other levels."
             )
         taken.add(seed)

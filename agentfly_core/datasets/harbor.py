@@ -215,9 +215,7 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
             return {}
         case "COPY", [*sources, target] if sources:
             return _copy(context, sources, target)
-    raise ValueError(
-        "there is no container, expected FROM a bare image, WORKDIR /app and COPY into it"
-    )
+    raise ValueError("needs a container, expected FROM a bare image, WORKDIR /app and COPY into it")
 
 
 def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
@@ -228,7 +226,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
     for source in sources:
         path = context / source.lstrip("/")
         if source.startswith("-") or ".." in path.parts or path.is_symlink() or not path.exists():
-            raise ValueError(f"{source} is missing beside it, or a link")
+            raise ValueError(f"{source} is missing in the context, or a link")
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
                 raise ValueError("it would show the check or the solution")

@@ -57,8 +57,8 @@ def _ledgers(
     shortest, longest = lengths[0], lengths[-1]
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
-            f"data.{split} asks for {size} ledgers, and the pages left for it have {len(entries)} "
-            "numbers: make it a larger part of all problems, or ask for fewer pages or ledgers."
+            f"data.{split} is {size}, but its pages have {len(entries)} numbers; raise its share "
+            f"of all problems, or lower data.{split}, `shortest` or `longest`."
         )
     made: dict[str, Problem] = {}
     while len(made) < size:

@@ -106,7 +106,7 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
     """The fields of a question on an order, and the answers of all kinds.
 
-    The company is drawn before the person, so that all companies are equally likely.
+    The company is drawn before the person, for equal chances of all companies.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

@@ -52,8 +52,8 @@ def reasoning_gym(
                 entries.setdefault(entry["question"], entry)
         if len(entries) < size:
             raise ValueError(
-                f"data.{split} asks for {size} problems of {dataset!r}, but {ROUNDS} rounds made "
-                f"{len(entries)} different ones: ask for fewer, or widen its config."
+                f"data.{split} is {size}, but {dataset!r} made {len(entries)} different problems "
+                f"in {ROUNDS} rounds; lower it or widen the config."
             )
         seen |= entries.keys()
         splits[split] = [_problem(entry, dataset, config or {}) for entry in entries.values()]

@@ -27,8 +27,7 @@ def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) ->
     """`size` of the items; raises ValueError for fewer."""
     if size > len(problems):
         raise ValueError(
-            f"data.{split} asks for {size} problems, {len(problems)} are left for it: "
-            "ask for fewer."
+            f"data.{split} is {size}, but {len(problems)} problems are left for it; lower it."
         )
     return draw.sample(problems, size)
 

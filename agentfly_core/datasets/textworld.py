@@ -83,8 +83,8 @@ def textworld(
         ]
         if len(candidates) < size:
             raise ValueError(
-                f"{count} worlds hold {len(candidates)} hunts for {split}, {size} are asked for: "
-                "ask for fewer, or for more worlds, rooms or things, or fewer moves."
+                f"data.{split} is {size}, but {count} worlds have {len(candidates)} hunts for it; "
+                "lower it or `moves`, or raise `worlds`, `rooms` or `things`."
             )
         chosen[split] = draw.sample(candidates, size)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -158,7 +158,7 @@ def test_a_level_that_is_none_is_refused() -> None:
 
 
 def test_missions_that_name_nothing_of_a_split_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"such as 'go to (a|the) red ball', none is about only "):
+    with pytest.raises(ValueError, match=r"such as 'go to (a|the) red ball', names only "):
         babyai(0, 0, 1, 0, levels=["BabyAI-GoToRedBall-v0"])
 
 

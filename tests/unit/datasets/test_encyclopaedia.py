@@ -84,7 +84,7 @@ def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None
 
 
 def test_more_problems_than_there_are_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"data.test asks for 241 problems, 240 are left for it"):
+    with pytest.raises(ValueError, match=r"data.test is 241, but 240 problems are left for it"):
         encyclopaedia(0, 10, 10, 241, CORPUS)
 
 

@@ -36,5 +36,5 @@ def test_the_right_word_stands_anywhere() -> None:
 
 
 def test_more_problems_than_there_are_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"data\.validation asks for 5000 problems, 4536 are left"):
+    with pytest.raises(ValueError, match=r"data\.validation is 5000, but 4536 problems are left"):
         kinds(0, 1, 5000, 1)

@@ -57,7 +57,7 @@ def test_an_entry_is_stored_with_its_tuples() -> None:
         ("chain_sum", {"min_terms": 9, "max_terms": 2}, "max_terms must be >= min_terms"),
         ("puzzle24", {}, "gives 1 to the answer '.*' for every problem"),
         ("game_of_life_halting", {}, "gives 1 to the answer '.*' for every problem"),
-        ("coin_flip", {}, "data.train asks for 2000 problems of 'coin_flip', but 20 rounds made 2"),
+        ("coin_flip", {}, "data.train is 2000, but 'coin_flip' made 2"),
     ],
 )
 def test_what_cannot_be_made_is_refused(dataset: str, config: dict[str, Any], told: str) -> None:

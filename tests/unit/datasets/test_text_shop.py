@@ -110,7 +110,7 @@ def test_problems_lie_in_as_many_catalogues_as_are_asked_for_and_other_seeds_hav
 
 
 def test_more_problems_than_there_are_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"data.test asks for 2000 problems, \d+ are left for it"):
+    with pytest.raises(ValueError, match=r"data.test is 2000, but \d+ problems are left for it"):
         text_shop(0, 0, 0, 2000)
 
 

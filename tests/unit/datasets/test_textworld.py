@@ -217,7 +217,7 @@ async def test_a_hunt_that_begins_otherwise_than_it_is_told_is_refused(
 
 
 def test_worlds_with_too_few_hunts_are_refused() -> None:
-    with pytest.raises(ValueError, match="8 worlds hold 0 hunts for train, 1 are asked for"):
+    with pytest.raises(ValueError, match=r"data.train is 1, but 8 worlds have 0 hunts for it"):
         textworld(0, 1, 0, 0, worlds=8, rooms=2, moves=9)
 
 
