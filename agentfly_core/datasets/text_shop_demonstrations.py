@@ -14,19 +14,12 @@ from agentfly_core.records.trajectory import Problem
 
 MISTAKES = ("walk out", "take another", "mistake the option")
 GIVES_UP = "Nothing fits."
+Line = tuple[str, str, int]
+"""A listed product: `("4172", "plain slim cotton shirt", 23)`."""
 _WISH = re.compile(r"Buy an? ([a-z ]+?)(?: \(([a-z, ]+)\))? for at most \$(\d+)\.")
 _LINE = re.compile(r"^(\d{4}) ([a-z ]+) \$(\d+)$", re.MULTILINE)
 _OPTIONS = re.compile(r"^([a-z]+): ([a-z, ]+)$", re.MULTILINE)
 _PAGE = re.compile(r"^page (\d+) of (\d+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A listed product: `Line("4172", "plain slim cotton shirt", 23)`."""
-
-    product: str
-    title: str
-    price: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +30,9 @@ class WantedProduct:
     options: tuple[str, ...]
     limit: int
 
-    def fits(self, line: Line) -> bool:
+    def fits(self, title: str, price: int) -> bool:
         """Whether title and price fit."""
-        return {*self.words.split()} <= {*line.title.split()} and line.price <= self.limit
+        return {*self.words.split()} <= {*title.split()} and price <= self.limit
 
 
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -55,9 +48,9 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
             if {*wanted.options} <= {value for values in options.values() for value in values}:
                 wrong = mistake(conversation, seed, spoilt, MISTAKES)
                 return _decided(conversation, wanted, lines, product, options, wrong)
-        for line in lines:
-            if wanted.fits(line) and line.product not in seen:
-                return call_text("view", product=line.product)
+        for product, title, price in lines:
+            if wanted.fits(title, price) and product not in seen:
+                return call_text("view", product=product)
         if not pages:
             return call_text("browse", words=wanted.words)
         for page, last in reversed([entry for text in pages for entry in _PAGE.findall(text)]):
@@ -72,7 +65,7 @@ async def random_shopper(conversation: Conversation) -> str:
     """Browse, view or buy at random, with random options."""
     draw = random.Random(conversation.seed)
     pages = observed(conversation)
-    seen = [line.product for page in pages for line in listed(page)]
+    seen = [product for page in pages for product, *_ in listed(page)]
     action = draw.choice(("browse", "view", "buy") if seen else ("browse",))
     if action == "browse":
         words = re.findall(r"[a-z]+", conversation.problem.prompt)
@@ -94,7 +87,7 @@ def understood(prompt: str) -> WantedProduct:
 
 
 def listed(page: str) -> list[Line]:
-    return [Line(number, title, int(price)) for number, title, price in _LINE.findall(page)]
+    return [(product, title, int(price)) for product, title, price in _LINE.findall(page)]
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
@@ -102,7 +95,7 @@ def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:
-            yield listed(page)[0].product, options
+            yield listed(page)[0][0], options
 
 
 def _decided(
@@ -115,11 +108,12 @@ def _decided(
 ) -> str:
     """The reply about a fitting product: a purchase, or a mistake."""
     draw = random.Random(conversation.seed)
-    chosen, others = list(wanted.options), [one for one in lines if not wanted.fits(one)]
+    chosen = list(wanted.options)
+    others = [other for other, title, price in lines if not wanted.fits(title, price)]
     if wrong == "take another" and others:
-        return call_text("buy", product=draw.choice(others).product)
+        return call_text("buy", product=draw.choice(others))
     if wrong == "mistake the option" and chosen:
         [offered] = [values for values in options.values() if chosen[0] in values]
         chosen[0] = draw.choice([value for value in offered if value != chosen[0]])
         return call_text("buy", product=product, options=chosen)
-    return GIVES_UP if wrong else call_text("buy", product=product, options=list(chosen))
+    return GIVES_UP if wrong else call_text("buy", product=product, options=chosen)
