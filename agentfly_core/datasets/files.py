@@ -208,14 +208,9 @@ def _prompt_of(messages: Any) -> str | None:
         turns = [(message["role"], message["content"]) for message in messages]
     except (TypeError, KeyError, IndexError):
         return None
-    roles = [role for role, _ in turns]
-    texts = [text for role, text in turns if role != "assistant"]
-    expected = (
-        ["user"],
-        ["system", "user"],
-        ["user", "assistant"],
-        ["system", "user", "assistant"],
-    )
-    if roles not in expected or not all(isinstance(text, str) for text in texts):
+    if turns and turns[-1][0] == "assistant":
+        turns.pop()
+    texts = [text for _, text in turns]
+    if [role for role, _ in turns] not in (["user"], ["system", "user"]):
         return None
-    return "\n\n".join(texts)
+    return "\n\n".join(texts) if all(isinstance(text, str) for text in texts) else None
