@@ -264,7 +264,7 @@ value = Values([NUMBERS, WORDS], lambda draw: draw.choice(KEYS))  # possible arg
 
 
 def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
-    """Something that a schema allows, mostly."""
+    """A value, mostly one that the schema allows."""
     if draw.random() < 0.05 or not isinstance(schema, dict):
         return value(draw)
     if "$ref" in schema:
@@ -294,7 +294,7 @@ def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
 
 
 def raised(error: BaseException) -> str:
-    """Stands where a tool's errors become text: whatever these tools raise is a fault of ours."""
+    """Raise instead of reporting: every error of these tools is a fault of the product."""
     raise error
 
 

@@ -53,7 +53,7 @@ def send_a_run(mlflow: MlflowRun) -> None:
 
 
 def seen(place: MlflowStore, run_id: str) -> dict[str, Any]:
-    """All that MLflow has about a run, without the times at which it learned it."""
+    """Content of a run in MLflow, without times."""
     client = MlflowClient(place.uri)
     run = client.get_run(run_id)
     points = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Said = tuple[int, dict[str, str], bytes]
+HttpReply = tuple[int, dict[str, str], bytes]
 """Status, headers and content of an answer."""
 
 
@@ -24,7 +24,7 @@ class Service:
     headers: list[dict[str, str]] = field(default_factory=list)
 
 
-def said(content: str = "", *calls: tuple[str, str], **choice: Any) -> Said:
+def completion(content: str = "", *calls: tuple[str, str], **choice: Any) -> HttpReply:
     """An answer with this text and calls, name and arguments of each; 10 tokens."""
     message: dict[str, Any] = {"role": "assistant", "content": content or None}
     if calls:
@@ -38,7 +38,7 @@ def said(content: str = "", *calls: tuple[str, str], **choice: Any) -> Said:
 
 
 @contextmanager
-def serving(says: Callable[[dict[str, Any], int], Said]) -> Iterator[Service]:
+def serving(says: Callable[[dict[str, Any], int], HttpReply]) -> Iterator[Service]:
     """A service that answers with what `says` makes of a request and its number, from 0."""
     service, lock = Service(), threading.Lock()
 

@@ -19,7 +19,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 class Moved:
-    """Seconds that go by where they are slept; `during` is what else happens meanwhile."""
+    """A clock that sleeping moves; `during` runs in each sleep."""
 
     def __init__(self, during: Callable[[], object] = lambda: None) -> None:
         self.seconds, self.during = 0.0, during

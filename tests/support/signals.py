@@ -25,6 +25,6 @@ class Signal:
         await asyncio.shield(asyncio.wrap_future(self._given))
 
 
-async def asked(method: Callable[..., Any], *arguments: Any) -> Any:
+async def called(method: Callable[..., Any], *arguments: Any) -> Any:
     """Result of an environment's method, called on the event loop of the environments."""
     return await calling.call(functools.partial(method, *arguments), 30, method.__name__)

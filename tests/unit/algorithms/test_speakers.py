@@ -72,7 +72,7 @@ def test_gigpo_adds_to_the_comparison_of_episodes_that_of_turns():
 
 
 def met(*states):
-    """Turns that are replies to these states, the second of them in a context of its own."""
+    """Replies to these states; the second one has a separate context."""
     return [replace(REPLY, state=one, context=number % 2) for number, one in enumerate(states)]
 
 

@@ -15,7 +15,7 @@ from agentfly_core.sandbox.running import run
 from agentfly_core.tools.python import LOST, python_session
 from tests.support.boxes import IDLE, children, processes, until
 from tests.support.rooms import lease
-from tests.support.signals import asked
+from tests.support.signals import called
 from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -25,9 +25,9 @@ PROBLEM = Problem("fibonacci", "What is the tenth Fibonacci number?")
 @pytest.fixture
 async def interpreter() -> AsyncIterator[Interpreter]:
     made = Interpreter()
-    await asked(made.reset, PROBLEM)
+    await called(made.reset, PROBLEM)
     yield made
-    await asked(made.close)
+    await called(made.close)
 
 
 async def ask(code: str, interpreter: Interpreter) -> Observation:

@@ -16,7 +16,7 @@ from agentfly_core.records.trajectory import ToolCall, Trajectory
 from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
-from tests.support.chat_service import Said, said, serving
+from tests.support.chat_service import HttpReply, completion, serving
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def episodes(store: Store, name: str) -> list[Trajectory]:
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 
-def knows(body: dict[str, Any], _: int) -> Said:
+def knows(body: dict[str, Any], _: int) -> HttpReply:
     """Look the capital up, and answer with what the atlas said."""
     last = body["messages"][-1]
     if last["role"] == "tool":
-        return said("", ("answer", json.dumps({"text": last["content"]})))
+        return completion("", ("answer", json.dumps({"text": last["content"]})))
     country = last["content"].removeprefix("What is the capital of ").removesuffix("?")
-    return said("I look.", ("look_up", json.dumps({"country": country})))
+    return completion("I look.", ("look_up", json.dumps({"country": country})))
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_it_plays_with_the_tools_and_is_asked_nothing_a_second_time(
 def test_each_episode_of_a_problem_has_answers_of_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(lambda body, number: said(f"It is number {number}.")) as there:
+    with serving(lambda body, number: completion(f"It is number {number}.")) as there:
         assert played(there.url, monkeypatch, "-n", "6") == 0
     replies = {t.turns[0].reply.content for t in episodes(store, "atlas-1")}
     assert replies == {f"It is number {number}." for number in range(6)}
@@ -83,9 +83,9 @@ def test_each_episode_of_a_problem_has_answers_of_its_own(
     [
         ((400, {}, b"unknown field"), {}, "'sage' refuses a request: 400 unknown field"),
         ((500, {}, b"on fire"), {}, "'sage' gave no answer in 1 attempts: 500 on fire"),
-        (said("Oslo"), {"max_requests": 2}, "2 of 2 requests"),
+        (completion("Oslo"), {"max_requests": 2}, "2 of 2 requests"),
         (
-            said("Oslo"),
+            completion("Oslo"),
             {"api_key_env": "NO_SUCH_KEY"},
             "variable NO_SUCH_KEY is not set",
         ),
@@ -93,7 +93,7 @@ def test_each_episode_of_a_problem_has_answers_of_its_own(
     ids=["refused", "lost", "budget", "no key"],
 )
 def test_what_goes_wrong_with_it_ends_the_command_with_what_to_do(
-    answer: Said,
+    answer: HttpReply,
     settings: dict[str, Any],
     told: str,
     store: Store,

@@ -35,7 +35,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.testing.letters import as_letters
 from agentfly_core.tools.calculator import calculator
-from tests.support.chat_service import Said, said, serving
+from tests.support.chat_service import HttpReply, completion, serving
 
 SUMS = [ADD, Problem("b", "1+1?")]
 
@@ -172,8 +172,8 @@ def service(url: str, folder: Path, **settings: Any) -> dict[str, Frozen]:
     }
 
 
-def strict(body: dict[str, Any], number: int) -> Said:
-    return said(f"{body['messages'][-1]['content']}? Asked as number {number}.")
+def strict(body: dict[str, Any], number: int) -> HttpReply:
+    return completion(f"{body['messages'][-1]['content']}? Asked as number {number}.")
 
 
 async def test_a_service_replies_in_text_without_tokens_and_is_not_asked_a_second_time(
@@ -209,8 +209,12 @@ async def test_a_service_is_told_how_a_reply_is_sampled_and_calls_the_speakers_t
         await critic.reply(Message("user", "Sure?"))
         raise AssertionError("it has had its turns")
 
-    def calls(_: Any, number: int) -> Said:
-        return said("It is 99.") if number else said("", ("calculator", '{"expression": "41+58"}'))
+    def calls(_: Any, number: int) -> HttpReply:
+        return (
+            completion("It is 99.")
+            if number
+            else completion("", ("calculator", '{"expression": "41+58"}'))
+        )
 
     with serving(calls) as there:
         _, critic = await played(service(there.url, tmp_path), agent=agent, stop=("|", "&"))
@@ -230,9 +234,9 @@ async def test_a_service_that_is_lost_fails_the_episode_and_no_other(tmp_path: P
         await episode.speaker("critic").reply(*episode.opening)
         return Ending.NO_TOOL_CALLS
 
-    def says(body: dict[str, Any], _: int) -> Said:
+    def says(body: dict[str, Any], _: int) -> HttpReply:
         lost = body["messages"][-1]["content"] == "2+2?"
-        return (500, {}, b"on fire") if lost else said("Fine.")
+        return (500, {}, b"on fire") if lost else completion("Fine.")
 
     problems = [ADD, Problem("b", "2+2?"), Problem("c", "1+1?")]
     with serving(says) as there:
@@ -254,12 +258,16 @@ async def test_a_service_that_is_lost_fails_the_episode_and_no_other(tmp_path: P
     ("answer", "settings", "told"),
     [
         ((400, {}, b"unknown field"), {}, "'gpt' refuses a request: 400 unknown field"),
-        (said("Fine."), {"max_requests": 1}, "1 of 1 requests.* raise endpoints.gpt.max_requests"),
+        (
+            completion("Fine."),
+            {"max_requests": 1},
+            "1 of 1 requests.* raise endpoints.gpt.max_requests",
+        ),
     ],
     ids=["refused", "budget"],
 )
 async def test_a_service_that_may_not_be_asked_ends_the_stage_with_what_to_do(
-    answer: Said, settings: dict[str, Any], told: str, tmp_path: Path
+    answer: HttpReply, settings: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     with (
         serving(lambda body, number: answer) as there,

@@ -13,7 +13,7 @@ from agentfly_core.environments.database import Database
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
 from agentfly_core.sandbox.guest.protocol import Limits
 from agentfly_core.tools.sql import sql
-from tests.support.signals import asked
+from tests.support.signals import called
 
 SCRIPT = """
 CREATE TABLE products (name TEXT, price INT);
@@ -27,9 +27,9 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 @pytest.fixture
 async def database() -> AsyncIterator[Database]:
     made = Database()
-    await asked(made.reset, PROBLEM)
+    await called(made.reset, PROBLEM)
     yield made
-    await asked(made.close)
+    await called(made.close)
 
 
 async def ask(statement: str, database: Database) -> Observation:
@@ -46,7 +46,7 @@ async def test_a_change_is_seen_by_the_next_statement_and_by_no_other_episode(
 ) -> None:
     assert (await ask("DELETE FROM products WHERE name = 'ink'", database)).content == "Done."
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n2"
-    await asked(database.reset, PROBLEM)
+    await called(database.reset, PROBLEM)
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
@@ -80,7 +80,7 @@ async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_no
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interpreters, "LIMITS", Limits(wall=0.5))
-    await asked(database.reset, PROBLEM)
+    await called(database.reset, PROBLEM)
     await ask("DELETE FROM products", database)
     zeros = "hex(zeroblob(400000))"
     slow = ENDLESS.replace("count(*)", f"sum(instr({zeros}, substr({zeros}, 1, 400000 - i) || 1))")
@@ -150,7 +150,7 @@ async def test_a_database_that_grows_without_end_is_full(
     database: Database, restored: bool
 ) -> None:
     if restored:
-        await asked(database.restore, await asked(database.snapshot))
+        await called(database.restore, await called(database.snapshot))
     await ask("CREATE TABLE big (x BLOB)", database)
     fill = (
         "INSERT INTO big SELECT randomblob(900000) FROM (WITH RECURSIVE n(i) AS "
@@ -161,8 +161,8 @@ async def test_a_database_that_grows_without_end_is_full(
 
 
 async def test_a_snapshot_can_be_gone_back_to(database: Database) -> None:
-    before = await asked(database.snapshot)
+    before = await called(database.snapshot)
     await ask("DROP TABLE products", database)
-    await asked(database.restore, before)
+    await called(database.restore, before)
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
     assert (await ask("PRAGMA user_version = 3", database)).error

@@ -15,14 +15,14 @@ from agentfly_core.inference.endpoints.chat import (
     tokens_of,
 )
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from tests.support.chat_service import said
+from tests.support.chat_service import completion
 
 SUM = ToolCall("calculator", {"expression": "41+58"})
 SCHEMA = ToolSchema("calculator", "Work out an expression.", {"type": "object"})
 
 
 def answer(*words: Any, **choice: Any) -> Any:
-    return json.loads(said(*words, **choice)[2])
+    return json.loads(completion(*words, **choice)[2])
 
 
 def test_calls_have_names_that_their_answers_repeat() -> None:

@@ -21,7 +21,7 @@ from agentfly_core.inference.endpoints.chat_service import (
 )
 from agentfly_core.records.trajectory import Message
 from agentfly_core.store.store import Store
-from tests.support.chat_service import Said, Service, said, serving
+from tests.support.chat_service import HttpReply, Service, completion, serving
 from tests.support.waiting import LIMIT
 
 HELLO = ChatRequest((Message("user", "Hello."),))
@@ -44,15 +44,15 @@ def asked(client: ChatService, *draws: int, request: ChatRequest = HELLO) -> lis
     return asyncio.run(ask())
 
 
-def counting(_: Any, number: int) -> Said:
-    return said(f"answer {number}")
+def counting(_: Any, number: int) -> HttpReply:
+    return completion(f"answer {number}")
 
 
-def first(*refusals: Said) -> Any:
+def first(*refusals: HttpReply) -> Any:
     """A service that refuses before it answers."""
 
-    def says(_: Any, number: int) -> Said:
-        return refusals[number] if number < len(refusals) else said("at last")
+    def says(_: Any, number: int) -> HttpReply:
+        return refusals[number] if number < len(refusals) else completion("at last")
 
     return says
 
@@ -110,7 +110,7 @@ def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
     ],
     ids=["too many", "busy", "no JSON", "no choices", "too long", "cut"],
 )
-def test_an_attempt_that_fails_is_repeated(refusal: Said, tmp_path: Path) -> None:
+def test_an_attempt_that_fails_is_repeated(refusal: HttpReply, tmp_path: Path) -> None:
     with serving(first(refusal)) as there:
         client = service(there.url, tmp_path, max_answer_bytes=2000, timeout=LIMIT)
         assert asked(client, 7) == ["at last"]
@@ -173,7 +173,7 @@ def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> 
     here, most, lock = 0, 0, threading.Lock()
     barrier = threading.Barrier(2, timeout=LIMIT)
 
-    def says(_: Any, number: int) -> Said:
+    def says(_: Any, number: int) -> HttpReply:
         nonlocal here, most
         with lock:
             here += 1
@@ -181,7 +181,7 @@ def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> 
         barrier.wait()
         with lock:
             here -= 1
-        return said("done")
+        return completion("done")
 
     async def many(there: Service) -> None:
         client = service(there.url, tmp_path, concurrency=2)
@@ -196,7 +196,7 @@ def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> 
 
 def reporting(tokens: Any) -> Any:
     """A service that reports these tokens for each answer."""
-    status, headers, content = said("answer")
+    status, headers, content = completion("answer")
     answer = {**json.loads(content), "usage": {"total_tokens": tokens}}
     return lambda _body, _number: (status, headers, json.dumps(answer).encode())
 
@@ -219,8 +219,8 @@ def test_a_key_in_an_answer_is_redacted_before_it_is_stored(
 ) -> None:
     monkeypatch.setenv(variable, "sk-very-secret-1")
 
-    def echo(_body: Any, _number: int) -> Said:
-        return said("sk-very-secret-1", ("look_up", '{"key": "sk-very-secret-1"}'))
+    def echo(_body: Any, _number: int) -> HttpReply:
+        return completion("sk-very-secret-1", ("look_up", '{"key": "sk-very-secret-1"}'))
 
     with serving(echo) as there:
         client = service(there.url, tmp_path, api_key_env=variable)

@@ -15,7 +15,7 @@ from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
-from tests.support.chat_service import said, serving
+from tests.support.chat_service import completion, serving
 
 AGENT = "agent.use=tests.support.critics:criticised"
 CHATS = ("--policy", "tests.support.capitals:chats", "-n", "3")
@@ -46,7 +46,7 @@ def critics(store: Store, name: str) -> list[Trajectory]:
 def test_a_service_is_shown_in_its_own_words_and_a_policy_in_its_tokens(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(lambda body, number: said("That is too vague.")) as there:
+    with serving(lambda body, number: completion("That is too vague.")) as there:
         site = {"sage": {"url": there.url, "model": "wise"}}
         monkeypatch.setenv("AGENTFLY_ENDPOINTS", json.dumps(site))
         words = ("play", "atlas.yaml", AGENT, *CHATS)
