@@ -139,7 +139,7 @@ def policy_named(
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(
-                    f"There is no file {path!r}; expected one like results/EXPERIMENT/policy.json."
+                    f"Missing file {path!r}; expected a file like results/EXPERIMENT/policy.json."
                 )
             return read_pointer(Path(path))
         case EndpointPolicy(name):

@@ -88,7 +88,7 @@ def new_reward(text: str) -> NewReward:
         kinds = ", ".join(kind.__name__ for kind in reward.needs.values())
         raise ValueError(
             f"The reward {path} needs {kinds}, which ended with the episode: only what is in the "
-            "record can be scored again. Play anew with it: `agentfly play`, or another run."
+            "record can be scored again. Play with this reward: `agentfly play`, or another run."
         )
     reward.ready()
     return NewReward(path, part, reward)

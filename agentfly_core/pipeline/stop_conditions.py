@@ -71,7 +71,7 @@ def stop_if_diverging(skipped: int) -> None:
         raise GateClosed(
             f"{skipped} optimizer steps in a row had a gradient that is not finite and were "
             "skipped. The newest policy of the run is the last good one; lower "
-            "update.learning_rate, and look at what was played with `agentfly show`."
+            "update.learning_rate, and read the episodes with `agentfly show`."
         )
 
 
@@ -143,8 +143,8 @@ def warnings(
     }
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
-            f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Look at what "
-            "was played with `agentfly show`; to continue, train it by its name (--run) with "
+            f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Read the "
+            "episodes with `agentfly show`; to continue, train it by its name (--run) with "
             "another bound, or without `stop`."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}

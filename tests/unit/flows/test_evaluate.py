@@ -129,7 +129,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
         ("dmo", r"Unknown policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
         ("oracle", "'oracle', a function .* `agentfly play EXPERIMENT --split test --policy orac"),
         ("says:hello", "'says:hello', a function that gives the replies"),
-        ("results/demo/policy.json", "There is no file 'results/demo/policy.json'"),
+        ("results/demo/policy.json", "Missing file 'results/demo/policy.json'"),
         (
             "run:demo@last",
             "expected run:NAME .its last. or run:NAME@STEP with a step's number, 0 is the start",
