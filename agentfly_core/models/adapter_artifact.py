@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import safe_open
 
 from agentfly_core.config.experiment import Adapter
+from agentfly_core.config.reference import LocalModel
 from agentfly_core.models import model_config
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
@@ -61,7 +62,9 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
     """The config of a policy or of its base model; None for a chat service."""
     folder, base = folders(store, policy)
     whole = base or folder
-    return model_config.of_folder(whole) if (whole / "config.json").is_file() else None
+    if not (whole / "config.json").is_file():
+        return None
+    return model_config.of_reference(LocalModel(str(whole)))
 
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:

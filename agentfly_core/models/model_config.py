@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfly_core.config.reference import HubModel, LocalModel
+from agentfly_core.config.reference import HubModel, LocalModel, PackagedModel
+from agentfly_core.models.known import PACKAGES, require_package
 from agentfly_core.system.formats.text import fault, sentence
 
 if TYPE_CHECKING:
@@ -45,11 +47,17 @@ STRETCHED = ("linear", "dynamic", "yarn")
 """RoPE types whose factor is not contained in `max_position_embeddings`."""
 
 
-def source(model: HubModel | LocalModel) -> dict[str, str]:
-    """The arguments of transformers' `from_pretrained` that name a model."""
+def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
+    """Arguments of transformers' `from_pretrained`; raises ValueError for a missing package."""
     if isinstance(model, LocalModel):
         return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
-    return {"pretrained_model_name_or_path": model.name, "revision": model.revision or "main"}
+    if isinstance(model, HubModel):
+        return {"pretrained_model_name_or_path": model.name, "revision": model.revision or "main"}
+    require_package(model.name)
+    package, file = PACKAGES[model.name]
+    spec = importlib.util.find_spec(package)
+    assert spec and spec.origin
+    return {"pretrained_model_name_or_path": str(Path(spec.origin).parent), "gguf_file": file}
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
@@ -66,13 +74,6 @@ def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
         raise ValueError(
             f"The config.json in {model} cannot be read: {sentence(fault(error))}"
         ) from None
-    return config
-
-
-def of_folder(folder: Path) -> PreTrainedConfig:
-    """Return the config of a model's folder."""
-    config = of_reference(LocalModel(str(folder)))
-    assert config is not None, "only a hub model can be missing"
     return config
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -25,15 +24,9 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
-from agentfly_core.config.reference import HubModel, LocalModel
+from agentfly_core.config.reference import HubModel, LocalModel, PackagedModel
 from agentfly_core.models import model_config, probe
-from agentfly_core.models.known import (
-    END_TOKENS,
-    PACKAGES,
-    end_tokens,
-    refuse_adapter,
-    require_package,
-)
+from agentfly_core.models.known import END_TOKENS, end_tokens, refuse_adapter
 from agentfly_core.system.formats.text import fault, sentence
 
 LoadingReport = Mapping[str, Collection[Any]] | LoadStateDictInfo
@@ -100,31 +93,23 @@ def _damaged(folder: Path) -> str:
 
 def make_packaged(name: str, folder: Path, dtype: str) -> None:
     """Write the model of a package; raises ValueError if it is unknown or not installed."""
-    path, file = _packaged(name)
-    model: Any = load({"pretrained_model_name_or_path": str(path), "gguf_file": file}, dtype)
+    packaged = PackagedModel(name)
+    model: Any = load(model_config.source(packaged), dtype)
     model.hf_quantizer, model.is_quantized = None, False
     del model.config.quantization_config
-    write(model, packaged_tokenizer(name), folder)
+    write(model, tokenizer(packaged), folder)
 
 
-def tokenizer(model: HubModel | LocalModel) -> PreTrainedTokenizerBase:
+def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokenizerBase:
     """The tokenizer of a model; raises ValueError if missing."""
     refuse_adapter(Path(str(model)))
+    source = model_config.source(model)
     try:
         loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            **model_config.source(model), trust_remote_code=False
+            **source, trust_remote_code=False
         )
     except (OSError, ValueError) as error:
         raise ValueError(_not_there(str(model), error)) from error
-    return loaded
-
-
-def packaged_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a package; raises ValueError as `make_packaged`."""
-    path, file = _packaged(name)
-    loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        path, gguf_file=file, trust_remote_code=False
-    )
     return loaded
 
 
@@ -270,14 +255,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(level)
-
-
-def _packaged(name: str) -> tuple[Path, str]:
-    require_package(name)
-    package, file = PACKAGES[name]
-    spec = importlib.util.find_spec(package)
-    assert spec and spec.origin
-    return Path(spec.origin).parent, file
 
 
 def _not_there(reference: str, error: Exception) -> str:

@@ -43,11 +43,8 @@ def tokenizer(reference: str) -> PreTrainedTokenizerBase:
         from agentfly_core.models import nano
 
         return nano.tokenizer(model.recipe)
-    from agentfly_core.models import pretrained  # loads torch
+    if isinstance(model, PackagedModel | HubModel | LocalModel):
+        from agentfly_core.models import pretrained  # loads torch
 
-    match model:
-        case PackagedModel(name):
-            return pretrained.packaged_tokenizer(name)
-        case HubModel() | LocalModel():
-            return pretrained.tokenizer(model)
+        return pretrained.tokenizer(model)
     raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")

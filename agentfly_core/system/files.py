@@ -121,24 +121,22 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
 
     "/data/runs: No space left on device. 12 MiB are free; free some space and repeat the command."
     """
-    code = error.errno if isinstance(error, OSError) else None
-    own = error.filename if isinstance(error, OSError) else None
+    failed = error if isinstance(error, OSError) else OSError()  # libraries wrap errors as text
+    own, reason = failed.filename, failed.strerror
     where = Path(own) if isinstance(own, str | Path) and own else path
     if where is None:
         return None
-    if code in FULL or FULL_IN_WORDS.search(str(error)):
+    if failed.errno in FULL or FULL_IN_WORDS.search(str(error)):
         return (
             f"{where}: No space left on device. {_free(where)} are free; free some space and "
             "repeat the command."
         )
-    if isinstance(error, OSError) and error.strerror and code in REFUSED and own:
+    if reason and failed.errno in REFUSED and own:
         return (
-            f"{where}: {error.strerror}. Change the permissions, or give the command in a folder "
-            "that you may write."
+            f"{where}: {reason}. Change the permissions, or give the command in a folder that you "
+            "may write."
         )
-    if isinstance(error, OSError) and code is not None and not own:
-        return f"{where}: {error.strerror}"
-    return None
+    return f"{where}: {reason}" if failed.errno is not None and not own else None
 
 
 def _free(path: Path) -> str:

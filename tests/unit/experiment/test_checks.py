@@ -17,7 +17,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import RECIPES
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.task import import_tasks
-from agentfly_core.models import known, nano, pretrained
+from agentfly_core.models import known, nano
 from tests.support.experiments import experiment
 
 FILES = "agentfly_core.datasets.files:files"
@@ -161,7 +161,6 @@ def test_atoms_that_match_nothing_or_no_text_are_refused(atom: str, told: str) -
 
 def test_the_names_of_models_are_those_that_can_be_made() -> None:
     assert {*RECIPES} == nano.RECIPES.keys()
-    assert pretrained.PACKAGES is known.PACKAGES
 
 
 def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> None:
