@@ -126,8 +126,8 @@ class Worker:
             return self.engine
         if job.learner is None and not job.start.startswith(FRESH):
             raise ValueError(
-                f"The learner has {self.label!r} in memory, expected {job.start!r} or a saved "
-                f"state: repeat the updates before it. Only {FRESH!r} starts need no state."
+                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job has no "
+                f"saved state: repeat the updates before it. Only {FRESH!r} starts need no state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
