@@ -46,11 +46,6 @@ def mlflow_text(value: str, longest: int) -> str:
     return _cut(storable(value), longest, " ... long-")
 
 
-def is_cut(key: str) -> bool:
-    """Whether `mlflow_key` or `mlflow_text` shortened the text."""
-    return re.search("(?:_x| ... )long-[0-9a-f]{16}(?:/|$)", key) is not None
-
-
 def storable(text: str) -> str:
     r"""The text with lone surrogates and NUL as `\ud83d` and `\u0000`: databases refuse them."""
     return UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
