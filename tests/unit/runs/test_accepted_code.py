@@ -1,4 +1,4 @@
-"""A run that continues under other code, which its author has accepted."""
+"""A run that continues after its author accepted changed code."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def project(tmp_path, monkeypatch):
     yield from author_folder(tmp_path, monkeypatch)
 
 
-def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(project):
+def test_accepted_data_edits_keep_problems_and_warm_start(project):
     (project / "prices.csv").write_text("tea,3\n")
     with opened(here(project, code_files=["prices.csv"]), "demo") as run:
         before = stage_keys(run.settings)
@@ -33,7 +33,7 @@ def test_with_an_edited_data_file_accepted_the_problems_and_the_warm_start_stay(
     }
 
 
-def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
+def test_accepted_code_plays_the_rest_and_run_json_records_it(project):
     with opened(here(project), "demo") as run:
         before = run.settings
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})):
@@ -47,13 +47,13 @@ def test_accepted_code_plays_what_is_not_done_and_run_json_says_so(project):
         first, second = (stage_keys(run.at(step).settings) for step in (1, 2))
         assert first == stage_keys(before)
         assert second["rollout"] != first["rollout"]
-        assert second["prepare"] == first["prepare"]  # its problems are those that it began with
+        assert second["prepare"] == first["prepare"]  # the problems stay the same
         (change,) = run.record["accepted_code"]
     assert (change["step"], change["files"]) == (1, ["own_data.py", "own_prices.py"])
     assert (change["before"], change["after"]) == (before.code, run.settings.code)
 
 
-def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer_one(project):
+def test_an_evaluation_of_older_code_is_shown_until_a_newer_one(project):
     with opened(here(project), "demo") as run:
         with run.store.publish(ArtifactKey("artifacts/model/ab", "model", "key", {})):
             pass
@@ -71,7 +71,7 @@ def test_an_evaluation_from_before_accepted_code_is_shown_until_there_is_a_newer
 
 
 def evaluated(run, policy):
-    """Where the scores of a policy's evaluation are, which is made up."""
+    """Publish a made-up evaluation and return its path."""
     target = StageKeys(run.settings).evaluation(policy, DATA, "test", 0, {})
     with run.store.publish(target):
         pass
@@ -81,21 +81,21 @@ def evaluated(run, policy):
     return scored.uri
 
 
-def test_how_a_run_goes_on_is_told_beside_another_unless_it_is_finished(project, capsys):
+def test_notes_name_the_command_that_continues_an_unfinished_run(project, capsys):
     with opened(here(project), "old") as run:
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    told = "\n".join(RunRequest(here(project), "new").notes("agentfly train own"))
+    notes = "\n".join(RunRequest(here(project), "new").notes("agentfly train own"))
     begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
-    assert told.startswith(f"{begins}This continues old:\n  ")
-    assert told.endswith(" --accept-code")
+    assert notes.startswith(f"{begins}This continues old:\n  ")
+    assert notes.endswith(" --accept-code")
     run.store.write_json(run.layout.summary, {"steps": 2})
     assert (
         "\n".join(RunRequest(here(project), "new").notes("agentfly train own")) == begins.rstrip()
     )
 
 
-def test_a_finished_run_does_not_go_on_under_other_code(project):
+def test_a_finished_run_does_not_continue_with_other_code(project):
     with opened(here(project), "demo") as run:
         run.store.write_json(run.layout.summary, {"steps": 2})
     RunRequest(here(project), "demo").checked(accept=True)

@@ -1,6 +1,4 @@
-"""What a step's curriculum knows: earlier steps, as far as they are behind its policy, and no
-other.
-"""
+"""The curriculum of a step reads the steps up to the step of its policy."""
 
 import pytest
 
@@ -22,7 +20,7 @@ STALE = {"algorithm": {"use": "grpo", "correction": {"use": "token_tis"}}}
 
 
 def scored(run, step, solved):
-    """A step in which so many of four episodes of a hard problem were solved."""
+    """Publish a scored step that solved `solved` of four episodes of a hard problem."""
     uri = run.layout.step(step).scored
     with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
         ledger.write(
@@ -31,34 +29,36 @@ def scored(run, step, solved):
 
 
 @pytest.mark.parametrize("staleness", [0, 1])
-def test_a_step_knows_those_up_to_its_policys_and_no_later_one(tmp_path, staleness):
+def test_pass_rates_come_from_steps_up_to_the_policys_step(tmp_path, staleness):
     rollout = {**ROLLOUT, "max_staleness": staleness}
     with opened(experiment(tmp_path, rollout=rollout, steps=4, **STALE), "demo") as run:
         assert run.pass_rates(1) == {}
         for step, solved in enumerate((1, 2, 3), 1):
             scored(run, step, solved)
-        known = {4: (6, 12), 3: (3, 8), 2: (1, 4), 1: None}
+        rates = {4: (6, 12), 3: (3, 8), 2: (1, 4), 1: None}
         for step in (1, 2, 3):
-            assert run.pass_rates(step + staleness).get("hard") == known[step]
-        run.store.remove(run.layout.step(1).scored)  # what was read once is known
-        assert run.pass_rates(3 + staleness)["hard"] == known[3]
+            assert run.pass_rates(step + staleness).get("hard") == rates[step]
+        run.store.remove(run.layout.step(1).scored)  # the rates are cached
+        assert run.pass_rates(3 + staleness)["hard"] == rates[3]
 
 
-def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
+def test_pass_rates_are_part_of_the_rollout_key(tmp_path):
     settings = experiment(tmp_path, rollout=ROLLOUT).settings
     policy = Pointer("artifacts/p", "p" * 8)
 
-    def key(known):
-        drawn = schedule_of(settings).first_round(3, False, {}, known).drawn(schedule_of(settings))
+    def key(rates):
+        drawn = schedule_of(settings).first_round(3, False, {}, rates).drawn(schedule_of(settings))
         return StageKeys(settings).rollout("demo", policy, policy, 3, 0, drawn, {}).key
 
     assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})
 
 
-def test_a_scored_step_counts_what_was_solved_of_each_kind(tmp_path):
-    asked = Problem("p", "?", {"answer": "7", "kind": "hard"})
+def test_a_scored_step_counts_solved_episodes_by_kind(tmp_path):
+    problem = Problem("p", "?", {"answer": "7", "kind": "hard"})
     played = [
-        trajectory(turn([1], {3: -1.0}, reply=reply), name=f"t{reply}", problem=asked, chain=chain)
+        trajectory(
+            turn([1], {3: -1.0}, reply=reply), name=f"t{reply}", problem=problem, chain=chain
+        )
         for chain, reply in enumerate("78")
     ]
     write_trajectories(tmp_path / EPISODES, played)

@@ -12,40 +12,40 @@ from tests.support.stored_run import ENDED, WRONG, stored_run
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A run with a scored step 6 and a step 7 that is only partly played."""
+    """A run with a scored step 6 and a partly played step 7."""
     return stored_run(tmp_path)
 
 
-def test_a_reply_without_room_and_the_tool_that_ended_the_episode_are_told(store: Store) -> None:
+def test_a_cut_reply_and_the_tool_that_ended_are_shown(store: Store) -> None:
     decode = decoder(store, "demo")
     assert pieces(WRONG, decode)[-1] == Piece("sampled", "It is 9 (cut at a token limit)")
     assert pieces(ENDED, decode)[-1] == Piece("after", "answer: 98")
 
 
-def test_an_episode_of_several_contexts_is_shown_in_the_order_of_time() -> None:
-    told = trajectory(
+def test_contexts_of_an_episode_are_shown_in_order_of_time() -> None:
+    folded = trajectory(
         *(turn([number], {7: -0.5}, context=context) for number, context in enumerate((0, 1, 1, 0)))
     )
-    shown = pieces(told, lambda tokens: " ".join(map(str, tokens)))
+    shown = pieces(folded, lambda tokens: " ".join(map(str, tokens)))
     assert [f"{piece.kind[0]}{piece.text}" for piece in shown] == [
         *("r0", "s7", "c1", "r1", "s7", "r2", "s7", "c0", "r3", "s7")
     ]
 
 
-def test_without_a_step_the_last_one_is_read_even_if_it_is_not_scored_yet(store: Store) -> None:
+def test_the_last_step_is_the_default_even_if_unscored(store: Store) -> None:
     stored = read_step(store, "demo", None)
     assert stored.title == "demo, step 7"
     assert [scored for _, scored in stored.pairs] == [None]
 
 
-def test_a_step_or_run_that_is_not_there_is_told_with_what_is(store: Store) -> None:
+def test_a_missing_step_or_run_is_refused_with_the_existing_ones(store: Store) -> None:
     with pytest.raises(ValueError, match=r"no episodes of step 9; it has steps 6 to 7"):
         read_step(store, "demo", 9)
-    with pytest.raises(ValueError, match=r"'dmo' has no episodes in .*Did you mean 'demo'"):
+    with pytest.raises(ValueError, match=r"'dmo' .*Did you mean 'demo'"):
         read_step(store, "dmo", None)
 
 
-def test_a_fork_shows_the_steps_that_it_goes_on_from(store: Store) -> None:
+def test_a_fork_shows_the_steps_of_its_origin(store: Store) -> None:
     store.write_json("runs/new/run.json", {"settings": {"fork": {"run": "demo", "step": 6}}})
     start = store.read_json("runs/demo/start.json")
     store.write_json("runs/new/start.json", start)
@@ -54,7 +54,7 @@ def test_a_fork_shows_the_steps_that_it_goes_on_from(store: Store) -> None:
         read_step(store, "new", 7)
 
 
-def test_numbers_in_a_row_are_told_as_one_span() -> None:
+def test_consecutive_numbers_are_written_as_one_span() -> None:
     assert spans([1, 2, 3, 7, 9, 10]) == "1 to 3, 7, 9 to 10"
 
 
@@ -66,7 +66,7 @@ def test_control_characters_cannot_act_on_the_terminal() -> None:
     assert lines(Piece("read", "\x1b[2J\x07 \u202eabc"), width=80) == [r"\x1b[2J\x07 \u202eabc"]
 
 
-def test_the_table_for_people_has_text_marked_and_rewards_of_each_episode(store: Store) -> None:
+def test_the_table_has_marked_text_and_rewards_of_each_episode(store: Store) -> None:
     frame = table(read_step(store, "demo", 6))
     assert frame["reward"].tolist()[:3] == [1.0, 0.0, 0.5]
     assert frame["exact"].isna().tolist() == [False, False, False, True]

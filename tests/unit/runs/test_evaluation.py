@@ -1,4 +1,4 @@
-"""What an evaluation says beside the success on the test split."""
+"""Figures of an evaluation other than its success."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Rewards = Mapping[str, Sequence[float | Unscored]]
 
 
 def played(there: Experiment, rewards: Rewards) -> None:
-    """Publish a dataset, and as episodes of its test problems what each earned, by its id."""
+    """Publish a dataset and episodes of its test problems with these rewards by problem id."""
     store = there.store
     with store.publish(target := StageKeys(there.settings).prepare()) as folder, measuring(folder):
         dataset.prepare(
@@ -39,14 +39,14 @@ def played(there: Experiment, rewards: Rewards) -> None:
         )
     data = store.artifact(target.uri)
     problems = {one.id: one for one in dataset.split(store.open(data), "test")}
-    said = turn([1], {3: -1.0})
+    reply = turn([1], {3: -1.0})
     episodes, scores = [], []
     for problem, earned in rewards.items():
         for chain, reward in enumerate(earned):
             name = f"{problem} {chain}"
-            episodes.append(trajectory(said, name=name, problem=problems[problem]))
-            known = {} if isinstance(reward, Unscored) else {"exact": reward}
-            scores.append(Scored(name, known, (), reward))
+            episodes.append(trajectory(reply, name=name, problem=problems[problem]))
+            rewards_by_name = {} if isinstance(reward, Unscored) else {"exact": reward}
+            scores.append(Scored(name, rewards_by_name, (), reward))
     target = StageKeys(there.settings).evaluation(POLICY, data, "test", 0, {})
     with store.publish(target) as folder, measuring(folder):
         write_trajectories(folder / EPISODES, episodes)
@@ -62,87 +62,87 @@ def evaluated(folder: Path, rewards: Rewards, **evaluate: Any) -> Evaluation:
 
 
 def test_pass_at_k_is_a_mean_over_problems_with_an_interval(tmp_path: Path) -> None:
-    found = evaluated(
+    evaluation = evaluated(
         tmp_path, {"c-000": [1, 0, 0, 0], "c-001": [0, 0, 0, 0], "c-002": [1, 1, 1, 1]}
     )
-    assert found.success == pytest.approx((0.25 + 0 + 1) / 3)
-    assert found.pass_at == {
+    assert evaluation.success == pytest.approx((0.25 + 0 + 1) / 3)
+    assert evaluation.pass_at == {
         1: Rate.of({"a": 0.25, "b": 0.0, "c": 1.0}),
         2: Rate.of({"a": 0.5, "b": 0.0, "c": 1.0}),
         4: Rate.of({"a": 1.0, "b": 0.0, "c": 1.0}),
     }
 
 
-def test_a_problem_with_too_few_scored_episodes_is_left_out_and_not_failed(tmp_path: Path) -> None:
+def test_a_problem_with_too_few_scores_is_left_out(tmp_path: Path) -> None:
     lost = Unscored("judge: ServiceFailure: 503")
-    found = evaluated(
+    evaluation = evaluated(
         tmp_path, {"c-000": [1, 0, 0, lost], "c-001": [0, 0, 0, 0], "c-002": [1, lost, lost, lost]}
     )
-    assert {k: rate.problems for k, rate in found.pass_at.items()} == {1: 3, 2: 2, 4: 1}
-    assert found.pass_at[4].share == 0.0
+    assert {k: rate.problems for k, rate in evaluation.pass_at.items()} == {1: 3, 2: 2, 4: 1}
+    assert evaluation.pass_at[4].share == 0.0
 
 
-def test_the_success_is_told_by_the_values_of_a_fact(tmp_path: Path) -> None:
-    found = evaluated(
+def test_success_is_reported_by_the_values_of_a_fact(tmp_path: Path) -> None:
+    evaluation = evaluated(
         tmp_path, {"c-000": [1, 1, 1, 1], "c-001": [0, 0, 0, 1], "c-002": [1, 1, 0, 0]}
     )
-    assert found.by == {
+    assert evaluation.by == {
         "kind": {"easy": Rate.of({"c-000": 1.0, "c-002": 0.5}), "hard": Rate.of({"c-001": 0.25})}
     }
-    metrics = found.metrics
+    metrics = evaluation.metrics
     assert metrics["evaluate/test/kind/hard/success"] == 0.25
     assert metrics["evaluate/test/kind/easy/problems"] == 2
-    assert metrics["evaluate/test/pass_at_4_low"] == found.pass_at[4].interval[0]
+    assert metrics["evaluate/test/pass_at_4_low"] == evaluation.pass_at[4].interval[0]
 
 
-def test_values_that_are_no_text_or_no_name_of_a_metric_are_told_apart() -> None:
+def test_values_of_other_types_have_different_metric_names() -> None:
     problems = [Problem("a", "?", {"sign": "+"}), Problem("b", "?", {"sign": 2})]
     rates = rates_by(
         lambda problem: tag(problem, "sign", "evaluate.by"), problems, {"a": 1.0, "b": 0.0}
     )
     assert {value: rate.share for value, rate in rates.items()} == {"+": 1.0, "2": 0.0}
-    found = Evaluation("9f2c", "test", 0.5, (0.0, 1.0), {}, 1.0, 0, by={"sign": rates})
-    assert found.metrics["evaluate/test/sign/+/success"] == 1.0
+    evaluation = Evaluation("9f2c", "test", 0.5, (0.0, 1.0), {}, 1.0, 0, by={"sign": rates})
+    assert evaluation.metrics["evaluate/test/sign/+/success"] == 1.0
 
 
-def test_each_value_of_a_fact_has_a_metric_name_of_its_own_that_mlflow_takes() -> None:
+def test_each_value_of_a_fact_has_its_own_mlflow_metric_name() -> None:
     odd = ["", ".", "..", "/x", "x/", "a/../b", "a//b", "0.5", "+", "_2b", "+0", "\u2b00", "a\n"]
     odd += ["_empty", "_5f2b", "x" * 300, "x" * 299, "/" * 300, "half \ud83d", "half ?", "é", "a:b"]
     odd += ["very_hard", " ", "%2f", "/%2f", "_x", "_x2f"]
     rates = {value: Rate.of({"a": 1.0}) for value in odd}
     for fact in ("kind", "a/b", "f" * 300):
-        found = Evaluation("9f2c", "test", 1.0, (0.0, 1.0), {}, 1.0, 0, by={fact: rates})
-        keys = {mlflow_key(name) for name in found.metrics}
+        evaluation = Evaluation("9f2c", "test", 1.0, (0.0, 1.0), {}, 1.0, 0, by={fact: rates})
+        keys = {mlflow_key(name) for name in evaluation.metrics}
         assert len(keys) == 4 + 4 * len(odd)
         for key in keys:
             _validate_metric(key, 1.0, 0, 0)
-    found = Evaluation("9f2c", "test", 1.0, (0.0, 1.0), {}, 1.0, 0, by={"kind": rates})
-    assert "evaluate/test/kind/very_hard/success" in map(mlflow_key, found.metrics)
+    evaluation = Evaluation("9f2c", "test", 1.0, (0.0, 1.0), {}, 1.0, 0, by={"kind": rates})
+    assert "evaluate/test/kind/very_hard/success" in map(mlflow_key, evaluation.metrics)
 
 
-def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> None:
+def test_evaluations_on_further_datasets_are_read(tmp_path: Path) -> None:
     hard = {"use": "tests.support.problems:clean", "test": 2}
     later = {"use": "tests.support.problems:clean", "test": 1}
     here = experiment(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
     played(here, {f"c-{i:03d}": [1] for i in range(4)})
     played(here.on(here.settings.on(here.settings.evaluate.datasets["hard"])), {"c-001": [0]})
     stored = Evaluations(here)
-    found = stored.with_datasets(POLICY, stored.stored(POLICY, "test", here.dataset))
-    assert {name: (one.split, one.success) for name, one in found.datasets.items()} == {
+    evaluation = stored.with_datasets(POLICY, stored.stored(POLICY, "test", here.dataset))
+    assert {name: (one.split, one.success) for name, one in evaluation.datasets.items()} == {
         "hard": ("hard", 0.0)
     }
-    assert found.seconds_since(0) == found.seconds + found.datasets["hard"].seconds
+    assert evaluation.seconds_since(0) == evaluation.seconds + evaluation.datasets["hard"].seconds
     hard_rate = Rate.of({"c-001": 0.0}).to_json()
-    assert found.to_json()["datasets"] == {"hard": {"policy": "9f2c", **hard_rate}}
+    assert evaluation.to_json()["datasets"] == {"hard": {"policy": "9f2c", **hard_rate}}
 
 
-def test_an_evaluation_says_no_more_than_before_where_nothing_is_asked_for(tmp_path: Path) -> None:
-    found = evaluated(tmp_path, {"c-000": [1]}, episodes=1, pass_at=[], by="")
+def test_an_evaluation_without_options_has_only_the_usual_keys(tmp_path: Path) -> None:
+    evaluation = evaluated(tmp_path, {"c-000": [1]}, episodes=1, pass_at=[], by="")
     before = ["policy", "problems", "success", "interval_low", "interval_high"]
-    assert list(found.to_json()) == before
+    assert list(evaluation.to_json()) == before
 
 
-def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Path) -> None:
+def test_reporting_options_change_no_evaluation_key_or_digest(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
 
     def settings_with(*overrides: str) -> Any:
@@ -150,17 +150,17 @@ def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Pa
         return loading.read(file, ["evaluate.episodes=4", *overrides]).settings
 
     plain = settings_with()
-    asked = settings_with(
+    reporting = settings_with(
         "evaluate.pass_at=[1, 4]",
         "evaluate.by=kind",
         'evaluate.datasets={hard: {use: "tests.support.problems:clean", test: 4}}',
     )
     data = Pointer("artifacts/prepare/ab", "da7a")
     first, second = (
-        StageKeys(one).evaluation(POLICY, data, "test", 0, {}) for one in (plain, asked)
+        StageKeys(one).evaluation(POLICY, data, "test", 0, {}) for one in (plain, reporting)
     )
     assert first == second
-    changes = loading.differences(plain.model_dump(mode="json"), asked.model_dump(mode="json"))
+    changes = loading.differences(plain.model_dump(mode="json"), reporting.model_dump(mode="json"))
     assert {change.key.split(".")[1] for change in changes} == {"pass_at", "by", "datasets"}
     assert all(change.resumable for change in changes)
 
@@ -174,16 +174,16 @@ def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Pa
         ("evaluate.datasets={hard: {use: 'a:b'}}", r"evaluate\.datasets\.hard\.test: it must"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused(tmp_path: Path, override: str, message: str) -> None:
+def test_an_impossible_evaluation_is_refused(tmp_path: Path, override: str, message: str) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     with pytest.raises(ValueError, match=message):
         loading.read(str(tmp_path / "tiny.yaml"), [override])
 
 
-def test_a_fact_that_problems_lack_or_that_tells_all_apart_is_refused(tmp_path: Path) -> None:
+def test_a_fact_with_no_value_or_too_many_values_is_refused(tmp_path: Path) -> None:
     here = experiment(tmp_path, evaluate={"by": "kind"})
     some = [Problem("a", "?", {"kind": "hard"}), Problem("b", "?", {"answer": "2"})]
-    with pytest.raises(ValueError, match="the problem 'b' has no fact 'kind', it has answer"):
+    with pytest.raises(ValueError, match="fact 'kind', it has answer"):
         require_tags(here.settings.evaluate.by, some)
     many = [Problem(f"{i}", "?", {"kind": i}) for i in range(51)]
     with pytest.raises(ValueError, match=r"kind, which has 51 values .* expected 50 at most"):

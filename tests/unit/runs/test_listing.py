@@ -29,7 +29,7 @@ steps: 2
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A project folder, the working directory, with one experiment and no run."""
+    """A project folder, the working directory, with one experiment and no runs."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
@@ -53,14 +53,14 @@ def only(store: Store) -> Listed:
     return run
 
 
-def test_an_interrupted_run_is_listed_with_the_command_that_continues_it(project: Store) -> None:
+def test_an_interrupted_run_is_listed_with_its_command(project: Store) -> None:
     start(project, "tiny-1", "steps=9", "update.learning_rate=1e-5", published=3)
     run = only(project)
     assert (run.state, run.owner, run.step, run.steps) == ("stopped", "", 3, 9)
     assert run.command == "agentfly train tiny steps=9 update.learning_rate=1e-05 --run tiny-1"
 
 
-def test_the_command_stands_for_the_very_settings_of_the_run(project: Store) -> None:
+def test_the_command_gives_exactly_the_settings_of_the_run(project: Store) -> None:
     overrides = [
         "rewards={agentfly_core.rewards.exact:exact: 2}",
         "agent.system='Be brief: yes'",
@@ -74,7 +74,7 @@ def test_the_command_stands_for_the_very_settings_of_the_run(project: Store) -> 
     assert again.settings == loading.read("tiny", overrides).settings
 
 
-def test_the_command_leaves_out_what_the_run_left_out_of_the_file(project: Store) -> None:
+def test_the_command_leaves_out_removed_settings(project: Store) -> None:
     kl = "algorithm: {kl: {use: loss, weight: 0.1}}"
     Path("conf/tiny.yaml").write_text(f"{TINY}\nadapter: {{rank: 4}}\n{kl}\n")
     start(project, "tiny-1", "adapter=null", "algorithm.kl=null")
@@ -82,7 +82,7 @@ def test_the_command_leaves_out_what_the_run_left_out_of_the_file(project: Store
     assert command == "agentfly train tiny adapter=null algorithm.kl=null --run tiny-1"
 
 
-def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -> None:
+def test_an_edited_file_does_not_change_the_listed_command(project: Store) -> None:
     start(project, "tiny-1", "seed=4")
     Path("conf/tiny.yaml").write_text(TINY.replace("steps: 2", "steps: 5"))
     assert only(project).command == "agentfly train tiny seed=4 steps=2 --run tiny-1"
@@ -93,7 +93,7 @@ def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -
     assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
 
 
-def test_an_experiment_of_ones_own_is_continued_by_its_path_and_another_store_is_named(
+def test_the_command_names_the_path_and_another_store(
     project: Store,
 ) -> None:
     Path("mine.yaml").write_text(TINY)
@@ -105,7 +105,7 @@ def test_an_experiment_of_ones_own_is_continued_by_its_path_and_another_store_is
     )
 
 
-def test_a_run_that_is_worked_on_names_its_owner(project: Store) -> None:
+def test_an_active_run_names_its_owner(project: Store) -> None:
     start(project, "tiny-1")
     with local_lock(project.root / "runs" / "tiny-1"):
         run = only(project)
@@ -123,7 +123,7 @@ def test_a_damaged_lock_file_hides_no_run(project: Store, damaged: bytes) -> Non
     ]
 
 
-def test_a_run_on_object_storage_is_running_while_its_owner_renews_its_lock(project: Store) -> None:
+def test_a_run_on_s3_is_running_while_its_lock_is_renewed(project: Store) -> None:
     start(project, "tiny-1")
     bucket = Bucket({"runs/tiny-1/run.json": (project.root / "runs/tiny-1/run.json").read_text()})
     elsewhere = {"host": "node7", "pid": 4711, "started": 1763740000.25, "boot": "0c5d"}
@@ -135,7 +135,7 @@ def test_a_run_on_object_storage_is_running_while_its_owner_renews_its_lock(proj
         assert only(Store(project.root, bucket)).state == state  # type: ignore[arg-type]
 
 
-def test_a_finished_run_shows_its_success_until_it_is_given_more_steps(project: Store) -> None:
+def test_a_finished_run_shows_success_until_it_gets_more_steps(project: Store) -> None:
     start(project, "tiny-1", published=2)
     project.write_json("runs/tiny-1/summary.json", {"steps": 2, "success_after": 0.912})
     run = only(project)
@@ -154,7 +154,7 @@ def test_a_finished_run_of_another_store_is_read_there(project: Store) -> None:
     assert only(elsewhere).command == "agentfly show tiny-1"
 
 
-def test_the_list_is_whole_in_a_narrow_terminal(project: Store) -> None:
+def test_the_list_is_complete_in_a_narrow_terminal(project: Store) -> None:
     start(project, "tiny-1", "agent.system=" + "x" * 90, published=1)
     console = Console(file=io.StringIO(), width=60)
     console.print(view(listed(project), project), soft_wrap=True)
@@ -171,7 +171,7 @@ def test_an_empty_store_says_how_to_start(project: Store) -> None:
     assert "agentfly train quickstart" in console.file.getvalue()
 
 
-def test_a_run_whose_record_is_damaged_hides_no_other_and_says_what_to_do(project: Store) -> None:
+def test_a_damaged_record_hides_no_other_run_and_has_a_remedy(project: Store) -> None:
     start(project, "tiny-1")
     start(project, "tiny-2", published=1)
     path = project.root / "runs/tiny-1/run.json"

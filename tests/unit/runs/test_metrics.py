@@ -94,7 +94,7 @@ def metrics() -> dict[str, float]:
     return rollout_metrics(SHARD, SCORES, TIMINGS, "exact", TOOLS)
 
 
-def test_reward_and_success_leave_out_what_could_not_be_scored(metrics: dict[str, float]) -> None:
+def test_reward_and_success_leave_out_unscored_episodes(metrics: dict[str, float]) -> None:
     assert metrics["rollout/reward"] == pytest.approx((1.5 + 0.5 + 0.0) / 3)
     assert metrics["rollout/success"] == pytest.approx(1 / 3)
     assert metrics["rollout/unscored"] == 1 / 4
@@ -112,7 +112,7 @@ def test_turns_and_tokens_are_means_over_episodes(metrics: dict[str, float]) -> 
     assert metrics["rollout/cut_replies"] == 0.0
 
 
-def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(
+def test_calls_are_counted_by_name_and_unknown_names_as_bad(
     metrics: dict[str, float],
 ) -> None:
     assert metrics["rollout/avg_tool_calls"] == 4 / 4
@@ -123,7 +123,7 @@ def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(
     assert not [name for name in metrics if "sudo" in name]
 
 
-def test_errors_answered_to_the_model_are_counted_by_tool(metrics: dict[str, float]) -> None:
+def test_tool_errors_are_counted_by_tool(metrics: dict[str, float]) -> None:
     assert metrics["rollout/avg_tool_errors"] == 1 / 4
     assert metrics["rollout/tool_errors/calculator"] == 1 / 4
     assert metrics["rollout/tool_errors/answer"] == 0.0
@@ -135,7 +135,7 @@ def test_endings_are_shares_that_sum_to_one(metrics: dict[str, float]) -> None:
     assert sum(endings.values()) == 1.0
 
 
-def test_a_group_with_one_scored_episode_or_equal_rewards_has_no_spread(
+def test_one_scored_episode_or_equal_rewards_have_no_spread(
     metrics: dict[str, float],
 ) -> None:
     assert metrics["rollout/zero_spread_groups"] == 1 / 2  # g: 1.5 and 0.5; h: 0.0 and unscored
@@ -148,14 +148,14 @@ def test_tokens_a_second_are_over_the_whole_stage(metrics: dict[str, float]) -> 
     assert metrics["rollout/time/tools"] == 1 / 4
 
 
-def test_nothing_played_gives_no_metrics() -> None:
+def test_no_episodes_give_no_metrics() -> None:
     assert rollout_metrics([], [], [], "exact", TOOLS) == {}
 
 
-def test_nothing_scored_gives_no_reward_rather_than_zero() -> None:
-    found = rollout_metrics(SHARD[3:], SCORES[3:], TIMINGS[3:], "exact", TOOLS)
-    assert "rollout/reward" not in found
-    assert found["rollout/unscored"] == 1.0
+def test_without_scores_the_reward_is_missing_rather_than_zero() -> None:
+    metrics_of_unscored = rollout_metrics(SHARD[3:], SCORES[3:], TIMINGS[3:], "exact", TOOLS)
+    assert "rollout/reward" not in metrics_of_unscored
+    assert metrics_of_unscored["rollout/unscored"] == 1.0
 
 
 def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
@@ -167,7 +167,7 @@ def test_a_reward_of_ten_times_a_tenth_solves_the_problem() -> None:
     assert solved(Scored("t0", {"exact": 0.99999}, (), 1.0), "exact") is False
 
 
-def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:
+def test_numbers_that_are_not_finite_are_left_out() -> None:
     written = point(7, {"loss": math.nan, "reward": 1, "kl": math.inf}, time_ms=1763740000000)
     assert written == {"step": 7, "time_ms": 1763740000000, "metrics": {"reward": 1.0}}
 
@@ -175,19 +175,21 @@ def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:
 def team(
     episode: str, group: str, ending: Ending, planner: float, searcher: float
 ) -> list[tuple[Trajectory, Scored]]:
-    """An episode of a planner, who calls a tool, and two searchers, with what each earned."""
+    """One episode of a planner that calls a tool, and of two searchers, with their rewards."""
     turns = {
         "planner": (turn(10, 4, CALL), turn(3, 2)),
         "searcher": (turn(5, 1),),
         "searcher/2": (turn(5, 3),),
     }
-    found = []
+    episodes = []
     for agent, spoken in turns.items():
         one = trajectory(f"{episode}-{agent}", group, ending, *spoken)
         named = {"exact": planner, "exact/speaker/searcher": searcher}
         value = planner if agent == "planner" else searcher
-        found.append((replace(one, agent=agent, episode=episode), Scored(one.id, named, (), value)))
-    return found
+        episodes.append(
+            (replace(one, agent=agent, episode=episode), Scored(one.id, named, (), value))
+        )
+    return episodes
 
 
 TEAMS = [
@@ -221,11 +223,11 @@ def test_a_problem_has_spread_where_one_speaker_has(of_teams: dict[str, float]) 
     assert of_teams["rollout/zero_spread_groups"] == 1 / 2  # planners' rewards differ nowhere
 
 
-def test_what_each_speaker_did_is_measured_where_several_speak(
+def test_each_of_several_speakers_has_its_own_metrics(
     of_teams: dict[str, float], metrics: dict[str, float]
 ) -> None:
-    found = {name: value for name, value in of_teams.items() if "rollout/speaker/" in name}
-    assert found == {
+    by_speaker = {name: value for name, value in of_teams.items() if "rollout/speaker/" in name}
+    assert by_speaker == {
         "rollout/speaker/planner/avg_turns": 2.0,
         "rollout/speaker/planner/avg_sampled_tokens": 6.0,
         "rollout/speaker/planner/avg_tool_calls": 1.0,
@@ -238,7 +240,7 @@ def test_what_each_speaker_did_is_measured_where_several_speak(
     assert not [name for name in metrics if "speaker" in name]
 
 
-def test_a_problem_is_solved_in_the_share_of_its_episodes_whoever_spoke() -> None:
+def test_solved_shares_count_episodes_not_speakers() -> None:
     played, scores = zip(*TEAMS, strict=True)
     assert outcomes_by_problem(played, scores, "exact") == {
         "g": [True, True],

@@ -11,9 +11,7 @@ from tests.support.experiments import experiment
 
 @pytest.fixture()
 def base(tmp_path):
-    """A store with the run `base` of two steps, the first of which was kept without its weights,
-    and its start.
-    """
+    """A store with the run `base`: its start and two steps, the first without weights."""
     store = experiment(tmp_path).store
     for uri in (
         "artifacts/model/1f2e",
@@ -35,7 +33,7 @@ def base(tmp_path):
         ("run:base@0", "artifacts/model/1f2e"),
     ],
 )
-def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, base, model, uri):
+def test_a_run_starts_from_the_policy_of_its_model_setting(tmp_path, base, model, uri):
     with opened(experiment(tmp_path, model=model), "demo") as run:
         assert run.parent == Parent("base", base.artifact(uri))
         assert run.record["parent"]["digest"] == base.artifact(uri).digest
@@ -62,9 +60,7 @@ def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, 
         ("run:bse", "The run 'bse' has published no policy in .* Runs there: base"),
     ],
 )
-def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(
-    tmp_path, base, model, message
-):
+def test_a_run_with_a_missing_start_is_refused_without_a_trace(tmp_path, base, model, message):
     with (
         pytest.raises(ValueError, match=message),
         opened(experiment(tmp_path, model=model), "demo"),
@@ -78,7 +74,7 @@ def near(tmp_path, reference):
     return experiment(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
 
 
-def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
+def test_the_reference_policy_is_recorded_by_its_digest(tmp_path):
     here = near(tmp_path, "run:base@1")
     with (
         pytest.raises(ValueError, match="The run 'base' has published no policy"),
@@ -96,7 +92,7 @@ def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_dig
         assert run.reference is None
 
 
-def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
+def test_a_reference_policy_without_weights_is_refused(tmp_path):
     here = near(tmp_path, "run:base@1")
     with here.store.publish(
         ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})
@@ -110,7 +106,7 @@ def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
         pass
 
 
-def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
+def test_policies_with_different_tokenizers_are_refused(tmp_path):
     here = experiment(tmp_path)
     made = []
     for name, text in (
@@ -133,13 +129,13 @@ def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
             require_same_tokens(here.store, "run:base@2", policy, one)
 
 
-def test_another_policy_to_stay_near_is_another_update(tmp_path):
+def test_another_reference_policy_is_another_update(tmp_path):
     scored, first, second = (
         Pointer(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
     )
     settings = near(tmp_path, "run:base@1").settings
-    found = [
+    updates = [
         StageKeys(settings).policy("demo", scored, scored, 1, named).key
         for named in (None, first, second)
     ]
-    assert len({*found}) == 3
+    assert len({*updates}) == 3

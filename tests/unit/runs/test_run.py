@@ -1,4 +1,4 @@
-"""A run: its name, its one writer, what it may be continued with."""
+"""A run: its name, its single writer, and the changes with which it may continue."""
 
 import fcntl
 import os
@@ -67,7 +67,7 @@ def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
         )
 
 
-def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
+def test_the_record_of_a_run_names_its_dataset(tmp_path):
     here = experiment(tmp_path)
     with opened(here, "demo") as run:
         run.remember_data(Pointer("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
@@ -83,16 +83,16 @@ def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
         {"rewards": {"agentfly_core.rewards.code_tests:code_tests": 1.0}},
     ],
 )
-def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monkeypatch, parts):
+def test_the_record_of_a_run_names_its_sandbox(tmp_path, monkeypatch, parts):
     for backend in (chosen().backend.name, "unsafe"):
         monkeypatch.setenv(SANDBOX, backend)
         with opened(experiment(tmp_path, **parts), "demo") as run:
             run.remember_sandbox()
             assert run.record["sandbox"] == backend
-        chosen().close()  # one that is asked for by its name is another one
+        chosen().close()  # a named backend is another setting
 
 
-def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
+def test_a_run_without_model_code_records_no_sandbox(tmp_path, monkeypatch):
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
     with opened(
@@ -109,7 +109,7 @@ def flip(path):
     path.write_bytes(content)
 
 
-def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
+def test_a_damaged_record_is_refused_with_a_working_remedy(tmp_path):
     here = experiment(tmp_path)
     with opened(here, "demo"):
         pass
@@ -127,7 +127,7 @@ def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
         assert run.record["experiment"] == "tiny"
 
 
-def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(tmp_path, caplog):
+def test_damaged_files_that_can_be_rebuilt_do_not_stop_a_run(tmp_path, caplog):
     here = experiment(tmp_path)
     with opened(here, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
@@ -137,8 +137,11 @@ def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(t
             flip(here.store.root / "runs/demo" / name)
         assert run.finished is None
         assert run.links("prefect_flow_run_ids") == []
-        told = [record.getMessage() for record in caplog.records]
-        assert ["summary.json is damaged" in told[0], "links.json is damaged" in told[1]] == [
+        messages = [record.getMessage() for record in caplog.records]
+        assert [
+            "summary.json is damaged" in messages[0],
+            "links.json is damaged" in messages[1],
+        ] == [
             True,
             True,
         ]
@@ -146,7 +149,7 @@ def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(t
         assert run.links("prefect_flow_run_ids") == ["77b0"]
 
 
-def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
+def test_a_damaged_policy_is_not_replaced_by_an_older_one(tmp_path):
     here = experiment(tmp_path)
     for step in (1, 2):
         with here.store.publish(
@@ -159,7 +162,7 @@ def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
         final_policy(here.store, "base")
 
 
-def test_other_settings_under_the_same_name_is_refused_key_by_key(tmp_path):
+def test_other_settings_of_a_named_run_are_refused_by_key(tmp_path):
     with opened(experiment(tmp_path), "demo"):
         pass
     with (
@@ -169,7 +172,7 @@ def test_other_settings_under_the_same_name_is_refused_key_by_key(tmp_path):
         pass
 
 
-def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
+def test_stages_of_another_version_are_refused_with_a_remedy(tmp_path):
     here = experiment(tmp_path)
     with opened(here, "demo"):
         record = here.store.read_json("runs/demo/run.json")
@@ -178,15 +181,15 @@ def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
         pass
 
 
-def test_settings_of_another_version_are_refused_with_file_and_key(tmp_path):
+def test_settings_of_another_version_are_refused_by_file_and_key(tmp_path):
     with opened(experiment(tmp_path), "demo") as run:
         record = {**run.record, "settings": {**run.record["settings"], "ema": 0.9}}
-    told = r"runs/demo/run\.json: ema: Extra inputs are not permitted.* `git checkout "
-    with pytest.raises(ValueError, match=told):
+    message = r"runs/demo/run\.json: ema: Extra inputs are not permitted.* `git checkout "
+    with pytest.raises(ValueError, match=message):
         recorded_settings(record)
 
 
-def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
+def test_a_second_writer_is_refused_with_the_owners_process(tmp_path):
     here = experiment(tmp_path)
     folder = here.store.root / "runs/demo"
     other = subprocess.Popen(
@@ -205,7 +208,7 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
         pass
 
 
-def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
+def test_the_last_policy_is_read_or_its_absence_reported(tmp_path):
     here = experiment(tmp_path)
     for step in (1, 2):
         with here.store.publish(
@@ -217,7 +220,7 @@ def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_pa
         final_policy(here.store, "dmo")
 
 
-def test_a_run_is_not_wound_back(tmp_path):
+def test_a_run_cannot_continue_with_fewer_steps(tmp_path):
     with opened(experiment(tmp_path, steps=3), "demo") as run:
         for step in (1, 2, 3):
             with run.store.publish(
@@ -233,7 +236,7 @@ def test_a_run_is_not_wound_back(tmp_path):
         pass
 
 
-def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
+def test_steps_cannot_change_where_the_learning_rate_needs_them(tmp_path):
     def here(steps):
         return experiment(tmp_path, steps=steps, update={"lr_scheduler_type": "linear"})
 
@@ -250,7 +253,7 @@ def test_steps_stay_where_the_learning_rate_depends_on_them(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
-def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
+def test_a_name_that_cannot_be_a_folder_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
         experiment(tmp_path).run_name(
             name,
@@ -258,7 +261,7 @@ def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
         )
 
 
-def test_a_run_does_not_go_on_with_other_data(tmp_path):
+def test_a_run_does_not_continue_with_other_data(tmp_path):
     with opened(experiment(tmp_path), "demo") as run:
         run.remember_data(Pointer("artifacts/prepare/77b0", "ab" * 32), "none")
         run.remember_data(Pointer("artifacts/prepare/77b0", "ab" * 32), "none")
@@ -295,7 +298,7 @@ def test_a_finished_run_outlives_its_model_folder(tmp_path):
     refuse_other_settings(here.store, "demo", here.settings)
 
 
-def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
+def test_a_run_that_is_refused_at_its_start_leaves_nothing(tmp_path):
     here = experiment(tmp_path)
     with pytest.raises(ValueError, match="no such model"), opened(here, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
@@ -304,7 +307,7 @@ def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, ValueError])
-def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, error):
+def test_an_interrupted_or_older_run_is_not_removed(tmp_path, error):
     here = experiment(tmp_path)
     if error is ValueError:
         with opened(here, "demo"):
@@ -314,7 +317,7 @@ def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, err
     assert here.store.names("runs/demo") == ["lock.json", "run.json"]
 
 
-def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
+def test_a_run_that_began_its_steps_is_not_removed(tmp_path):
     here = experiment(tmp_path)
     with pytest.raises(ValueError, match="later"), opened(here, "demo") as run:
         run.remember_start(Pointer("artifacts/model/1f2e", "77b0"))
@@ -322,7 +325,7 @@ def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
     assert here.store.names("runs/demo") == ["lock.json", "run.json", "start.json"]
 
 
-def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
+def test_the_lock_of_a_removed_run_is_not_taken(tmp_path, monkeypatch):
     flock = fcntl.flock
 
     def removed_before(file, how):
@@ -338,7 +341,7 @@ def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path, monkeypat
 
 
 def scored(run, step, problems):
-    """A scored step of so many problems."""
+    """Publish a scored step of `problems` problems."""
     rows = [
         LedgerRow(step, "single", f"p{number}", 1, 1, 0.0, "used") for number in range(problems)
     ]
@@ -347,7 +350,7 @@ def scored(run, step, problems):
         ledger.write(folder, rows)
 
 
-def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_path, monkeypatch):
+def test_problems_before_a_step_are_counted_with_one_read_each(tmp_path, monkeypatch):
     read, problems = [], ledger.problems
     monkeypatch.setattr(ledger, "problems", lambda *of: read.append(of) or problems(*of))
     with opened(experiment(tmp_path, steps=4), "demo") as run:
@@ -360,7 +363,7 @@ def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_pa
     assert len(read) == 3
 
 
-def test_steps_played_ahead_of_the_end_of_a_runs_time_do_not_count_as_played(tmp_path):
+def test_steps_played_ahead_of_the_deadline_do_not_count(tmp_path):
     with opened(experiment(tmp_path, steps=4), "demo") as run:
         for step in (1, 2, 3):
             scored(run, step, 2)

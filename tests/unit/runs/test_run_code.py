@@ -1,4 +1,4 @@
-"""A run and its code: the keys that an edit changes, refusals and messages."""
+"""A run and its code: keys that an edit changes, refusals and messages."""
 
 import subprocess
 
@@ -41,16 +41,16 @@ def project(tmp_path, monkeypatch):
         ("own_rewards", {"score"}),
     ],
 )
-def test_an_edit_changes_the_keys_of_the_stages_that_run_the_code(project, name, stages):
+def test_an_edit_changes_the_keys_of_stages_that_run_the_code(project, name, stages):
     before = stage_keys(here(project).settings)
-    edit("own_notes", "PAGES = 12\n")  # nobody imports it
+    edit("own_notes", "PAGES = 12\n")  # a file without importers
     assert stage_keys(here(project).settings) == before
     edit(name, f"{PROJECT[name]}MORE = 1\n")
     after = stage_keys(here(project).settings)
     assert {stage for stage in before if before[stage] != after[stage]} == stages
 
 
-def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_gave(project):
+def test_an_edited_reward_scores_shared_episodes_separately(project):
     played = [Pointer("artifacts/evaluate/9f2c/test/rollout-000", "77b0")]
     before = StageKeys(here(project).settings).scored(played)
     edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
@@ -61,7 +61,7 @@ def test_an_edited_reward_scores_shared_episodes_beside_what_the_reward_before_g
     assert StageKeys(usual).scored(played).uri == "artifacts/evaluate/9f2c/test/scored"
 
 
-def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(project):
+def test_a_reward_with_an_environment_counts_for_the_rollout(project):
     asking = (
         "from agentfly_core import Trajectory, reward\n"
         "from agentfly_core.environments.shop import Shop\n\n"
@@ -74,7 +74,7 @@ def test_a_reward_that_asks_for_an_environment_counts_where_episodes_are_played(
     assert "score" not in code
 
 
-def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refused(project):
+def test_declared_data_files_count_and_must_exist(project):
     (project / "prices.csv").write_text("tea,3\n")
     before = stage_keys(here(project, code_files=["prices.csv"]).settings)
     (project / "prices.csv").write_text("tea,4\n")
@@ -90,19 +90,19 @@ def test_declared_data_files_count_with_all_own_code_and_a_missing_one_is_refuse
         here(project, code_files=["no.csv"])
 
 
-def test_an_experiment_that_names_only_agentflys_parts_has_no_digests(tmp_path):
+def test_an_experiment_of_built_in_parts_has_no_digests(tmp_path):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     made = experiment(tmp_path, data=data)
     assert digests_of(modules_of(made.settings, made.tasks), made.code) == made.settings.code
 
 
-def test_digests_are_found_out_and_not_set(tmp_path):
+def test_digests_cannot_be_set(tmp_path):
     (tmp_path / "a.yaml").write_text("code: {rollout: {a: b}}\n")
     with pytest.raises(ValueError, match="code: cannot be set"):
         read(str(tmp_path / "a.yaml"))
 
 
-def test_an_edit_is_another_run_by_default_and_putting_it_back_the_old_one(project):
+def test_an_edit_is_another_run_and_its_reversal_the_old_one(project):
     first = here(project).run_name("", False)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     assert here(project).run_name("", False) != first
@@ -110,7 +110,7 @@ def test_an_edit_is_another_run_by_default_and_putting_it_back_the_old_one(proje
     assert here(project).run_name("", False) == first
 
 
-def test_another_run_says_which_file_differs(project):
+def test_another_run_names_the_file_that_differs(project):
     with opened(here(project), "old"):
         pass
     edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
@@ -121,7 +121,7 @@ def test_another_run_says_which_file_differs(project):
     assert before_edit(other.store, other.settings.model_dump(mode="json"), other.code) is None
 
 
-def test_an_edit_of_a_named_run_is_refused_with_what_differs(project):
+def test_an_edit_of_a_named_run_is_refused_with_the_file(project):
     with opened(here(project), "demo"):
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
@@ -130,14 +130,14 @@ def test_an_edit_of_a_named_run_is_refused_with_what_differs(project):
             pass
 
 
-def test_what_a_run_works_under_has_no_empty_digests(project):
+def test_the_code_of_a_run_has_no_empty_digests(project):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     now = here(project, data=data)
     with opened(now, "demo") as run:
         assert run.settings == now.settings
 
 
-def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
+def test_a_further_evaluation_dataset_has_its_own_code(project):
     with opened(here(project), "demo") as run:
         record = record_of(run.store, "demo")
     edit("own_prices", PROJECT["own_prices"])
@@ -146,7 +146,7 @@ def test_a_dataset_that_is_evaluated_in_addition_brings_its_own_code(project):
     assert "own_rewards" in under(more.settings.code, record)["prepare"]
 
 
-def test_a_dataset_that_is_evaluated_later_is_recorded_and_an_edit_of_it_is_refused(project):
+def test_a_dataset_added_later_is_recorded_with_its_code(project):
     with opened(here(project), "demo"):
         pass
     more = {"evaluate": {"datasets": {"hard": {"use": "own_more:problems", "test": 4}}}}
@@ -159,7 +159,7 @@ def test_a_dataset_that_is_evaluated_later_is_recorded_and_an_edit_of_it_is_refu
             pass
 
 
-def test_run_json_names_the_commit_of_the_authors_repository_and_whether_it_was_clean(project):
+def test_run_json_has_the_commit_of_the_authors_repository(project):
     def git(*words):
         who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
         subprocess.run(["git", *who, *words], cwd=project, check=True, capture_output=True)
@@ -169,23 +169,23 @@ def test_run_json_names_the_commit_of_the_authors_repository_and_whether_it_was_
     git("commit", "-m", "first")
     revision.cache_clear()
     with opened(here(project), "clean") as run:
-        found = run.record["code"]["repository"]
-    assert (len(found["commit"]), found["dirty"]) == (40, "")
+        repository = run.record["code"]["repository"]
+    assert (len(repository["commit"]), repository["dirty"]) == (40, "")
     edit("own_tools", f"{PROJECT['own_tools']}MORE = 1\n")
     revision.cache_clear()
     with opened(here(project), "dirty") as run:
         other = run.record["code"]["repository"]
-    assert (other["commit"], len(other["dirty"])) == (found["commit"], 16)
+    assert (other["commit"], len(other["dirty"])) == (repository["commit"], 16)
 
 
-def test_commands_find_the_code_of_an_experiment(project):
+def test_commands_load_the_code_of_an_experiment(project):
     (project / "shop.yaml").write_text(SHOP)
-    found = load_experiment("shop.yaml", [], "local", str(project / "store"))
-    assert sorted(found.settings.code) == ["demonstrate", "prepare", "rollout", "score"]
-    assert found.origin["code.rollout.own_tools"] == "modules"
+    loaded = load_experiment("shop.yaml", [], "local", str(project / "store"))
+    assert sorted(loaded.settings.code) == ["demonstrate", "prepare", "rollout", "score"]
+    assert loaded.origin["code.rollout.own_tools"] == "modules"
 
 
-def test_a_fork_plays_the_data_of_its_origin_after_an_edit_of_what_made_it(project):
+def test_a_fork_plays_its_origins_data_after_a_code_edit(project):
     (project / "shop.yaml").write_text(SHOP)
     there = ("local", str(project / "store"))
     old = load_experiment("shop.yaml", [], *there)
@@ -203,7 +203,7 @@ def write_shop():
     write_config("shop", settings.model_dump(mode="json"), settings.code, [])
 
 
-def test_dvc_resolves_settings_anew_where_code_was_edited(project):
+def test_dvc_resolves_settings_again_after_a_code_edit(project):
     (project / "conf").mkdir()
     (project / "conf/shop.yaml").write_text(SHOP)
     (project / "params.yaml").write_text("experiment: shop\nroot: .\n")

@@ -13,7 +13,7 @@ from agentfly_core.store.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two runs of `tiny`, the second newer, and one of `shop`."""
+    """Two runs of `tiny`, the second one newer, and one of `shop`."""
     store = Store.at(str(tmp_path), tmp_path)
     for number, (name, experiment) in enumerate(
         [("tiny-9f", "tiny"), ("tiny-1a", "tiny"), ("shop-5c", "shop")]
@@ -38,7 +38,7 @@ def test_a_run_has_shorter_names(store: Store, typed: str, name: str) -> None:
     assert run_named(store, typed) == name
 
 
-def test_the_beginning_of_several_names_is_refused_with_all_of_them(store: Store) -> None:
+def test_an_ambiguous_prefix_is_refused_with_its_names(store: Store) -> None:
     with pytest.raises(ValueError, match=r"several runs: tiny-1a, tiny-9f\."):
         run_named(store, "tiny-")
 

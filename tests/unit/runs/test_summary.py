@@ -1,4 +1,4 @@
-"""What summary.json holds."""
+"""Contents of summary.json."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evaluation(success: float, seconds: float, time_ms: int = LATER) -> Evaluati
     return Evaluation(f"{success}", "test", success, interval, {}, seconds, time_ms)
 
 
-def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_stages_in_order(
+def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
     tmp_path: Path,
 ) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
@@ -70,7 +70,7 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         )
     with opened(experiment, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
-        found = summarise(
+        summary = summarise(
             run,
             stored_stages(run, experiment.dataset),
             evaluation(0.5, 3.0),
@@ -78,8 +78,8 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         )
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
         again = summarise(run, {"prepare": [problems]}, *compared)
-    assert list(found) == [*KEYS.split(), *LINKS.split()]
-    assert list(found["seconds"]) == [
+    assert list(summary) == [*KEYS.split(), *LINKS.split()]
+    assert list(summary["seconds"]) == [
         "prepare",
         "model",
         "warm_start",
@@ -88,23 +88,23 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         "update",
         "evaluate",
     ]
-    assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [
+    assert [summary["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [
         4.0,
         0.5,
         2.0,
         7.0,
     ]
-    assert (found["success_before"], found["success_after"], found["policy_digest"]) == (
+    assert (summary["success_before"], summary["success_after"], summary["policy_digest"]) == (
         0.5,
         0.75,
         "0.75",
     )
-    assert found["prefect_flow_run_ids"] == ["5f0e"]
+    assert summary["prefect_flow_run_ids"] == ["5f0e"]
     # the run began after the dataset had been published, and the first evaluation played
     assert (again["seconds"]["prepare"], again["seconds"]["evaluate"]) == (0.0, 4.0)
 
 
-def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
+def test_an_evaluation_without_scores_gives_reason_and_remedy(
     tmp_path: Path,
 ) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}

@@ -1,4 +1,4 @@
-"""What benchmarks/tasks.py tells of the parts of an experiment."""
+"""Tables that benchmarks/tasks.py prints for the tasks of an experiment."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.tasks import parts_of
 
 
 def evaluation(solved: dict[str, float]) -> Evaluation:
-    """One of these problems, of a mixture."""
+    """Evaluation of these problems, as part of a mixture."""
     problems = [Problem(name, "?", task=name.partition("/")[0]) for name in solved]
     by = {TASK: rates_by(attrgetter("task"), problems, solved)}
     return Evaluation("9f2c", "test", 0.5, (0.0, 1.0), solved, 1.0, 0, by=by)
 
 
-def test_each_task_of_a_mixture_has_a_row_of_its_own_problems() -> None:
+def test_each_task_of_a_mixture_has_its_own_row() -> None:
     before = evaluation({"shop/1": 0.0, "shop/2": 0.0, "sums/1": 1.0, "sums/2": 0.0})
     after = evaluation({"shop/1": 1.0, "shop/2": 1.0, "sums/1": 1.0, "sums/2": 0.0})
     assert [row[:5] for row in rows(parts_of(Evaluated(before, after)))] == [
@@ -29,7 +29,7 @@ def test_each_task_of_a_mixture_has_a_row_of_its_own_problems() -> None:
     ]
 
 
-def test_a_dataset_that_is_evaluated_apart_has_a_row_and_a_run_without_parts_has_none() -> None:
+def test_a_further_dataset_has_a_row() -> None:
     whole = replace(evaluation({"1": 0.0, "2": 0.0}), by={})
     apart = replace(whole, datasets={"unseen": whole})
     assert parts_of(Evaluated(whole, whole)) == {}
