@@ -19,6 +19,7 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import Run, known_run, opened
 from agentfly_core.runs.run_request import RunRequest
+from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.runs.summary import Evaluation, StagesBefore
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
@@ -108,16 +109,19 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
     Prints what MLflow lacks then. Raises Damaged for a finished run's lost files.
     """
-    place, current, status, tags = mlflow_place(run.experiment.site), run, "", dict[str, str]()
-    if flow_runs := run.links("prefect_flow_run_ids"):
-        tags[FLOW_RUN] = flow_run_page(settle(Path.cwd()).api, flow_runs[-1])
+    place, current, status, failure = mlflow_place(run.experiment.site), run, "", ""
+    complete: dict[str, JSON] = {}
+    flow_runs = run.links("prefect_flow_run_ids")
+    page = flow_run_page(settle(Path.cwd()).api, flow_runs[-1]) if flow_runs else ""
     naming = (run.experiment.name, run.name, run.uid, run.created_ms)
     background = Background(place, partial(MlflowRun, place, *naming))
     command = f"`{continuing(run.store, run.name, run.record)}`"
 
     def send(mlflow: MlflowRun) -> None:
-        mlflow.tags(tags)
-        if status:
+        if page:
+            mlflow.tags({FLOW_RUN: page})
+        if failure:
+            mlflow.tags({"agentfly.last_failure": failure})
             mlflow.finish(status, _now())
         sync(current, mlflow)
 
@@ -128,16 +132,17 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
     try:
         yield report
+        if current.finished:  # before the last sync: the next sync sends a tag added meanwhile
+            complete = mark(RunRequest(current.experiment, run.name))
     except BaseException as error:  # any end of the run is reported
-        tags["agentfly.last_failure"] = fault(error)
-        status = "FAILED" if isinstance(error, Exception) else "KILLED"
+        failure, status = fault(error), "FAILED" if isinstance(error, Exception) else "KILLED"
         raise
     finally:
         background.finish(send, command)
     if isinstance(background.error, Damaged):
         raise background.error
-    if current.finished and background.error is None:
-        run.store.write_json(run.layout.mlflow, mark(RunRequest(current.experiment, run.name)))
+    if complete and background.error is None:
+        run.store.write_json(run.layout.mlflow, complete)
 
 
 def _now() -> int:
@@ -207,5 +212,6 @@ def mark(request: RunRequest) -> dict[str, JSON]:
     """Return the content of mlflow.json for a run that MLflow has completely."""
     experiment, uri = request.experiment, mlflow_place(request.experiment.site).uri
     settings = known_run(experiment.store, request.name)["settings_digest"]
+    tags = tags_of(experiment.store, request.name)
     evaluate = experiment.settings.evaluate.model_dump(mode="json")
-    return {"synced": hashing.digest([uri, settings, evaluate])}
+    return {"synced": hashing.digest([uri, settings, evaluate, *tags])}

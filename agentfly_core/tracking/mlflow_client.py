@@ -56,13 +56,8 @@ class MlflowStore:
 
     def connect(self) -> MlflowClient:
         """A client of this store; a server gets 10 seconds for each request."""
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        from mlflow import MlflowClient
-
         self.create()
-        client: Callable[[str], MlflowClient] = MlflowClient
-        return client(self.uri)
+        return _client(self.uri)
 
     def create(self) -> None:
         """Create the SQLite database of this store if it is missing, completely or not at all.
@@ -70,21 +65,25 @@ class MlflowStore:
         MLflow creates the tables one by one. A process killed in between would leave a database
         that MLflow can neither use nor repair.
         """
-        if not self.uri.startswith("sqlite"):
-            return
-        from mlflow import MlflowClient
-        from sqlalchemy.engine import make_url
-
-        url = make_url(self.uri)
-        path = Path(url.database or "")
-        if path.exists():
+        scheme, _, database = self.uri.partition(":///")
+        path = Path(database.partition("?")[0])
+        if not scheme.startswith("sqlite") or path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="mlflow-", dir=path.parent) as folder:
             new = Path(folder, path.name)
-            MlflowClient(str(url.set(database=str(new)))).search_experiments()
+            _client(f"{scheme}:///{new}").search_experiments()
             with contextlib.suppress(FileExistsError):  # another process was faster
                 os.link(new, path)
+
+
+def _client(uri: str) -> MlflowClient:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    client: Callable[[str], MlflowClient] = MlflowClient
+    return client(uri)
 
 
 def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> None:

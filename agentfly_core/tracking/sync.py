@@ -82,11 +82,12 @@ class _RunSender(Sender):
     run: Run
 
     def send(self) -> None:
-        run, tags = self.run, {TAGS: " ".join(tags_of(self.run.store, self.run.name))}
+        run = self.run
         evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
+        self.settings()
+        tags = {TAGS: " ".join(tags_of(run.store, run.name))}
         if self.mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
             tags |= {SYNCED: "", BEST: "", EVALUATE: evaluate}
-        self.settings()
         folder = {"agentfly.run_folder": self.address(run.layout.uri)}
         self.mlflow.tags({**tags, **folder, **self.parents})
         with nullcontext() if run.finished else suppress(FileNotFoundError):  # a stage is at work

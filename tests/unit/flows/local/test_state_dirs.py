@@ -45,6 +45,12 @@ def test_an_api_in_the_environment_is_used(tmp_path, monkeypatch):
     assert "PREFECT_HOME" not in os.environ
 
 
+def test_an_empty_variable_chooses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "mine"))
+    assert settle(tmp_path).prefect == f"{tmp_path}/mine (PREFECT_HOME is set)"
+
+
 def test_an_api_in_the_active_profile_is_used(tmp_path):
     profile(tmp_path, 'PREFECT_API_URL = "http://10.0.0.5:4200/api"')
     places = settle(tmp_path)
