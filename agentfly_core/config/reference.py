@@ -79,6 +79,9 @@ class PackagedModel:
 
     name: str
 
+    def __str__(self) -> str:
+        return f"package:{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class NanoModel:

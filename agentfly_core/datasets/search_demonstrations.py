@@ -37,6 +37,8 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
         kind, fields = filled(conversation.problem.prompt, QUESTIONS, "encyclopaedia")
         role, value = fields["role"], fields["title"]
+        if role not in STATED:
+            raise ValueError(f"The question asks for {role!r}, expected founder or author.")
         wanted = [role, MISREAD[kind] if wrong == "misread" else kind]
         plan = {"guess": [], "stop early": wanted[:1]}.get(wrong, wanted)
         observations = observed(conversation)

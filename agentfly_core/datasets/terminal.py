@@ -187,7 +187,7 @@ def terminal(
     family.
     """
     if not families or not {*families} <= FAMILIES.keys():
-        got = ", ".join(map(repr, families)) or "none"
+        got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"
         raise ValueError(f"families: got {got}, expected some of {', '.join(FAMILIES)}.")
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     stems, names = _hyphenated(companies()), _hyphenated(people())

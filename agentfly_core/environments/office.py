@@ -77,7 +77,9 @@ class Office(Environment):
 
 
 def _columns(table: str, column: str) -> tuple[str, ...]:
-    """The columns of a table; raises ToolError without this column."""
+    """The columns of a table; raises ToolError without this table or column."""
+    if table not in TABLES:
+        raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
     if column not in TABLES[table]:
         raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(TABLES[table])}.")
     return TABLES[table]

@@ -1,6 +1,6 @@
 """The store of published directories, which are complete or missing.
 
-A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed; on
+A directory is written under a temporary name, sealed with MANIFEST.json, synced and renamed; on
 object storage the manifest comes last. Readers verify manifests.
 """
 
@@ -104,7 +104,7 @@ class Store:
                 sealed = files.json_text(checksummed_json.sealed(manifest))
                 (folder / MANIFEST).write_text(sealed, encoding="utf-8")
                 # at once, since each wait for the disk takes 4 ms
-                list(threads.map(files.sync, [*paths, folder / MANIFEST, folder]))
+                list(threads.map(files.sync, [*folder.rglob("*"), folder]))
             _move(folder, path, target.key)
             if written := manifest_in(path):
                 _opened[path] = digest_of(written)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from agentfly_core.system.supervisor import die_with_parent
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from tests.support.waiting import until
 
@@ -16,7 +17,9 @@ CONNECT = (
 
 def test_kill_9_while_the_database_is_created_leaves_none(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    process = subprocess.Popen([sys.executable, "-c", CONNECT, str(tmp_path)], text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CONNECT, str(tmp_path)], preexec_fn=die_with_parent, text=True
+    )
     until(lambda: any(path.stat().st_size for path in tmp_path.glob("mlflow-*/mlflow.db")), process)
     process.kill()
     process.wait()
