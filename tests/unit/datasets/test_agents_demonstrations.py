@@ -52,12 +52,12 @@ class Played:
     async def episodes(
         self, spoilt: float, spec: RolloutSpec | None = None
     ) -> list[list[Trajectory]]:
-        """The trajectories of an episode of each problem, of which so many are spoilt."""
+        """The trajectories of one episode per problem; `spoilt` is the share of wrong ones."""
         policy = self.shown({"spoilt": spoilt}, self.problems, 0)
         encode = partial(self.tokenizer.encode, add_special_tokens=False)
         sampler = Scripted(encode, self.spec.template.stop_tokens[0], policy)
-        found, *_ = await play_all(episode_specs(*self.problems), spec or self.spec, sampler)
-        return by_episode(found)
+        trajectories, *_ = await play_all(episode_specs(*self.problems), spec or self.spec, sampler)
+        return by_episode(trajectories)
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +71,12 @@ def cooperating(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 async def scores(episodes: Sequence[Sequence[Trajectory]]) -> set[float]:
-    found = [await exact.score(answering(episode), {}) for episode in episodes]
-    return {score.value for score in found if isinstance(score, Score)}
+    results = [await exact.score(answering(episode), {}) for episode in episodes]
+    return {score.value for score in results if isinstance(score, Score)}
 
 
 @pytest.mark.parametrize("name", ["folding", "cooperating"])
-async def test_demonstrations_that_are_not_spoilt_are_all_right(
+async def test_unspoilt_demonstrations_are_all_right(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     played: Played = request.getfixturevalue(name)
@@ -84,7 +84,7 @@ async def test_demonstrations_that_are_not_spoilt_are_all_right(
 
 
 @pytest.mark.parametrize("name", ["folding", "cooperating"])
-async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form(
+async def test_spoilt_demonstrations_are_wrong_but_well_formed(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     played: Played = request.getfixturevalue(name)
@@ -95,7 +95,7 @@ async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form(
         assert not any(observation.error for observation in trajectory.observations)
 
 
-async def test_without_folding_a_ledger_takes_twice_the_tokens_that_a_context_may_have(
+async def test_an_unfolded_ledger_takes_twice_the_context_limit(
     folding: Played,
 ) -> None:
     endless = replace(folding.spec, agent=tool_loop, max_model_len=sys.maxsize)
@@ -108,22 +108,22 @@ async def test_without_folding_a_ledger_takes_twice_the_tokens_that_a_context_ma
 
 
 @pytest.mark.parametrize("budget", [1, 10_000])
-async def test_a_ledger_may_be_folded_behind_any_page(folding: Played, budget: int) -> None:
+async def test_a_ledger_can_be_folded_after_any_page(folding: Played, budget: int) -> None:
     agent = Folding(budget)
     roomy = replace(folding.spec, agent=agent, max_turns=20, max_model_len=1000)
     assert await scores(await folding.episodes(0.0, roomy)) == {1.0}
 
 
-async def test_either_speaker_may_go_wrong(cooperating: Played) -> None:
+async def test_planner_and_executor_are_both_spoilt(cooperating: Played) -> None:
     async def first_steps(spoilt: float) -> list[list[str]]:
-        """What was said to the first step, by problem: that, and the expression of the call."""
-        found = []
+        """The first step of the planner and the expression of the executor, by problem."""
+        steps = []
         for episode in await cooperating.episodes(spoilt):
             speakers = {one.agent: one.turns[0].reply for one in episode if one.turns}
             (call,) = speakers["executor"].calls
             assert isinstance(call, ToolCall)
-            found.append([speakers["planner"].content, str(call.arguments["expression"])])
-        return found
+            steps.append([speakers["planner"].content, str(call.arguments["expression"])])
+        return steps
 
     pairs = [*zip(await first_steps(0.0), await first_steps(1.0), strict=True)]
     planner_wrong = [right[0] != spoilt[0] for right, spoilt in pairs]
@@ -131,7 +131,7 @@ async def test_either_speaker_may_go_wrong(cooperating: Played) -> None:
     assert sum(planner_wrong) >= 2 and sum(executor_wrong) >= 2
 
 
-def test_a_call_of_the_executor_is_few_tokens_though_the_planner_never_calls(
+def test_calls_of_the_executor_are_few_tokens(
     cooperating: Played,
 ) -> None:
     call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "41+58"}}\n</tool_call>'

@@ -10,7 +10,7 @@ def operands(problem: Problem) -> tuple[str, ...]:
     return tuple(sorted(problem.id.split("-")[1:]))
 
 
-def test_a_problem_states_its_sum_and_knows_the_answer() -> None:
+def test_a_problem_has_its_sum_and_its_answer() -> None:
     problems = {p.id: p for split in arithmetic(0, 8000, 1000, 1000).values() for p in split}
     first, second = (
         int(text) for text in next(id for id in problems if id.startswith("sub-")).split("-")[1:]
@@ -20,7 +20,7 @@ def test_a_problem_states_its_sum_and_knows_the_answer() -> None:
     )
 
 
-def test_splits_have_the_sizes_asked_for_and_share_no_pair_of_operands() -> None:
+def test_splits_have_their_sizes_and_share_no_operands() -> None:
     splits = arithmetic(0, 4000, 200, 1000)
     assert {name: len(problems) for name, problems in splits.items()} == {
         "train": 4000,
@@ -31,19 +31,19 @@ def test_splits_have_the_sizes_asked_for_and_share_no_pair_of_operands() -> None
     assert not pairs[0] & pairs[1] and not pairs[0] & pairs[2] and not pairs[1] & pairs[2]
 
 
-def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     assert arithmetic(3, 20, 5, 5) == arithmetic(3, 20, 5, 5)
     assert arithmetic(3, 20, 5, 5) != arithmetic(4, 20, 5, 5)
 
 
-def test_a_problem_comes_once() -> None:
+def test_no_problem_is_repeated() -> None:
     problems = [
         problem.id for split in arithmetic(0, 20_000, 200, 1000).values() for problem in split
     ]
     assert len(problems) == len(set(problems))
 
 
-def test_only_the_operators_asked_for_are_used() -> None:
+def test_only_the_given_operators_are_used() -> None:
     assert all(
         problem.id.startswith("add-") for problem in arithmetic(0, 50, 5, 5, operators="+")["train"]
     )
@@ -54,6 +54,6 @@ def test_an_unknown_operator_is_refused() -> None:
         arithmetic(0, 10, 1, 1, operators="+/")
 
 
-def test_more_problems_than_there_are_is_refused() -> None:
+def test_too_many_problems_are_refused() -> None:
     with pytest.raises(ValueError, match=r"data.train is 30000, but"):
         arithmetic(0, 30_000, 1, 1)

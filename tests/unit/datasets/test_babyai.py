@@ -1,4 +1,4 @@
-"""Missions in grids, and what it takes to carry them out."""
+"""Missions in grids, their oracle and their baselines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def played(
     return await tasks.played(problems, policy, [act], tokenizer, [BabyAI], [mission], 12)
 
 
-async def test_the_oracle_carries_out_what_it_reads(
+async def test_the_oracle_completes_missions_from_its_observations(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     trajectories = await played(hundred, oracle(hundred, 0, 0.0), tokenizer)
@@ -58,7 +58,7 @@ async def test_the_oracle_carries_out_what_it_reads(
 
 
 @pytest.mark.parametrize(
-    ("name", "seed", "asked", "is_solvable"),
+    ("name", "seed", "mission", "is_solvable"),
     [
         ("BabyAI-PickupDist-v0", 1878657141, None, False),  # other things enclose it
         ("BabyAI-GoToLocal-v0", 1984627255, "go to the grey key", False),  # it takes 15 calls
@@ -67,21 +67,21 @@ async def test_the_oracle_carries_out_what_it_reads(
         ("BabyAI-PickupDist-v0", 1878657141, "open the red door", True),
     ],
 )
-def test_missions_that_the_player_cannot_carry_out_are_left_out(
-    name: str, seed: int, asked: str | None, is_solvable: bool
+def test_unsolvable_missions_are_detected(
+    name: str, seed: int, mission: str | None, is_solvable: bool
 ) -> None:
     grid = level(name)
-    found = mission_of(grid, seed)
-    assert solvable(grid, asked or found, view_text(grid)) is is_solvable
+    own_mission = mission_of(grid, seed)
+    assert solvable(grid, mission or own_mission, view_text(grid)) is is_solvable
 
 
-def test_the_dataset_skips_missions_that_cannot_be_carried_out(
+def test_the_dataset_skips_unsolvable_missions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (first,) = babyai(0, 1, 0, 0)["train"]
 
-    def other(grid: object, asked: str, seen: str) -> bool:
-        return f"{asked}\n{seen}" != first.prompt
+    def other(grid: object, mission: str, seen: str) -> bool:
+        return f"{mission}\n{seen}" != first.prompt
 
     monkeypatch.setattr("agentfly_core.datasets.babyai.solvable", other)
     (second,) = babyai(0, 1, 0, 0)["train"]
@@ -93,13 +93,13 @@ def test_missions_of_several_rooms_are_kept() -> None:
     assert solvable(grid, mission_of(grid, 0), view_text(grid))
 
 
-async def test_random_calls_carry_out_nearly_none(
+async def test_random_calls_complete_almost_no_mission(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     assert tasks.observed_success(await played(hundred, random_policy, tokenizer), mission) <= 0.1
 
 
-async def test_spoilt_episodes_carry_out_nearly_none(
+async def test_spoilt_episodes_complete_almost_no_mission(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     spoilt = await played(hundred[:40], oracle(hundred, 0, 1.0), tokenizer)
@@ -107,7 +107,7 @@ async def test_spoilt_episodes_carry_out_nearly_none(
 
 
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 4), marks=pytest.mark.long)])
-async def test_the_same_calls_for_all_carry_out_nearly_none(
+async def test_fixed_calls_complete_almost_no_mission(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase, seeds: range
 ) -> None:
     best = 0.0
@@ -125,19 +125,19 @@ async def test_the_same_calls_for_all_carry_out_nearly_none(
     assert best <= 0.15
 
 
-def test_no_two_splits_name_the_same_thing_under_any_seeds() -> None:
+def test_splits_never_share_an_object() -> None:
     names: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
     for seed in (0, 1):
         for split, problems in babyai(seed, 60, 20, 20).items():
             for problem in problems:
                 names[split] |= {*named(problem.facts["mission"])}
-    for split, found in names.items():
-        assert found <= {*things()[split]}
+    for split, objects in names.items():
+        assert objects <= {*things()[split]}
     for one, other in combinations(names.values(), 2):
         assert not one & other
 
 
-def test_what_is_seen_is_told_row_by_row_with_walls_and_what_is_carried() -> None:
+def test_a_view_lists_rows_walls_and_the_carried_object() -> None:
     grid = level("BabyAI-PutNextLocalS6N4-v0")
     assert mission_of(grid, 119985226) == "put the red key next to the purple box"
     assert view_text(grid) == (
@@ -152,17 +152,17 @@ def test_what_is_seen_is_told_row_by_row_with_walls_and_what_is_carried() -> Non
     )
 
 
-def test_a_level_that_is_none_is_refused() -> None:
+def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="Got the level 'GoTo', expected one of BabyAI-Action"):
         babyai(0, 1, 1, 1, levels=["GoTo"])
 
 
-def test_missions_that_name_nothing_of_a_split_are_refused() -> None:
+def test_missions_without_an_object_of_the_split_are_refused() -> None:
     with pytest.raises(ValueError, match=r"such as 'go to (a|the) red ball', names only "):
         babyai(0, 0, 1, 0, levels=["BabyAI-GoToRedBall-v0"])
 
 
-async def test_problems_of_another_version_of_minigrid_are_refused(
+async def test_problems_of_another_minigrid_version_are_refused(
     hundred: list[Problem],
 ) -> None:
     problem = replace(hundred[0], facts={**hundred[0].facts, "mission": "go to the sun"})
@@ -170,7 +170,7 @@ async def test_problems_of_another_version_of_minigrid_are_refused(
         await BabyAI().reset(problem)
 
 
-async def test_the_same_state_has_the_same_name_however_it_was_reached(
+async def test_equal_states_have_equal_names(
     hundred: list[Problem],
 ) -> None:
     one, other = BabyAI(), BabyAI()
@@ -184,11 +184,11 @@ async def test_the_same_state_has_the_same_name_however_it_was_reached(
     assert one.state_key() != other.state_key()
 
 
-def test_a_mission_of_another_form_is_none_for_the_oracle() -> None:
+def test_the_oracle_refuses_a_mission_of_another_form() -> None:
     with pytest.raises(ValueError, match="Got the mission 'open the red door', expected to go"):
         Goal.of("open the red door")
 
 
-def test_levels_must_be_named() -> None:
+def test_an_empty_list_of_levels_is_refused() -> None:
     with pytest.raises(ValueError, match="levels: got none, expected levels such as BabyAI-"):
         babyai(0, 1, 1, 1, levels=[])

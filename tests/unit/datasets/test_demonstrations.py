@@ -75,7 +75,7 @@ async def test_unspoilt_sums_are_all_right_after_one_calculation(
         assert trajectory.ending is Ending.TERMINAL
 
 
-async def test_spoilt_sums_are_all_wrong_without_breaking_a_tool(
+async def test_spoilt_sums_have_valid_calls_and_are_all_wrong(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     for trajectory in await sums(1.0, tokenizer):
@@ -96,7 +96,7 @@ async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBas
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_an_oracle_has_programs_do_its_sums(
+async def test_an_oracle_calculates_with_programs(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     rules = rollout_spec(
@@ -110,7 +110,7 @@ async def test_an_oracle_has_programs_do_its_sums(
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(
+async def test_spoilt_programs_run_and_are_all_wrong(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     rules = rollout_spec(
@@ -121,21 +121,21 @@ async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(
         assert not any(observation.error for observation in trajectory.observations)
 
 
-async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     scores = [await exact.score(trajectory, {}) for trajectory in await sums(0.4, tokenizer)]
     right = sum(score.value for score in scores if isinstance(score, Score)) / len(scores)
     assert right == pytest.approx(0.6, abs=0.12)
 
 
-async def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
+async def test_episodes_of_one_problem_can_differ() -> None:
     policy = demonstrations.calculator(SUMS, 0, 1.0)
     begun = [Conversation(SUMS[0], chain, 0, (), (), seed=0) for chain in range(20)]
-    said = [await policy(conversation) for conversation in begun]
-    assert len(set(said)) > 3
-    assert said[7] == await policy(begun[7])
+    replies = [await policy(conversation) for conversation in begun]
+    assert len(set(replies)) > 3
+    assert replies[7] == await policy(begun[7])
 
 
-async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_only_replies_of_the_model_are_trained(tokenizer: PreTrainedTokenizerBase) -> None:
     sum_ = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
     rules = rollout_spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
     (trajectory,) = await played(

@@ -46,12 +46,12 @@ async def answered(
     return await tasks.played(HUNDRED, policy, [search, answer], tokenizer)
 
 
-def test_a_clone_can_make_the_file_again() -> None:
+def test_the_file_can_be_generated_again() -> None:
     made = runpy.run_path(str(ROOT / "data/encyclopaedia.py"))["text"]()
     assert made == Path(CORPUS).read_text()
 
 
-def test_a_question_is_answered_by_the_page_that_its_first_page_names() -> None:
+def test_the_second_page_has_the_answer() -> None:
     for problem in SPLITS["train"]:
         kind, fields = filled(problem.prompt, QUESTIONS, "encyclopaedia")
         about, person = (PAGES[page] for page in problem.facts["pages"])
@@ -61,34 +61,34 @@ def test_a_question_is_answered_by_the_page_that_its_first_page_names() -> None:
         assert person[kind] in person["text"]
 
 
-def test_no_question_tells_what_a_page_says() -> None:
+def test_no_question_contains_text_of_a_page() -> None:
     for problem in HUNDRED:
         texts = {PAGES[page]["text"] for page in problem.facts["pages"]}
         assert not any(text in json.dumps(problem.facts) + problem.prompt for text in texts)
         assert problem.facts["answer"] not in problem.prompt
 
 
-def test_no_two_splits_ask_about_the_same_pages_under_any_seeds() -> None:
-    asked: dict[str, set[str]] = defaultdict(set)
+def test_splits_never_share_a_page() -> None:
+    pages_of: dict[str, set[str]] = defaultdict(set)
     for seed in (0, 1):
         for split, problems in encyclopaedia(seed, 1000, 200, 200, CORPUS).items():
-            asked[split] |= {page for problem in problems for page in problem.facts["pages"]}
-    assert all(len(pages) > 50 for pages in asked.values())
-    for one, other in combinations(asked.values(), 2):
+            pages_of[split] |= {page for problem in problems for page in problem.facts["pages"]}
+    assert all(len(pages) > 50 for pages in pages_of.values())
+    for one, other in combinations(pages_of.values(), 2):
         assert not one & other
 
 
-def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     first, again, other = (encyclopaedia(seed, 20, 5, 5, CORPUS) for seed in (3, 3, 4))
     assert first == again != other
 
 
-def test_more_problems_than_there_are_is_refused() -> None:
+def test_too_many_problems_are_refused() -> None:
     with pytest.raises(ValueError, match=r"data.test is 241, but 240 problems are left for it"):
         encyclopaedia(0, 10, 10, 241, CORPUS)
 
 
-async def test_the_oracle_answers_all_from_two_searches(
+async def test_the_oracle_answers_each_question_with_two_searches(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(search_demonstrations.search(HUNDRED, 0, 0.0), tokenizer)
@@ -96,17 +96,17 @@ async def test_the_oracle_answers_all_from_two_searches(
     assert {len(trajectory.turns) for trajectory in played} == {3}
 
 
-async def test_random_calls_answer_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_random_calls_answer_almost_no_question(tokenizer: PreTrainedTokenizerBase) -> None:
     assert await tasks.success(await answered(random_policy, tokenizer), qa_em) <= 0.02
     assert await tasks.success(await answered(tasks.wanderer, tokenizer), qa_em) <= 0.1
 
 
-def test_an_answer_that_reads_no_page_is_seldom_right() -> None:
+def test_an_answer_without_a_page_is_rarely_right() -> None:
     assert tasks.best_constant(HUNDRED) <= 0.1
     assert tasks.best_unread(SPLITS["train"], HUNDRED, "kind") <= 0.1
 
 
-async def test_with_shuffled_pages_the_oracle_is_right_by_chance_only(
+async def test_the_oracle_is_wrong_with_shuffled_pages(
     tokenizer: PreTrainedTokenizerBase, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "shuffled.jsonl"
@@ -115,11 +115,11 @@ async def test_with_shuffled_pages_the_oracle_is_right_by_chance_only(
     oracle = search_demonstrations.search(HUNDRED, 0, 0.0)
     played = await answered(oracle, tokenizer, search)
     assert await tasks.success(played, qa_em) <= 0.15
-    said = [trajectory.answer for trajectory in played]
-    assert "unknown" not in said
+    answers = [trajectory.answer for trajectory in played]
+    assert "unknown" not in answers
 
 
-async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
+async def test_spoilt_episodes_have_valid_calls_and_are_all_wrong(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(search_demonstrations.search(HUNDRED, 0, 1.0), tokenizer)
@@ -128,11 +128,11 @@ async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
     assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3}
 
 
-async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await answered(search_demonstrations.search(HUNDRED, 0, 0.4), tokenizer)
     assert await tasks.success(played, qa_em) == pytest.approx(0.6, abs=0.12)
 
 
-async def test_a_question_of_no_kind_is_refused() -> None:
+async def test_an_unknown_question_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of datasets.encyc"):
         filled("Who?", QUESTIONS, "encyclopaedia")

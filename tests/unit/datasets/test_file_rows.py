@@ -25,11 +25,11 @@ def lines(path: Path, rows: list[Any]) -> str:
     return str(path)
 
 
-def asked(*numbers: int) -> list[dict[str, str]]:
+def numbered_rows(*numbers: int) -> list[dict[str, str]]:
     return [{"question": f"What is {n}+1?", "answer": str(n + 1)} for n in numbers]
 
 
-def test_a_table_is_read_as_a_spreadsheet_writes_it(tmp_path: Path) -> None:
+def test_a_table_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
     text = '\ufeffid,question,answer,unit\r\na,"1,5+1?\r\nSay it.","2,5",m\r\n\r\nb,1+1?,2,\r\n'
     assert [*read(table(tmp_path / "sums.csv", text))] == [
         (2, Problem("a", "1,5+1?\r\nSay it.", {"answer": "2,5", "unit": "m"})),
@@ -37,7 +37,7 @@ def test_a_table_is_read_as_a_spreadsheet_writes_it(tmp_path: Path) -> None:
     ]
 
 
-def test_a_row_of_a_table_is_named_as_spreadsheets_number_it(tmp_path: Path) -> None:
+def test_table_rows_are_numbered_like_a_spreadsheet(tmp_path: Path) -> None:
     path = table(tmp_path / "sums.csv", "question,answer\n1+1?,2\n1+2?\n,4\n1+4?,\n")
     assert [row for _, row in read(path, ["answer"])][1:] == [
         BadRow("sums.csv", 3, "it cannot be read: 1 cells below 2 columns"),
@@ -50,7 +50,7 @@ def test_a_row_of_a_table_is_named_as_spreadsheets_number_it(tmp_path: Path) -> 
     ]
 
 
-def test_a_cell_is_as_long_as_it_is(tmp_path: Path) -> None:
+def test_long_cells_are_read_whole(tmp_path: Path) -> None:
     long = "1+" * 100_000 + "1"
     path = table(tmp_path / "sums.csv", f"question,answer\n{long},100001\n")
     assert [row.prompt for _, row in read(path) if isinstance(row, Problem)] == [long]
@@ -74,19 +74,19 @@ SAID = {"role": "assistant", "content": "2"}
     ],
 )
 @pytest.mark.parametrize("field", ["messages", "prompt"])
-def test_messages_of_one_user_are_a_question(
+def test_messages_of_one_user_are_a_prompt(
     messages: Any, prompt: str | None, field: str, tmp_path: Path
 ) -> None:
-    ((_, found),) = read(Path(lines(tmp_path / "a.jsonl", [{field: messages, "answer": "2"}])))
+    ((_, row),) = read(Path(lines(tmp_path / "a.jsonl", [{field: messages, "answer": "2"}])))
     if prompt is None:
-        assert isinstance(found, BadRow)
-        assert "expected text or messages of one user" in found.fault
+        assert isinstance(row, BadRow)
+        assert "expected text or messages of one user" in row.fault
     else:
-        assert isinstance(found, Problem)
-        assert (found.prompt, found.facts) == (prompt, {"answer": "2"})
+        assert isinstance(row, Problem)
+        assert (row.prompt, row.facts) == (prompt, {"answer": "2"})
 
 
-def test_columns_are_read_under_the_names_that_they_are_given(tmp_path: Path) -> None:
+def test_columns_can_be_renamed(tmp_path: Path) -> None:
     rows = [{"text": "1+1?", "solution": 2}, {"text": "1+2?", "solution": 3, "answer": 3}]
     path = Path(lines(tmp_path / "a.jsonl", rows))
     columns = {"text": "question", "solution": "answer"}
@@ -96,15 +96,15 @@ def test_columns_are_read_under_the_names_that_they_are_given(tmp_path: Path) ->
     ]
 
 
-def test_a_row_that_comes_again_is_left_out(tmp_path: Path) -> None:
-    rows = [*asked(0), *asked(0)]
+def test_a_repeated_row_is_skipped(tmp_path: Path) -> None:
+    rows = [*numbered_rows(0), *numbered_rows(0)]
     assert [row for _, row in read(Path(lines(tmp_path / "a.jsonl", rows)))][1:] == [
         Repeated("a.jsonl", 2, "row 1 is the same")
     ]
 
 
 @pytest.mark.parametrize("ids", [[{}, {}, {}], [{"id": 1}, {"id": 2}, {"id": 3}]])
-def test_a_question_with_other_facts_is_a_problem_of_its_own(
+def test_a_question_with_other_facts_is_another_problem(
     ids: list[dict[str, int]], tmp_path: Path
 ) -> None:
     rows = [{**own, "question": "Sort it.", "ticket": n} for n, own in enumerate(ids)]
@@ -114,8 +114,8 @@ def test_a_question_with_other_facts_is_a_problem_of_its_own(
     assert len({row.id for row in played}) == 3
 
 
-def test_files_that_number_their_rows_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    numbered = [{"id": n, **row} for n, row in enumerate(asked(*range(6)))]
+def test_files_with_equal_row_numbers_are_refused(tmp_path: Path) -> None:
+    numbered = [{"id": n, **row} for n, row in enumerate(numbered_rows(*range(6)))]
     train = lines(tmp_path / "train.jsonl", numbered[:4])
     test = lines(tmp_path / "test.jsonl", [{**row, "id": n} for n, row in enumerate(numbered[4:])])
     with pytest.raises(ValueError, match=r"both have the id '[01]'.*`columns: {id: row}`"):
@@ -150,7 +150,7 @@ def test_a_byte_order_mark_is_skipped(name: str, tmp_path: Path) -> None:
     require_fields(str(path), needs=("answer",))
 
 
-def test_the_index_of_pandas_is_no_fact(tmp_path: Path) -> None:
+def test_the_index_of_pandas_is_ignored(tmp_path: Path) -> None:
     frame = pd.DataFrame({"question": ["1+1?", "1+1?"], "answer": ["2", "2"]}, index=[3, 5])
     frame.to_parquet(tmp_path / "a.parquet")
     frame.to_csv(tmp_path / "a.csv")
@@ -162,10 +162,10 @@ def test_the_index_of_pandas_is_no_fact(tmp_path: Path) -> None:
         assert isinstance(again, Repeated), name
 
 
-def test_a_question_of_the_test_split_is_left_out_of_training(tmp_path: Path) -> None:
+def test_questions_are_not_trained(tmp_path: Path) -> None:
     spaced = {"question": "What  is\n8+1?", "answer": "9", "id": "other"}
-    train = lines(tmp_path / "train.jsonl", [*asked(*range(6)), spaced])
-    test = lines(tmp_path / "test.jsonl", asked(8, 9))
+    train = lines(tmp_path / "train.jsonl", [*numbered_rows(*range(6)), spaced])
+    test = lines(tmp_path / "test.jsonl", numbered_rows(8, 9))
     built = files(0, 4, 2, 2, train_file=train, test_file=test)
     assert built["train"][-1] == Repeated(
         "train.jsonl", 7, "another split has its question and facts"

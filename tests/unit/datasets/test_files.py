@@ -44,7 +44,7 @@ def test_every_format_gives_the_same_problems(write: Any, tmp_path: Path) -> Non
     assert second.id == "b"
 
 
-def test_the_question_is_the_first_of_four_fields_and_the_rest_are_facts(tmp_path: Path) -> None:
+def test_the_prompt_is_the_first_of_four_fields(tmp_path: Path) -> None:
     row = {"problem": "P", "instruction": "I", "question": "Q", "prompt": None, "answer": 3}
     ((_, problem),) = read(json_array(tmp_path / "one", [row]))
     assert isinstance(problem, Problem)
@@ -52,7 +52,7 @@ def test_the_question_is_the_first_of_four_fields_and_the_rest_are_facts(tmp_pat
     assert problem.facts == {"problem": "P", "instruction": "I", "prompt": None, "answer": 3}
 
 
-def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
+def test_without_an_id_the_prompt_is_the_id(tmp_path: Path) -> None:
     one, two = (
         [row for _, row in read(json_array(tmp_path / name, rows))]
         for name, rows in (("a", ROWS), ("b", ROWS[::-1]))
@@ -81,14 +81,12 @@ def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(
-    row: Any, fault: str, tmp_path: Path
-) -> None:
-    found = list(read(json_lines(tmp_path / "rows", [{"id": "a", **ROWS[0]}, *ROWS[1:3], row])))
-    assert found[3] == (4, BadRow("rows.jsonl", 4, fault))
+def test_an_invalid_row_has_its_number_and_fault(row: Any, fault: str, tmp_path: Path) -> None:
+    read_rows = list(read(json_lines(tmp_path / "rows", [{"id": "a", **ROWS[0]}, *ROWS[1:3], row])))
+    assert read_rows[3] == (4, BadRow("rows.jsonl", 4, fault))
 
 
-def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played(
+def test_a_missing_field_is_refused_before_the_first_episode(
     tmp_path: Path,
 ) -> None:
     rows = [
@@ -106,7 +104,7 @@ def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played
     assert len(files(0, 6, 2, 3, train_file=path, needs=("answer",))["train"]) == 6 + 2
 
 
-def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
+def test_an_invalid_json_line_has_its_number(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(
         '{"question": "A"}\n\n{"question": "B", "x": NaN}\n{"question": "line\u2028separator"}\n'
@@ -117,7 +115,7 @@ def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
     assert isinstance(third, Problem)
 
 
-def test_a_fact_that_json_cannot_hold_is_a_fault(tmp_path: Path) -> None:
+def test_a_fact_outside_of_json_is_a_fault(tmp_path: Path) -> None:
     ((_, row),) = read(
         parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}])
     )
@@ -138,7 +136,7 @@ def test_splits_are_cut_from_one_file_without_overlap(tmp_path: Path) -> None:
     )
 
 
-def test_a_split_with_a_file_of_its_own_is_drawn_from_it(tmp_path: Path) -> None:
+def test_a_split_can_have_its_own_file(tmp_path: Path) -> None:
     train, test = json_array(tmp_path / "train", ROWS[:6]), json_lines(tmp_path / "test", ROWS[6:])
     built = files(0, 4, 2, 3, train_file=str(train), test_file=str(test))
     prompts = {
@@ -155,7 +153,7 @@ def test_the_seed_decides_which_problems_are_drawn(tmp_path: Path) -> None:
     assert files(1, 3, 1, 1, train_file=path) != files(2, 3, 1, 1, train_file=path)
 
 
-def test_bad_rows_come_back_with_the_training_split(tmp_path: Path) -> None:
+def test_bad_rows_are_returned_with_the_training_split(tmp_path: Path) -> None:
     path = str(json_array(tmp_path / "rows", [*ROWS, {"answer": "99"}]))
     built = files(0, 6, 2, 3, train_file=path)
     assert [row.row for row in built["train"] if isinstance(row, BadRow)] == [11]
@@ -174,21 +172,19 @@ def test_bad_rows_come_back_with_the_training_split(tmp_path: Path) -> None:
         ("rows.csv", 'question\n"1+1?\n', r"is no CSV, at line 2: unexpected end of data"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused(
-    name: str, text: str, message: str, tmp_path: Path
-) -> None:
+def test_an_unusable_file_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         files(0, 1, 1, 1, train_file=str(tmp_path / name))
 
 
-def test_a_missing_file_is_refused_with_the_one_that_is_nearly_called_so(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     json_lines(tmp_path / "train", ROWS)
     with pytest.raises(ValueError, match=r"no data file .*trian.jsonl .* Did you mean '.*train.js"):
         files(0, 1, 1, 1, train_file=str(tmp_path / "trian.jsonl"))
 
 
-def test_a_missing_file_is_refused_with_the_place_looked_at(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_with_the_searched_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"There is no data file nowhere\.json \(looked in "):
         files(0, 1, 1, 1, train_file="nowhere.json")
 

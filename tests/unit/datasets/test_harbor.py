@@ -45,13 +45,13 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def one(root: Path, files: dict[str, str]) -> Problem | BadRow:
-    """What becomes of a folder with one task."""
+    """The row of a folder with one task."""
     write(root / "task", files)
     [row] = harbor(0, 1, 0, 0, root)["train"]
     return row
 
 
-def test_a_task_of_harbor_becomes_a_problem_with_its_files_and_its_check(tmp_path: Path) -> None:
+def test_a_harbor_task_becomes_a_problem(tmp_path: Path) -> None:
     check = {"files": {"test.sh": TEST}, "script": "test.sh", "by_exit_code": False, "seconds": 5.0}
     assert one(tmp_path, HARBOR) == Problem(
         "task",
@@ -60,7 +60,7 @@ def test_a_task_of_harbor_becomes_a_problem_with_its_files_and_its_check(tmp_pat
     )
 
 
-def test_a_task_of_terminal_bench_is_judged_by_the_exit_code_of_its_tests(tmp_path: Path) -> None:
+def test_a_terminal_bench_task_is_judged_by_its_exit_code(tmp_path: Path) -> None:
     problem = one(tmp_path, BENCH)
     assert isinstance(problem, Problem)
     assert (problem.prompt, problem.facts["files"]) == (
@@ -77,7 +77,7 @@ def test_a_task_of_terminal_bench_is_judged_by_the_exit_code_of_its_tests(tmp_pa
 @pytest.mark.parametrize(
     ("files", "right"), [(HARBOR, {"count.txt": "3\n"}), (BENCH, {"hello.txt": "hello\n"})]
 )
-async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_with(
+async def test_the_check_passes_the_solution_only(
     tmp_path: Path, files: dict[str, str], right: dict[str, str]
 ) -> None:
     problem, workspace = one(tmp_path, files), Workspace()
@@ -123,7 +123,7 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
         (BENCH, "data/a.txt", "x" * 1_000_000, 1, "1 files of 1000010 bytes are too many"),
     ],
 )  # fmt: skip
-def test_a_task_that_cannot_be_played_here_is_refused_with_its_file_and_line(
+def test_an_unsupported_task_is_refused_with_file_and_line(
     tmp_path: Path, layout: dict[str, str], name: str, text: str, where: int, why: str
 ) -> None:
     row = one(tmp_path, {**layout, name: text})
@@ -133,7 +133,7 @@ def test_a_task_that_cannot_be_played_here_is_refused_with_its_file_and_line(
     assert why in row.fault
 
 
-def test_a_task_that_is_no_text_lacks_a_file_or_has_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_task_with_bytes_links_or_missing_files_is_refused(tmp_path: Path) -> None:
     for name, files in {"a": HARBOR, "b": HARBOR, "c": HARBOR, "d": {"README": "none"}}.items():
         write(tmp_path / name, files)
     (tmp_path / "a/environment/notes.txt").write_bytes(b"\xff")
@@ -147,7 +147,7 @@ def test_a_task_that_is_no_text_lacks_a_file_or_has_a_link_is_refused(tmp_path: 
     ]
 
 
-def test_tasks_are_cut_into_splits_that_share_none(tmp_path: Path) -> None:
+def test_splits_share_no_task(tmp_path: Path) -> None:
     for number in range(6):
         write(tmp_path / f"task-{number}", HARBOR)
     splits = harbor(0, 3, 1, 2, tmp_path)
@@ -161,6 +161,6 @@ def test_tasks_are_cut_into_splits_that_share_none(tmp_path: Path) -> None:
     assert splits == harbor(0, 3, 1, 2, tmp_path) != harbor(1, 3, 1, 2, tmp_path)
 
 
-def test_what_is_no_folder_is_refused() -> None:
+def test_a_missing_folder_is_refused() -> None:
     with pytest.raises(ValueError, match="folder: got 'nowhere', expected a folder with a folder"):
         harbor(0, 1, 0, 1, Path("nowhere"))

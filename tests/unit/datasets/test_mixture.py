@@ -11,7 +11,7 @@ MIXTURE = "agentfly_core.datasets.mixture:mixture"
 ARITHMETIC = SUMS["data"]
 
 
-def test_the_problems_of_each_task_lie_behind_those_of_the_task_before(tmp_path):
+def test_problems_are_in_the_order_of_the_tasks(tmp_path):
     made = settings_with()
     prepare(made.data, made.data_seed, tmp_path, tmp_path / "quarantine.json")
     assert sizes_by_task(tmp_path) == {"sums": 12, "shop": 6}
@@ -20,7 +20,7 @@ def test_the_problems_of_each_task_lie_behind_those_of_the_task_before(tmp_path)
     assert all(problem.id.startswith(f"{problem.task}/") for problem in held_out)
 
 
-def test_a_training_problem_that_another_task_holds_out_is_refused():
+def test_training_on_a_test_problem_of_another_task_is_refused():
     larger = {**ARITHMETIC, "train": 12, "test": 400, "validation": 0}
     tasks = {"few": larger, "many": {**larger, "train": 400, "test": 12, "seed": 1}}
     with pytest.raises(
@@ -31,29 +31,29 @@ def test_a_training_problem_that_another_task_holds_out_is_refused():
 
 def asking(seed, train, validation, test, spaces=1, same=False):
     """One question in each split, spaced so; the held-out one is the training problem's or not."""
-    asked = f"What is{' ' * spaces}1+1?"
+    prompt = f"What is{' ' * spaces}1+1?"
     rest = "What is 1+2?"
-    made = {"train": [asked] * train, "validation": [], "test": [asked if same else rest] * test}
+    made = {"train": [prompt] * train, "validation": [], "test": [prompt if same else rest] * test}
     return {
         split: [Problem(f"{split}-{i}", text, {}) for i, text in enumerate(texts)]
         for split, texts in made.items()
     }
 
 
-def test_a_held_out_problem_is_the_training_problem_of_another_task_however_it_is_spaced():
+def test_white_space_does_not_hide_a_shared_problem():
     data = {"use": f"{__name__}:asking", "train": 1, "validation": 0, "test": 1}
     tasks = {"one": data, "other": {**data, "spaces": 3, "same": True}}
     with pytest.raises(ValueError, match="The test problem 'other/test-0' is the training problem"):
         problems_of(MIXTURE, train=2, validation=0, test=2, tasks=tasks)
 
 
-def test_what_the_splits_of_one_task_share_is_told_and_not_refused():
+def test_problems_shared_within_one_task_are_reported():
     data = {"use": f"{__name__}:asking", "train": 1, "validation": 0, "test": 1, "same": True}
     made = problems_of(MIXTURE, train=1, validation=0, test=1, tasks={"one": data})
     assert [problem.id for problem in made["test"]] == ["one/test-0"]
 
 
-def test_data_that_cannot_be_used_are_told_with_their_task():
+def test_invalid_data_are_refused_with_their_task():
     tasks = {"sums": {**ARITHMETIC, "operators": "/"}}
     with pytest.raises(ValueError, match=r"tasks\.sums\.data: Got the operators \['/'\]"):
         problems_of(MIXTURE, tasks=tasks)

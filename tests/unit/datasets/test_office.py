@@ -1,4 +1,4 @@
-"""Generated questions on a database, and what it takes to answer them."""
+"""Generated questions on a database, their oracle and their baselines."""
 
 from __future__ import annotations
 
@@ -44,34 +44,34 @@ async def answered(policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase) -
 
 
 @pytest.mark.parametrize("problem", HUNDRED[::7], ids=lambda problem: problem.prompt)
-def test_a_question_names_what_its_database_holds(problem: Problem) -> None:
+def test_a_question_names_values_of_its_database(problem: Problem) -> None:
     kind, value = understood(problem.prompt)
     assert (kind, len(PLANS[kind])) == (problem.facts["kind"], problem.facts["steps"])
     assert value in problem.facts["database"]
 
 
-def test_in_a_hundred_seeds_the_answer_is_what_sql_finds_in_the_database() -> None:
+def test_the_answer_is_the_result_of_its_query() -> None:
     assert Counter(problem.facts["kind"] for problem in HUNDRED).keys() == KINDS.keys()
     for problem in HUNDRED:
         kind, value = understood(problem.prompt)
         with closing(sqlite3.connect(":memory:")) as opened:
             opened.executescript(problem.facts["database"])
-            [(found,)] = opened.execute(QUERIES[kind].format(value)).fetchall()
-        assert str(found) == problem.facts["answer"], problem.prompt
+            [(value_of_row,)] = opened.execute(QUERIES[kind].format(value)).fetchall()
+        assert str(value_of_row) == problem.facts["answer"], problem.prompt
 
 
-def test_no_two_splits_share_a_person_or_a_company_under_any_seeds() -> None:
+def test_splits_never_share_a_person_or_a_company() -> None:
     names: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
     for seed in (0, 1):
         for split, problems in office(seed, 100, 20, 20).items():
             for problem in problems:
                 names[split] |= set(re.findall(r"'(\w+ \w+)'", problem.facts["database"]))
-    assert all(len(found) > 50 for found in names.values())
+    assert all(len(group) > 50 for group in names.values())
     for one, other in combinations(names.values(), 2):
         assert not one & other
 
 
-def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     assert office(3, 14, 2, 2) == office(3, 14, 2, 2)
     ids = [
         {p.id for problems in office(seed, 14, 2, 2).values() for p in problems} for seed in (3, 4)
@@ -79,7 +79,7 @@ def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None
     assert (len(ids[0]), len(ids[1]), ids[0] & ids[1]) == (18, 18, set())
 
 
-async def test_the_oracle_answers_all_from_what_it_reads(
+async def test_the_oracle_answers_from_its_observations(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(office_demonstrations.office(HUNDRED, 0, 0.0), tokenizer)
@@ -89,18 +89,18 @@ async def test_the_oracle_answers_all_from_what_it_reads(
         assert len(trajectory.turns) == trajectory.problem.facts["steps"] + 1
 
 
-async def test_random_calls_answer_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_random_calls_answer_almost_no_question(tokenizer: PreTrainedTokenizerBase) -> None:
     assert await tasks.success(await answered(random_policy, tokenizer), exact) <= 0.02
     assert await tasks.success(await answered(tasks.wanderer, tokenizer), exact) <= 0.1
 
 
-def test_an_answer_that_reads_no_row_is_seldom_right() -> None:
+def test_an_answer_without_a_row_is_rarely_right() -> None:
     seen = office(1000, 1400, 0, 0)["train"]
     assert tasks.best_constant(HUNDRED) <= 0.1
     assert tasks.best_unread(seen, HUNDRED, "kind") <= 0.1
 
 
-async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
+async def test_spoilt_episodes_have_valid_calls_and_are_all_wrong(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(office_demonstrations.office(HUNDRED, 0, 1.0), tokenizer)
@@ -109,14 +109,14 @@ async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
     assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3, 4, 5}
 
 
-async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await answered(office_demonstrations.office(HUNDRED, 0, 0.4), tokenizer)
     assert await tasks.success(played, exact) == pytest.approx(0.6, abs=0.12)
 
 
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize(("spoilt", "solved"), [(0.0, 1.0), (1.0, 0.0)])
-async def test_one_query_answers_each_kind_of_question_unless_it_is_spoilt(
+async def test_one_unspoilt_query_answers_each_question(
     spoilt: float, solved: float, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     policy = office_demonstrations.sql(HUNDRED[:7], 0, spoilt)
@@ -125,13 +125,13 @@ async def test_one_query_answers_each_kind_of_question_unless_it_is_spoilt(
     assert not any(o.error for trajectory in played for o in trajectory.observations)
 
 
-async def test_an_oracle_that_finds_no_row_says_so() -> None:
-    said = (Observation("find", json.dumps([])),)
-    conversation = Conversation(HUNDRED[1], 0, 1, said, (), seed=0)
+async def test_an_oracle_without_a_row_answers_unknown() -> None:
+    observations = (Observation("find", json.dumps([])),)
+    conversation = Conversation(HUNDRED[1], 0, 1, observations, (), seed=0)
     oracle = office_demonstrations.office(HUNDRED, 0, 0.0)
     assert '"answer": "unknown"' in str(await oracle(conversation))
 
 
-async def test_a_question_of_no_kind_is_refused() -> None:
+async def test_an_unknown_question_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of datasets.office"):
         understood("Who?")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 TWO_DIGITS = {"min_terms": 2, "max_terms": 2, "min_digits": 2, "max_digits": 2}
 
 
-def test_the_same_seed_gives_the_same_problems_and_another_one_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     once, again, other = (reasoning_gym(seed, 8, 2, 4, "chain_sum") for seed in (7, 7, 8))
     assert once == again
     assert {name: len(problems) for name, problems in once.items()} == {
@@ -28,14 +28,14 @@ def test_the_same_seed_gives_the_same_problems_and_another_one_others() -> None:
     assert once["train"] != other["train"]
 
 
-def test_no_prompt_is_in_two_splits_or_twice_in_one() -> None:
+def test_no_prompt_is_repeated() -> None:
     one_digit = {**TWO_DIGITS, "min_digits": 1, "max_digits": 1}
     splits = reasoning_gym(0, 100, 20, 40, "chain_sum", one_digit)  # of less than 200 there are
     prompts = [problem.prompt for problems in splits.values() for problem in problems]
     assert len(prompts) == len(set(prompts)) == 160
 
 
-def test_a_problem_has_the_answer_and_what_describes_it_as_facts() -> None:
+def test_the_answer_and_the_metadata_are_facts() -> None:
     problem = reasoning_gym(0, 1, 0, 1, "chain_sum", TWO_DIGITS)["train"][0]
     expression = problem.facts["expression"]
     assert problem.prompt.endswith(f"arithmetic problem: {expression} =")
@@ -50,7 +50,7 @@ def test_an_entry_is_stored_with_its_tuples() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dataset", "config", "told"),
+    ("dataset", "config", "message"),
     [
         ("chain_sun", {}, "no dataset 'chain_sun'. Did you mean 'chain_sum'?"),
         ("chain_sum", {"min_term": 1}, "no setting 'min_term'. Did you mean 'min_terms'?"),
@@ -60,13 +60,13 @@ def test_an_entry_is_stored_with_its_tuples() -> None:
         ("coin_flip", {}, "data.train is 2000, but 'coin_flip' made 2"),
     ],
 )
-def test_what_cannot_be_made_is_refused(dataset: str, config: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_settings_are_refused(dataset: str, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         reasoning_gym(0, 2000 if dataset == "coin_flip" else 4, 0, 4, dataset, config)
 
 
 @pytest.mark.long
-def test_every_dataset_but_three_and_one_that_takes_seconds_makes_problems() -> None:
+def test_all_supported_datasets_make_problems() -> None:
     from reasoning_gym.factory import DATASETS
 
     refused = set()

@@ -23,7 +23,7 @@ FILE = ROOT / "data/raw/word-problems.jsonl"
 PAGE = (ROOT / "data/README.md").read_text()
 
 
-def test_a_clone_has_the_file_and_can_make_it_again() -> None:
+def test_the_stored_file_can_be_generated_again() -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "data"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -33,7 +33,7 @@ def test_a_clone_has_the_file_and_can_make_it_again() -> None:
     assert runpy.run_path(str(ROOT / "data/word_problems.py"))["text"]() == FILE.read_text()
 
 
-def test_every_row_is_a_problem_whose_expression_has_its_answer() -> None:
+def test_every_expression_has_the_stored_answer() -> None:
     problems = [row for _, row in read(FILE, ("expression", "answer")) if isinstance(row, Problem)]
     assert (
         len(problems)
@@ -46,7 +46,7 @@ def test_every_row_is_a_problem_whose_expression_has_its_answer() -> None:
             assert number in problem.facts["expression"]
 
 
-async def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
+async def test_a_demonstration_calculates_the_expression() -> None:
     problem = Problem(
         "7", "59 keys and 63 more: how many?", {"expression": "59+63", "answer": "122"}
     )
@@ -56,7 +56,7 @@ async def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
     assert '"answer": "122"' in last
 
 
-def test_the_experiment_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_reads_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     settings = loading.read("word-problems").settings
     dataset.prepare(settings.data, settings.data_seed, tmp_path, tmp_path / "quarantine.json")
@@ -67,7 +67,7 @@ def test_the_experiment_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_the_page_shows_the_first_row_and_names_what_there_is() -> None:
+def test_the_docs_page_shows_the_first_row() -> None:
     [row] = re.findall(r"```json\n(.*)\n```", PAGE)
     assert json.loads(row) == json.loads(FILE.read_text().partition("\n")[0])
     for link in re.findall(r"\]\(([^)#]+)", PAGE):

@@ -6,7 +6,7 @@ from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
 
 
-def test_a_problem_asks_by_name_for_what_its_order_holds_by_key() -> None:
+def test_prompts_use_names_and_orders_use_keys() -> None:
     for problem in shop(0, 50, 5, 5, products=6)["train"]:
         products, order = problem.facts["products"], problem.facts["order"]
         lines = [f"{count} {products[key]['name']}" for key, count in order.items()]
@@ -15,7 +15,7 @@ def test_a_problem_asks_by_name_for_what_its_order_holds_by_key() -> None:
         assert len(products) == 6
 
 
-async def test_what_is_wanted_can_be_found_and_bought() -> None:
+async def test_every_order_can_be_bought() -> None:
     for problem in shop(0, 50, 5, 5)["train"]:
         place = Shop()
         await place.reset(problem)
@@ -36,16 +36,16 @@ def test_no_two_problems_have_the_same_wish() -> None:
     assert len({problem.prompt for problems in splits.values() for problem in problems}) == 11_340
 
 
-def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     assert shop(3, 20, 5, 5) == shop(3, 20, 5, 5)
     assert shop(3, 20, 5, 5) != shop(4, 20, 5, 5)
 
 
-def test_more_problems_than_there_are_is_refused() -> None:
+def test_too_many_problems_are_refused() -> None:
     with pytest.raises(ValueError, match="Got 11341 problems to make, there are 11340"):
         shop(0, 11_339, 1, 1)
 
 
-def test_a_shop_without_what_is_wanted_is_refused() -> None:
+def test_a_shop_with_too_few_products_is_refused() -> None:
     with pytest.raises(ValueError, match="products=1, expected 2 to 36"):
         shop(0, 5, 5, 5, products=1)

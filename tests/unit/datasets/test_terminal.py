@@ -1,4 +1,4 @@
-"""Generated folders, and what it takes to do with a shell what is asked for in them."""
+"""Generated tasks for a shell, their oracle and their baselines."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def done(
 
 
 def changes(problem: Problem) -> Problem:
-    """The problem with what is to be changed as its answer."""
+    """The changed files, as the answer of a problem."""
     files, expected = problem.facts["files"].items(), problem.facts["expected"].items()
     changed = [sorted(expected - files), sorted(files - expected)]
     return replace(problem, facts={**problem.facts, "answer": json.dumps(changed)})
 
 
-def test_every_family_asks_for_a_change_of_files_that_its_prompt_does_not_name_in_full() -> None:
+def test_no_prompt_names_all_changed_files() -> None:
     assert Counter(problem.facts["family"] for problem in HUNDRED) == dict.fromkeys(ALL, 10)
     for problem in HUNDRED:
         assert problem.facts["files"] != problem.facts["expected"]
@@ -58,32 +58,32 @@ def test_every_family_asks_for_a_change_of_files_that_its_prompt_does_not_name_i
         ]
 
 
-def test_the_ten_families_are_eight_to_learn_and_two_that_are_held_out() -> None:
+def test_two_of_ten_families_are_held_out() -> None:
     assert (len(LEARNED), len(HELD_OUT)) == (8, 2)
     assert {*LEARNED, *HELD_OUT} == FAMILIES.keys()
     assert FAMILIES.keys() == PROMPTS.keys() == terminal_demonstrations.PLANS.keys()
     assert [p.facts["family"] for p in terminal(0, 8, 0, 8)["train"]] == [*LEARNED]
 
 
-def test_a_prompt_says_what_its_family_is_about() -> None:
+def test_a_prompt_describes_its_family() -> None:
     for problem in HUNDRED[:10]:
-        family, asked = filled(problem.prompt, PROMPTS, "terminal")
-        assert PROMPTS[family].format(**asked) == problem.prompt
+        family, values = filled(problem.prompt, PROMPTS, "terminal")
+        assert PROMPTS[family].format(**values) == problem.prompt
         assert family == problem.facts["family"]
 
 
-def test_no_two_splits_share_a_name_under_any_seeds() -> None:
+def test_splits_never_share_a_name() -> None:
     names: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
     for seed in (0, 1):
         for split, problems in terminal(seed, 100, 50, 50, ALL).items():
             for problem in problems:
                 names[split] |= {*re.findall(r"[a-z]+-[a-z]+", json.dumps(problem.facts))}
-    assert all(len(found) > 70 for found in names.values())
+    assert all(len(group) > 70 for group in names.values())
     for one, other in combinations(names.values(), 2):
         assert not one & other
 
 
-def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     assert terminal(3, 16, 2, 2) == terminal(3, 16, 2, 2)
     ids = [
         {p.id for problems in terminal(seed, 16, 2, 2).values() for p in problems}
@@ -92,11 +92,11 @@ def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None
     assert (len(ids[0]), len(ids[1]), ids[0] & ids[1]) == (20, 20, set())
 
 
-def test_a_change_that_looks_at_no_folder_is_seldom_right() -> None:
+def test_a_change_without_looking_is_rarely_right() -> None:
     seen = [changes(problem) for problem in terminal(1000, 1000, 0, 0, ALL)["train"]]
-    asked = [changes(problem) for problem in HUNDRED]
-    assert tasks.best_constant(asked) <= 0.02
-    assert tasks.best_unread(seen, asked, "family") <= 0.02
+    wanted = [changes(problem) for problem in HUNDRED]
+    assert tasks.best_constant(wanted) <= 0.02
+    assert tasks.best_unread(seen, wanted, "family") <= 0.02
 
 
 @pytest.mark.usefixtures("sandbox")
@@ -104,7 +104,7 @@ def test_a_change_that_looks_at_no_folder_is_seldom_right() -> None:
     ("spoilt", "solved"),
     [(0.0, 1.0), (1.0, 0.0)],
 )
-async def test_two_commands_or_three_do_what_each_family_asks_for_unless_they_are_spoilt(
+async def test_two_or_three_commands_solve_each_family(
     spoilt: float, solved: float, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     policy = terminal_demonstrations.terminal(HUNDRED, 0, spoilt)
@@ -115,7 +115,7 @@ async def test_two_commands_or_three_do_what_each_family_asks_for_unless_they_ar
 
 @pytest.mark.long
 @pytest.mark.usefixtures("sandbox")
-async def test_the_oracle_solves_a_hundred_from_what_it_reads_and_none_from_another_folder(
+async def test_the_oracle_solves_problems_from_their_own_folder_only(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await done(ORACLE, tokenizer)
@@ -126,7 +126,7 @@ async def test_the_oracle_solves_a_hundred_from_what_it_reads_and_none_from_anot
 
 
 def reading_others(played: list[Trajectory]) -> ScriptedPolicy:
-    """The oracle, that reads what was printed for the next problem of the same family."""
+    """The oracle with observations of the next problem of the same family."""
     printed: Mapping[str, tuple[Observation, ...]] = {
         one.problem.id: other.observations
         for one, other in zip(played, [*played[10:], *played[:10]], strict=True)
@@ -143,7 +143,7 @@ def reading_others(played: list[Trajectory]) -> ScriptedPolicy:
 @pytest.mark.long
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("policy", [random_policy, tasks.wanderer])
-async def test_random_commands_solve_none(
+async def test_random_commands_solve_no_problem(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     assert tasks.observed_success(await done(policy, tokenizer), expected_files) == 0.0
@@ -151,19 +151,19 @@ async def test_random_commands_solve_none(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("sandbox")
-async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await done(terminal_demonstrations.terminal(HUNDRED, 0, 0.4), tokenizer)
     assert tasks.observed_success(played, expected_files) == pytest.approx(0.6, abs=0.12)
 
 
 @pytest.mark.parametrize("printed", ["", "ls: No such file or directory", "plan.txt"])
-async def test_an_oracle_that_reads_what_it_does_not_expect_breaks_off(printed: str) -> None:
+async def test_the_oracle_ends_after_an_unexpected_output(printed: str) -> None:
     table = next(p for p in HUNDRED if p.facts["family"] == "total")
     conversation = Conversation(table, 0, 1, (Observation("shell", printed),), (), seed=0)
     assert await ORACLE(conversation) == "Done."
 
 
-async def test_a_prompt_of_no_family_is_refused() -> None:
+async def test_a_prompt_without_a_family_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Do it\.', expected a prompt of datasets.terminal"):
         filled("Do it.", PROMPTS, "terminal")
 
@@ -172,6 +172,6 @@ async def test_a_prompt_of_no_family_is_refused() -> None:
     ("families", "message"),
     [(("sum",), "families: got 'sum', expected some of rename"), ((), "families: got none")],
 )
-def test_a_family_that_there_is_not_is_refused(families: tuple[str, ...], message: str) -> None:
+def test_an_unknown_family_is_refused(families: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         terminal(0, 1, 0, 1, families)

@@ -1,4 +1,4 @@
-"""Generated wishes for the text shop, and what it takes to fulfil them."""
+"""Generated wishes for the text shop, their oracle and their baselines."""
 
 from __future__ import annotations
 
@@ -65,35 +65,35 @@ def fulfilling(problem: Problem) -> Iterator[Bought]:
                     yield one.id, options
 
 
-def test_a_prompt_says_all_that_is_wished(hundred: list[Problem]) -> None:
+def test_a_prompt_contains_the_whole_wish(hundred: list[Problem]) -> None:
     for problem in hundred:
         wanted, wish = understood(problem.prompt), Wish(**problem.facts["wish"])
         assert wanted.words == " ".join((*reversed(wish.attributes), wish.category))
         assert (list(wanted.options), wanted.limit) == (wish.options, wish.limit)
 
 
-def test_in_a_hundred_seeds_the_shop_has_what_is_wished(hundred: list[Problem]) -> None:
+def test_every_wish_can_be_fulfilled(hundred: list[Problem]) -> None:
     assert all(any(fulfilling(problem)) for problem in hundred)
 
 
-def test_no_two_splits_share_what_is_asked_for_or_a_product_that_it_fits_under_any_seeds() -> None:
-    asked, bought = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+def test_splits_never_share_a_wish_or_a_product() -> None:
+    wished, bought = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for seed in (0, 1):
         for split, problems in text_shop(seed, 200, 50, 50).items():
             for problem in problems:
-                asked[split].add(understood(problem.prompt).words)
+                wished[split].add(understood(problem.prompt).words)
                 bought[split] |= {f"{seed}-{product_id}" for product_id, _ in fulfilling(problem)}
-    assert all(len(found) > 20 for found in asked.values())
-    for named in (asked, bought):
+    assert all(len(group) > 20 for group in wished.values())
+    for named in (wished, bought):
         for one, other in combinations(named.values(), 2):
             assert not one & other
     words = {
-        split: {word for name in names for word in name.split()} for split, names in asked.items()
+        split: {word for name in names for word in name.split()} for split, names in wished.items()
     }
     assert words["validation"] | words["test"] <= words["train"]
 
 
-def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+def test_the_seed_decides_the_problems() -> None:
     assert text_shop(3, 14, 2, 2) == text_shop(3, 14, 2, 2)
     ids = [
         {p.id for problems in text_shop(seed, 14, 2, 2).values() for p in problems}
@@ -102,19 +102,19 @@ def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None
     assert (len(ids[0]), len(ids[1]), ids[0] & ids[1]) == (18, 18, set())
 
 
-def test_problems_lie_in_as_many_catalogues_as_are_asked_for_and_other_seeds_have_others() -> None:
+def test_problems_use_the_given_number_of_catalogues() -> None:
     for seed, drawn in ((0, {0: 3, 1: 3, 2: 2}), (2, {6: 3, 7: 3, 8: 2})):
         problems = text_shop(seed, 8, 0, 4, catalogues=3)["train"]
         assert Counter(problem.facts["catalogue"]["seed"] for problem in problems) == drawn
         assert all(any(fulfilling(problem)) for problem in problems)
 
 
-def test_more_problems_than_there_are_are_refused() -> None:
+def test_too_many_problems_are_refused() -> None:
     with pytest.raises(ValueError, match=r"data.test is 2000, but \d+ problems are left for it"):
         text_shop(0, 0, 0, 2000)
 
 
-async def test_the_oracle_buys_what_is_wished_from_what_it_reads(
+async def test_the_oracle_buys_from_its_observations(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 0.0), tokenizer)
@@ -124,7 +124,7 @@ async def test_the_oracle_buys_what_is_wished_from_what_it_reads(
 
 
 @pytest.mark.parametrize(("attributes", "options"), [(1, 0), (3, 2)])
-async def test_the_oracle_fulfils_wishes_for_more_and_for_less(
+async def test_the_oracle_fulfils_wishes_of_all_sizes(
     attributes: int, options: int, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     problems = text_shop(0, 0, 0, 40, attributes=attributes, options=options)["test"]
@@ -138,27 +138,29 @@ async def test_the_oracle_fulfils_wishes_for_more_and_for_less(
     assert solved(played) == 1.0
 
 
-async def test_an_oracle_turns_to_the_next_page_where_the_first_has_nothing_that_fits() -> None:
+async def test_the_oracle_opens_the_next_page_if_nothing_fits() -> None:
     problem = text_shop(7, 0, 0, 1)["test"][0]
     wanted = understood(problem.prompt)
-    said = (Observation("browse", f"1000 {wanted.words} ${wanted.limit + 1}\npage 1 of 28"),)
+    observations = (
+        Observation("browse", f"1000 {wanted.words} ${wanted.limit + 1}\npage 1 of 28"),
+    )
     oracle = text_shop_demonstrations.text_shop([problem], 0, 0.0)
-    reply = str(await oracle(Conversation(problem, 0, 1, said, (), seed=0)))
+    reply = str(await oracle(Conversation(problem, 0, 1, observations, (), seed=0)))
     assert f'{{"words": "{wanted.words}", "page": 2}}' in reply
 
 
-async def test_random_calls_fulfil_nearly_no_wish(
+async def test_random_calls_fulfil_almost_no_wish(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     assert solved(await shopped(hundred, random_policy, tokenizer)) <= 0.05
     played = await shopped(hundred, random_shopper, tokenizer)
     assert solved(played) <= 0.05
-    seen = [found for trajectory in played for found in trajectory.observations]
-    assert {found.tool for found in seen} == {"browse", "view", "buy"}
-    assert not any(found.error for found in seen)
+    seen = [observation for trajectory in played for observation in trajectory.observations]
+    assert {observation.tool for observation in seen} == {"browse", "view", "buy"}
+    assert not any(observation.error for observation in seen)
 
 
-def test_a_purchase_that_reads_no_page_is_seldom_right() -> None:
+def test_a_purchase_without_a_page_is_rarely_right() -> None:
     """Neither the best for all, nor the best for a category among other wishes of that shop."""
     problems = text_shop(0, 0, 0, 500)["test"]
     [(_, right)] = Counter(one for p in problems for one in fulfilling(p)).most_common(1)
@@ -171,7 +173,7 @@ def test_a_purchase_that_reads_no_page_is_seldom_right() -> None:
     assert sum(guessed) / 100 <= 0.15
 
 
-async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
+async def test_spoilt_episodes_have_valid_calls_and_are_all_wrong(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 1.0), tokenizer)
@@ -180,13 +182,13 @@ async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
     assert len({*rewards(played)}) >= 4
 
 
-async def test_an_oracle_that_finds_nothing_says_so(hundred: list[Problem]) -> None:
-    said = (Observation("browse", "Nothing was found."),)
-    conversation = Conversation(hundred[0], 0, 1, said, (), seed=0)
+async def test_an_oracle_without_a_product_gives_up(hundred: list[Problem]) -> None:
+    observations = (Observation("browse", "Nothing was found."),)
+    conversation = Conversation(hundred[0], 0, 1, observations, (), seed=0)
     oracle = text_shop_demonstrations.text_shop(hundred, 0, 0.0)
     assert await oracle(conversation) == "Nothing fits."
 
 
-def test_a_prompt_that_is_no_wish_is_refused() -> None:
+def test_an_unknown_prompt_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Buy!', expected a wish of datasets.text_shop"):
         understood("Buy!")

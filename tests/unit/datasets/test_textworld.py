@@ -1,4 +1,4 @@
-"""Treasure hunts, and what it takes to find the treasure."""
+"""Treasure hunts, their oracle and their baselines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TURNS = 12
 
 @pytest.fixture(autouse=True, scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The compiled games of these tests lie in a folder of their own."""
+    """Compile the games of these tests in a temporary folder."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("games")
         patch.setattr("agentfly_core.environments.textworld.GAMES", folder)
@@ -58,7 +58,7 @@ async def solved(
     return await tasks.success(played, environment_return)
 
 
-async def test_the_oracle_finds_what_it_reads_of_and_each_split_has_its_own(
+async def test_the_oracle_solves_each_split(
     tokenizer: PreTrainedTokenizerBase, few: dict[str, list[Problem]]
 ) -> None:
     (one,), (other,) = few["train"], few["test"]
@@ -70,7 +70,7 @@ async def test_the_oracle_finds_what_it_reads_of_and_each_split_has_its_own(
 
 
 @pytest.mark.long
-async def test_of_a_hundred_fresh_hunts_the_oracle_solves_all_and_chance_nearly_none(
+async def test_the_oracle_solves_all_hunts_and_chance_almost_none(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     hundred = textworld(7, 0, 0, 100)["test"]
@@ -79,34 +79,34 @@ async def test_of_a_hundred_fresh_hunts_the_oracle_solves_all_and_chance_nearly_
     assert await solved(random_hunter, tokenizer, hundred) <= 0.1
 
 
-def test_worlds_that_are_made_at_the_same_time_are_those_that_are_made_one_by_one() -> None:
+def test_worlds_made_in_parallel_equal_worlds_made_in_order() -> None:
     worlds = [World(seed, rooms=4, things=4) for seed in range(8)]
     _textworld.cache_clear()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(World.place, worlds))
-    assert found == [world.place() for world in worlds]
+        places = list(pool.map(World.place, worlds))
+    assert places == [world.place() for world in worlds]
 
 
 @pytest.mark.long
-def test_the_best_walk_that_reads_nothing_finds_at_most_15_percent_in_100_other_worlds() -> None:
+def test_the_best_fixed_walk_solves_at_most_15_percent() -> None:
     walks = [walk for moves in range(1, 6) for walk in itertools.product(BACK, repeat=moves)]
     best = max(walks, key=partial(found_by, begun=beginnings(range(64))))
     assert found_by(best, beginnings(range(64, 164))) <= 0.15
 
 
-def test_a_hunt_begins_so_many_moves_away_from_what_it_is_for() -> None:
+def test_a_hunt_starts_at_the_given_distance() -> None:
     world = World(4711, rooms=6, things=8)
     place = world.place()
     ways = {start: place.ways(start) for start in place.exits}
     for moves in (1, 3):
-        found = hunts(world, moves)
+        chosen = hunts(world, moves)
         begun = {tuple(way): start for start, way in ways[place.first].items()}
-        assert min(len(ways[begun[hunt.way]][hunt.room]) for hunt in found) == moves
+        assert min(len(ways[begun[hunt.way]][hunt.room]) for hunt in chosen) == moves
     assert place.ways("forgotten attic")["silent study"] == ["south", "west", "north"]
 
 
 def beginnings(seeds: Iterable[int]) -> list[tuple[Mapping[str, Mapping[str, str]], str, str]]:
-    """The exits, where one begins and where the thing lies, for each hunt of worlds."""
+    """Exits, start and room of the treasure, for each hunt of these worlds."""
     places = [World(seed, rooms=8, things=8).place() for seed in seeds]
     return [
         (place.exits, start, room)
@@ -120,13 +120,13 @@ def beginnings(seeds: Iterable[int]) -> list[tuple[Mapping[str, Mapping[str, str
 def found_by(
     walk: Sequence[str], begun: Sequence[tuple[Mapping[str, Mapping[str, str]], str, str]]
 ) -> float:
-    """The share of hunts in which a walk ends where the thing lies."""
-    found = 0
+    """The share of hunts in which a walk ends in the room of the treasure."""
+    wins = 0
     for exits, here, room in begun:
         for direction in walk:
             here = exits[here].get(direction, here)
-        found += here == room
-    return found / len(begun)
+        wins += here == room
+    return wins / len(begun)
 
 
 async def begun(problem: Problem) -> TextWorld:
@@ -136,7 +136,7 @@ async def begun(problem: Problem) -> TextWorld:
 
 
 def near(room: str, thing: str) -> Problem:
-    """A hunt of world 4711 for a thing that begins in the room where it lies."""
+    """A hunt of world 4711 that starts in the room of the treasure."""
     world = World(4711, rooms=6, things=8)
     place = world.place()
     return Hunt(world, tuple(place.ways(place.first)[room]), thing, room).problem()
@@ -152,7 +152,7 @@ def near(room: str, thing: str) -> Problem:
         ("take moon", False),
     ],
 )
-async def test_one_can_take_once_and_only_the_right_thing_wins(command: str, won: bool) -> None:
+async def test_only_the_right_object_wins(command: str, won: bool) -> None:
     game = await begun(near("ugly closet", "chilled candy bar"))
     assert game.do("examine candy bar") and not game.over
     game.do(command)
@@ -162,14 +162,14 @@ async def test_one_can_take_once_and_only_the_right_thing_wins(command: str, won
     await game.close()
 
 
-async def test_what_is_taken_has_to_be_named() -> None:
+async def test_take_needs_the_name_of_an_object() -> None:
     game = await begun(near("silent study", "rusty key"))
     assert "You pick up the rusty key from the ground." in game.do("take")
     assert (game.won, game.over) == (False, True)
     await game.close()
 
 
-async def test_after_going_back_the_same_commands_are_answered_in_the_same_way(
+async def test_a_restored_snapshot_gives_the_same_answers(
     few: dict[str, list[Problem]],
 ) -> None:
     (problem,) = few["train"]
@@ -199,7 +199,7 @@ async def test_after_going_back_the_same_commands_are_answered_in_the_same_way(
         "drop old key",
     ],
 )
-async def test_what_does_not_act_in_the_game_is_no_command(
+async def test_a_command_outside_of_the_game_is_refused(
     command: str, few: dict[str, list[Problem]]
 ) -> None:
     game = await begun(few["train"][0])
@@ -208,7 +208,7 @@ async def test_what_does_not_act_in_the_game_is_no_command(
     await game.close()
 
 
-async def test_a_hunt_that_begins_otherwise_than_it_is_told_is_refused(
+async def test_a_hunt_with_another_beginning_is_refused(
     few: dict[str, list[Problem]],
 ) -> None:
     facts = {**few["train"][0].facts, "seen": "-= Moon =-"}
@@ -221,12 +221,12 @@ def test_worlds_with_too_few_hunts_are_refused() -> None:
         textworld(0, 1, 0, 0, worlds=8, rooms=2, moves=9)
 
 
-def test_what_is_no_hunt_is_refused() -> None:
+def test_an_unknown_prompt_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Buy a cup\.', expected a treasure hunt"):
         hunted("Buy a cup.")
 
 
-def test_the_way_leads_to_the_nearest_exit_that_was_not_tried() -> None:
+def test_the_oracle_tries_the_nearest_new_exit() -> None:
     seen = Map()
     seen.see("-= Bar =-\nThere are exits to the north and the east.")
     assert (seen.here, seen.way()) == ("Bar", "north")
@@ -240,18 +240,18 @@ def test_the_way_leads_to_the_nearest_exit_that_was_not_tried() -> None:
     assert seen.way() == ""
 
 
-def test_a_thing_is_called_by_its_last_word_where_nothing_else_is() -> None:
+def test_a_unique_last_word_names_an_object() -> None:
     view = "There is an old key, a tin of iron bars and a new key on the floor."
     assert lying(view) == ["old key", "tin of iron bars", "new key"]
     assert (short("old key", view), short("tin of iron bars", view)) == ("old key", "bars")
 
 
-def test_what_a_game_says_is_told_without_its_status_line() -> None:
+def test_observations_have_no_status_line() -> None:
     text = "\n\n-= Bar =-\nIt is  a bar.\n\n\n\n>      -= Bar =-0/5"
     assert plain_text(text) == "-= Bar =-\nIt is a bar."
 
 
-def test_the_experiment_says_that_it_needs_what_is_under_the_gpl(
+def test_the_experiment_names_its_gpl_dependency(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)

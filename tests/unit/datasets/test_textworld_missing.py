@@ -1,4 +1,4 @@
-"""What is said where the package textworld is not installed."""
+"""The error without the package textworld."""
 
 import sys
 
@@ -8,7 +8,7 @@ from agentfly_core.datasets.textworld import textworld
 from agentfly_core.environments.textworld import _textworld
 
 
-def test_the_package_that_is_missing_is_named_with_its_licence(monkeypatch):
+def test_a_missing_package_is_named_with_its_licence(monkeypatch):
     _textworld.cache_clear()
     monkeypatch.setitem(sys.modules, "textworld", None)
     with pytest.raises(ValueError, match=r"needs the package textworld: .*jericho.*the GPL"):

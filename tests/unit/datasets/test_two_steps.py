@@ -1,4 +1,4 @@
-"""Generated sums of three numbers, said in words."""
+"""Generated sums of three numbers in words."""
 
 import re
 
@@ -9,14 +9,14 @@ from agentfly_core.records.trajectory import Problem
 
 
 def answer(problem: Problem) -> int:
-    """The answer to what a problem's prompt asks, worked out from left to right."""
-    found = re.fullmatch(r"What is (\d+) (\w+) (\d+), then (\w+) (\d+)\?", problem.prompt)
-    assert found is not None
-    a, word, b, then, c = found.groups()
+    """The answer to a prompt, calculated from left to right."""
+    match = re.fullmatch(r"What is (\d+) (\w+) (\d+), then (\w+) (\d+)\?", problem.prompt)
+    assert match is not None
+    a, word, b, then, c = match.groups()
     return int(eval(f"({a} {SIGNS[word]} {b}) {SIGNS[then]} {c}"))
 
 
-def test_a_problem_knows_its_steps_and_its_answer() -> None:
+def test_a_problem_has_its_steps_and_its_answer() -> None:
     for problem in two_steps(0, 200, 1, 1)["train"]:
         assert problem.facts["answer"] == str(answer(problem))
         assert problem.prompt == f"What is {', then '.join(problem.facts['steps'])}?"
@@ -24,7 +24,7 @@ def test_a_problem_knows_its_steps_and_its_answer() -> None:
         assert problem.id == "-".join(["two-steps", *" ".join(words).split()])
 
 
-def test_splits_have_the_sizes_asked_for_and_share_no_first_numbers() -> None:
+def test_splits_have_their_sizes_and_share_no_first_numbers() -> None:
     splits = two_steps(0, 4096, 200, 500)
     assert [len(problems) for problems in splits.values()] == [4096, 200, 500]
     pairs = [
@@ -34,13 +34,13 @@ def test_splits_have_the_sizes_asked_for_and_share_no_first_numbers() -> None:
     assert not pairs[0] & pairs[1] and not pairs[0] & pairs[2] and not pairs[1] & pairs[2]
 
 
-def test_all_pairs_of_operations_are_asked_for() -> None:
-    asked = {
+def test_all_pairs_of_operations_are_used() -> None:
+    pairs = {
         tuple(re.findall(r"plus|minus|times", p.prompt)) for p in two_steps(0, 200, 1, 1)["train"]
     }
-    assert len(asked) == 9
+    assert len(pairs) == 9
 
 
-def test_more_problems_than_there_are_are_refused() -> None:
+def test_too_many_problems_are_refused() -> None:
     with pytest.raises(ValueError, match=r"data\.train is 20000, but"):
         two_steps(0, 20000, 1, 1)
