@@ -1,4 +1,4 @@
-"""Python whose state is kept between the calls of one episode, and never across."""
+"""A Python interpreter keeps its state within one episode."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def ask(code: str, interpreter: Interpreter) -> Observation:
     )
 
 
-async def test_a_later_call_finds_what_an_earlier_one_defined(interpreter: Interpreter) -> None:
+async def test_a_later_call_sees_earlier_definitions(interpreter: Interpreter) -> None:
     define = "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)"
     assert await ask(define, interpreter) == Observation("python", "The program printed nothing.")
     assert await ask("print(fib(10))", interpreter) == Observation("python", "55")
 
 
-async def test_a_mistake_is_told_and_nothing_is_lost(interpreter: Interpreter) -> None:
+async def test_an_error_is_reported_and_keeps_the_state(interpreter: Interpreter) -> None:
     observation = await ask("x = 3\nprint(x / 0)", interpreter)
     assert observation.error
     assert observation.content.startswith(
@@ -52,7 +52,7 @@ async def test_a_mistake_is_told_and_nothing_is_lost(interpreter: Interpreter) -
     assert await ask("print(x)", interpreter) == Observation("python", "3")
 
 
-async def test_the_model_is_told_when_everything_is_lost(interpreter: Interpreter) -> None:
+async def test_a_lost_state_is_reported_to_the_model(interpreter: Interpreter) -> None:
     await ask("x = 3", interpreter)
     too_much = await ask("while True: print('x' * 1000)", interpreter)
     assert too_much.error
@@ -63,7 +63,7 @@ async def test_the_model_is_told_when_everything_is_lost(interpreter: Interprete
     assert await ask("import os; os._exit(0)", interpreter) == Observation("python", LOST)
 
 
-async def test_no_episode_sees_anything_of_another() -> None:
+async def test_episodes_are_isolated() -> None:
     leave = (
         "secret = 1\nfor folder in ('.', '/tmp', '/dev/shm'): open(folder + '/secret', 'w').close()"
     )
@@ -78,7 +78,7 @@ async def test_no_episode_sees_anything_of_another() -> None:
         assert resources.metrics()["resources/Interpreter/started"] == 4
 
 
-async def test_an_episode_that_is_lost_leaves_no_process() -> None:
+async def test_a_lost_episode_leaves_no_process() -> None:
     await run("pass")
     await until(lambda: children() == IDLE)
     async with ResourceManager({Interpreter: 2}) as resources:
@@ -89,7 +89,7 @@ async def test_an_episode_that_is_lost_leaves_no_process() -> None:
 
 
 @pytest.mark.slow
-async def test_the_end_of_the_sandbox_is_ours_and_never_shown_to_the_model(
+async def test_the_model_never_reads_a_failure_of_the_sandbox(
     interpreter: Interpreter,
 ) -> None:
     await ask("x = 3", interpreter)
@@ -100,7 +100,7 @@ async def test_the_end_of_the_sandbox_is_ours_and_never_shown_to_the_model(
         await ask("print(x)", interpreter)
 
 
-def test_the_model_calls_it_python_and_sees_no_interpreter_of_ours() -> None:
+def test_the_model_sees_a_tool_named_python() -> None:
     schema = python_session.schema
     assert (schema.name, list(schema.parameters["properties"])) == ("python", ["code"])
     assert "what earlier calls defined" in schema.description

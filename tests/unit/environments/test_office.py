@@ -22,13 +22,13 @@ INSERT INTO cities VALUES (12, 'Lyon');
 PROBLEM = Problem("city", "In which city?", {"database": SCRIPT, "answer": "Lyon"})
 
 
-async def asked(*calls: ToolCall) -> list[tuple[str, bool]]:
+async def replies(*calls: ToolCall) -> list[tuple[str, bool]]:
     trajectory = await play([[*calls], "Done."], find, count, total, problem=PROBLEM)
-    return [(found.content, found.error) for found in trajectory.observations]
+    return [(observation.content, observation.error) for observation in trajectory.observations]
 
 
-async def test_rows_are_found_counted_and_added_up_by_one_column() -> None:
-    assert await asked(
+async def test_rows_are_selected_counted_and_summed() -> None:
+    assert await replies(
         ToolCall("find", {"table": "orders", "column": "number", "value": 482}),
         ToolCall("find", {"table": "people", "column": "name", "value": "Anna Berg"}),
         ToolCall("count", {"table": "people", "column": "company", "value": "31"}),
@@ -45,7 +45,7 @@ async def test_rows_are_found_counted_and_added_up_by_one_column() -> None:
     ]
 
 
-async def test_ten_rows_are_shown_at_most_in_the_order_of_their_numbers() -> None:
+async def test_at_most_ten_rows_are_shown_in_order() -> None:
     rows = ", ".join(f"({number}, 57, 10)" for number in range(119, 99, -1))
     many = Problem(
         "many", "?", {"database": f"{SCRIPT} DELETE FROM orders; INSERT INTO orders VALUES {rows};"}
@@ -57,13 +57,13 @@ async def test_ten_rows_are_shown_at_most_in_the_order_of_their_numbers() -> Non
     await office.close()
 
 
-async def test_the_models_mistakes_are_told() -> None:
-    found = await asked(
+async def test_wrong_calls_are_reported_to_the_model() -> None:
+    results = await replies(
         ToolCall("find", {"table": "orders", "column": "name", "value": 482}),
         ToolCall("find", {"table": "stock", "column": "name", "value": 1}),
     )
-    assert found[0] == ("orders has no column 'name'. It has: number, person, amount.", True)
-    assert found[1][1] and "'orders', 'people', 'companies' or 'cities'" in found[1][0]
+    assert results[0] == ("orders has no column 'name'. It has: number, person, amount.", True)
+    assert results[1][1] and "'orders', 'people', 'companies' or 'cities'" in results[1][0]
 
 
 @pytest.mark.parametrize("value", ["1' OR '1'='1", "57; DROP TABLE orders", "", "\0"])
@@ -75,7 +75,7 @@ async def test_a_value_is_never_sql(value: str) -> None:
     await office.close()
 
 
-async def test_a_reset_office_has_nothing_of_the_one_before() -> None:
+async def test_a_reset_office_has_no_old_rows() -> None:
     office = Office()
     await office.reset(PROBLEM)
     other = SCRIPT.replace("'Lyon'", "'Oulu'").replace("(300, 60, 99)", "(301, 60, 99)")
@@ -86,7 +86,7 @@ async def test_a_reset_office_has_nothing_of_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("script", ["ATTACH 'office.db' AS other;", "PRAGMA user_version = 1;"])
-async def test_a_script_that_reaches_outside_costs_the_episode(script: str) -> None:
+async def test_a_script_that_opens_files_fails_the_episode(script: str) -> None:
     rules = rollout_spec(find)
     trajectory = await play(["Done."], problem=Problem("p", "?", {"database": script}), spec=rules)
     assert trajectory.ending is Ending.FAILED

@@ -77,7 +77,7 @@ async def test_any_other_order_is_worth_nothing(replies: list[str], lines: float
     assert (await shopping(*replies)).observed == {"bought": Score(0.0, {"lines": lines})}
 
 
-async def test_a_shoppers_mistakes_are_told_and_change_nothing() -> None:
+async def test_wrong_calls_are_reported_and_change_nothing() -> None:
     trajectory = await shopping(
         "<lookup key=z1><add_to_cart key=z1>",
         "<add_to_cart key=a7 count=0><add_to_cart key=a7 count=6><checkout>",
@@ -95,13 +95,13 @@ async def test_a_shoppers_mistakes_are_told_and_change_nothing() -> None:
     ]
 
 
-async def test_facts_that_set_up_no_shop_cost_the_episode() -> None:
+async def test_facts_without_a_shop_fail_the_episode() -> None:
     trajectory = await shopping("<checkout>", problem=Problem("buy-2", "Buy!", {}))
     assert trajectory.ending is Ending.FAILED
     assert "Shop is not ready for problem 'buy-2': KeyError: 'products'" in str(trajectory.error)
 
 
-async def test_a_reset_shop_knows_nothing_of_the_shopper_before() -> None:
+async def test_a_reset_shop_has_an_empty_cart() -> None:
     shop = Shop()
     await shop.reset(BUY)
     shop.add("a7", 5)
@@ -113,7 +113,7 @@ async def test_a_reset_shop_knows_nothing_of_the_shopper_before() -> None:
         shop.check_out()
 
 
-def test_the_model_is_not_told_of_the_shop_itself() -> None:
+def test_the_schema_hides_the_shop() -> None:
     schemas: list[Any] = [
         one.schema.parameters["properties"] for one in (search, lookup, add_to_cart, checkout)
     ]

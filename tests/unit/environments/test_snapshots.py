@@ -26,7 +26,7 @@ MISSION = {"level": "BabyAI-GoToRedBall-v0", "seed": 1, "mission": "go to the re
 
 @dataclass(frozen=True)
 class Way:
-    """What is done in an environment before the snapshot, and twice after it."""
+    """The calls before the snapshot, and the calls after it."""
 
     facts: dict[str, object]
     before: Sequence[tuple[Tool, dict[str, object]]]
@@ -79,16 +79,16 @@ WAYS: dict[type[Environment], Way] = {
 async def seen(
     environment: Environment, calls: Sequence[tuple[Tool, dict[str, object]]]
 ) -> list[tuple[Observation, str]]:
-    """What each call is answered, and the state that it leads to."""
-    found = []
+    """The answer and the new state of each call."""
+    steps = []
     for tool, arguments in calls:
         answer = await tool.answer(ToolCall(tool.name, arguments), {type(environment): environment})
-        found.append((answer, environment.state_key()))
-    return found
+        steps.append((answer, environment.state_key()))
+    return steps
 
 
 @pytest.mark.parametrize("kind", WAYS)
-async def test_after_going_back_the_same_calls_are_answered_in_the_same_way(
+async def test_a_restored_snapshot_gives_the_same_answers(
     kind: type[Environment],
 ) -> None:
     way = WAYS[kind]
@@ -107,7 +107,7 @@ async def test_after_going_back_the_same_calls_are_answered_in_the_same_way(
         await environment.close()
 
 
-async def test_a_purchase_can_be_taken_back() -> None:
+async def test_a_purchase_can_be_undone() -> None:
     shop = TextShop()
     await shop.reset(Problem("p", "?", WAYS[TextShop].facts))
     before = await shop.snapshot()
@@ -119,7 +119,7 @@ async def test_a_purchase_can_be_taken_back() -> None:
     assert shop.purchase == bought
 
 
-async def test_a_mission_that_was_over_goes_on_where_it_was_not() -> None:
+async def test_a_finished_mission_can_be_continued() -> None:
     room = BabyAI()
     await room.reset(Problem("p", "?", MISSION))
     before, seen = await room.snapshot(), room.view()
@@ -129,7 +129,7 @@ async def test_a_mission_that_was_over_goes_on_where_it_was_not() -> None:
     assert (room.over, room.solved, room.view()) == (False, False, seen)
 
 
-async def test_an_environment_without_a_way_back_says_so() -> None:
+async def test_an_environment_without_snapshots_raises() -> None:
     message = "Interpreter cannot go back to an earlier state: it defines no snapshot"
     for going in (Interpreter().snapshot(), Interpreter().restore(b"")):
         with pytest.raises(NotImplementedError, match=message):

@@ -1,4 +1,4 @@
-"""What an environment calls its state: noted before each reply, and compared by GiGPO."""
+"""The state keys of environments: stored before each reply and compared by GiGPO."""
 
 from __future__ import annotations
 
@@ -55,33 +55,33 @@ async def climbing(*replies: str) -> Trajectory:
     )[0][0]
 
 
-async def test_a_turn_says_in_which_state_the_reply_was_made() -> None:
+async def test_a_turn_has_the_state_of_its_reply() -> None:
     trajectory = await climbing("<climb steps=2>", "<climb steps=-1>", "99")
     assert [turn.state for turn in trajectory.turns] == ["floor 0", "floor 2", "floor 1"]
 
 
-async def test_the_same_floor_is_the_same_state_by_whichever_way() -> None:
+async def test_two_ways_to_a_floor_give_one_state() -> None:
     far, near = (
         await climbing("<climb steps=2>", "<climb steps=-1>", "99"),
         await climbing("<climb steps=1>", "99"),
     )
-    found = outcomes(
+    paths = outcomes(
         [far, near],
         [Scored(far.id, {}, (), 1.0), Scored(near.id, {}, (), 0.0)],
         {},
         {},
         pack([far, near]),
     )
-    assert found.states == (("floor 0", "floor 2", "floor 1"), ("floor 0", "floor 1"))
+    assert paths.states == (("floor 0", "floor 2", "floor 1"), ("floor 0", "floor 1"))
 
 
-async def test_a_state_is_read_back(tmp_path: Path) -> None:
+async def test_states_are_stored(tmp_path: Path) -> None:
     trajectory, path = await climbing("<climb steps=2>", "99"), tmp_path / "t.parquet"
     write_trajectories(path, [trajectory])
     assert [turn.state for turn in read_trajectories(path)[0].turns] == ["floor 0", "floor 2"]
 
 
-async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:
+async def test_a_shop_state_is_its_page_and_its_cart() -> None:
     products = {
         key: {"name": name, "price": 1, "stock": 9}
         for key, name in (("a", "red cup"), ("b", "red pen"))
@@ -106,7 +106,7 @@ async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_database_is_what_is_in_it() -> None:
+async def test_a_database_state_is_its_content() -> None:
     problem = Problem(
         "p", "?", {"database": "CREATE TABLE pens (name TEXT); INSERT INTO pens VALUES ('red')"}
     )
@@ -124,7 +124,7 @@ async def test_a_database_is_what_is_in_it() -> None:
         await database.close()
 
 
-async def test_a_workspace_is_its_files() -> None:
+async def test_a_workspace_state_is_its_files() -> None:
     one, other = Workspace(), Workspace()
     for workspace in (one, other):
         await workspace.reset(Problem("p", "?", {"files": {"a.txt": "1"}}))

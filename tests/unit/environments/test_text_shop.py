@@ -1,4 +1,4 @@
-"""The text shop, its pages, and what a purchase in it earns."""
+"""The text shop, its pages and its reward."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def opened(problem: Problem = COAT) -> TextShop:
     return shop
 
 
-async def test_what_is_found_is_listed_looked_at_and_bought() -> None:
+async def test_products_are_listed_viewed_and_bought() -> None:
     trajectory = await shopping(
         browsing("slim cotton coat"), viewing("2723"), buying("2723", "red")
     )
@@ -86,7 +86,7 @@ async def test_what_is_found_is_listed_looked_at_and_bought() -> None:
     assert trajectory.observed == {"purchase": Score(1.0, parts)}
 
 
-async def test_nothing_bought_is_worth_nothing() -> None:
+async def test_without_a_purchase_the_reward_is_zero() -> None:
     trajectory = await shopping(browsing("slim cotton coat"), viewing("2723"))
     parts = {"type": 0.0, "attributes": 0.0, "options": 0.0, "price": 0.0}
     assert trajectory.observed == {"purchase": Score(0.0, parts)}
@@ -104,7 +104,7 @@ async def test_nothing_bought_is_worth_nothing() -> None:
         (Wish("mug", ["clay", "deep"], ["red"], 30), ["red"], (0, 0, 1, 1), 0.0),
     ],
 )
-def test_a_purchase_earns_the_share_of_what_was_asked_times_its_type(
+def test_the_reward_is_the_met_share_times_the_type(
     wish: Wish, options: list[str], parts: tuple[float, ...], value: float
 ) -> None:
     score = fit(Purchase(SHIRT, tuple(options)), wish)
@@ -112,17 +112,17 @@ def test_a_purchase_earns_the_share_of_what_was_asked_times_its_type(
     assert score.value == pytest.approx(value)
 
 
-def test_products_with_more_of_the_words_come_first_and_equal_ones_by_number() -> None:
+def test_products_are_sorted_by_matches_and_number() -> None:
     titles = {"3": ("cotton", "slim"), "2": ("wool", "slim"), "1": ("wool", "long"), "4": ("silk",)}
-    found = Catalogue(
+    catalogue = Catalogue(
         [CatalogueProduct(key, "coat", words, 20, {}) for key, words in titles.items()]
     )
-    assert [one.id for one in found.search("Slim, wool!")] == ["2", "1", "3"]
-    assert [one.id for one in found.search("coat")] == ["1", "2", "3", "4"]
-    assert found.search("mug") == found.search("") == []
+    assert [one.id for one in catalogue.search("Slim, wool!")] == ["2", "1", "3"]
+    assert [one.id for one in catalogue.search("coat")] == ["1", "2", "3", "4"]
+    assert catalogue.search("mug") == catalogue.search("") == []
 
 
-def test_the_same_seed_draws_the_same_products_and_each_has_what_a_product_has() -> None:
+def test_the_seed_decides_the_products() -> None:
     drawn = catalogue(3, 1500).products
     assert drawn == catalogue.__wrapped__(3, 1500).products != catalogue(4, 1500).products
     assert len(drawn) == 1500 and list(drawn) == sorted(drawn)
@@ -134,25 +134,25 @@ def test_the_same_seed_draws_the_same_products_and_each_has_what_a_product_has()
         }
 
 
-async def test_pages_follow_each_other_and_the_last_one_is_told() -> None:
+async def test_pages_are_numbered() -> None:
     shop = await opened()
-    found = [product.id for product in shop.catalogue.search("titanium hoe")]
+    ids = [product.id for product in shop.catalogue.search("titanium hoe")]
     pages = [shop.browse("titanium hoe", page) for page in range(1, 17)]
-    assert [line.split()[0] for page in pages for line in page.splitlines()[:-1]] == found
+    assert [line.split()[0] for page in pages for line in page.splitlines()[:-1]] == ids
     assert (pages[0].splitlines()[-1], pages[-1].splitlines()[-1]) == (
         "page 1 of 16",
         "page 16 of 16",
     )
     trajectory = await shopping(browsing("titanium hoe", 17), browsing("?"), browsing("hoe", 0))
-    told = [(found.content, found.error) for found in trajectory.observations]
-    assert told[:2] == [
+    results = [(one.content, one.error) for one in trajectory.observations]
+    assert results[:2] == [
         ("There is no page 17, the last one is 16.", True),
         ("Nothing was found.", False),
     ]
-    assert told[2][1] and "greater than or equal to 1" in told[2][0]
+    assert results[2][1] and "greater than or equal to 1" in results[2][0]
 
 
-async def test_a_shoppers_mistakes_are_told_and_buy_nothing() -> None:
+async def test_wrong_calls_are_reported_and_buy_nothing() -> None:
     trajectory = await shopping(
         viewing("1"),
         buying("1"),
@@ -160,7 +160,7 @@ async def test_a_shoppers_mistakes_are_told_and_buy_nothing() -> None:
         buying("2723", "red", "grey"),
         buying("2723", "red", "red"),
     )
-    assert [(found.content, found.error) for found in trajectory.observations] == [
+    assert [(one.content, one.error) for one in trajectory.observations] == [
         ("There is no product '1'.", True),
         ("There is no product '1'.", True),
         ("2723 has no 'pink'. It has: red, grey, tiny, small.", True),
@@ -172,7 +172,7 @@ async def test_a_shoppers_mistakes_are_told_and_buy_nothing() -> None:
     )
 
 
-async def test_a_reset_shop_knows_nothing_of_the_shopper_before() -> None:
+async def test_a_reset_shop_has_no_old_purchase() -> None:
     shop, fresh = await opened(), await opened()
     shop.browse("coat", 1)
     shop.buy("2723", ["red"])
@@ -180,7 +180,7 @@ async def test_a_reset_shop_knows_nothing_of_the_shopper_before() -> None:
     assert (shop.page, shop.purchase, shop.state_key()) == ("", None, fresh.state_key())
 
 
-async def test_a_shop_is_what_the_shopper_sees_and_has_bought() -> None:
+async def test_a_shop_state_is_its_page_and_its_purchase() -> None:
     one, other = await opened(), await opened()
     one.browse("coat", 2)
     one.view("2723")
@@ -193,7 +193,7 @@ async def test_a_shop_is_what_the_shopper_sees_and_has_bought() -> None:
     assert one.state_key() == other.state_key()
 
 
-async def test_facts_that_name_no_catalogue_cost_the_episode() -> None:
+async def test_facts_without_a_catalogue_fail_the_episode() -> None:
     trajectory = await shopping(viewing("2723"), problem=Problem("p", "Buy!", {}))
     assert trajectory.ending is Ending.FAILED
     assert "TextShop is not ready for problem 'p': KeyError" in str(trajectory.error)

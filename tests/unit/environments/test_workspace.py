@@ -56,9 +56,9 @@ async def test_a_change_can_be_undone(workspace: Workspace) -> None:
     assert (await ask(undo_change, workspace)).error
 
 
-async def test_an_edit_must_find_one_place(workspace: Workspace) -> None:
-    told = await ask(edit_file, workspace, name="main.py", old="notes", new="n")
-    assert (told.error, "has 2 places that read 'notes', expected 1" in told.content) == (
+async def test_an_edit_must_match_one_place(workspace: Workspace) -> None:
+    result = await ask(edit_file, workspace, name="main.py", old="notes", new="n")
+    assert (result.error, "has 2 places that read 'notes', expected 1" in result.content) == (
         True,
         True,
     )
@@ -68,7 +68,7 @@ async def test_an_edit_must_find_one_place(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     "name", ["/etc/passwd", "../up.txt", "a/../../b", "./main.py", "", "a\x00b", "a//b", "dir/"]
 )
-async def test_a_name_that_leads_outside_is_refused(workspace: Workspace, name: str) -> None:
+async def test_a_path_outside_is_refused(workspace: Workspace, name: str) -> None:
     assert (await ask(create_file, workspace, name=name, text="x")).error
     assert workspace.files == FILES
 
@@ -76,19 +76,17 @@ async def test_a_name_that_leads_outside_is_refused(workspace: Workspace, name: 
 @pytest.mark.parametrize(
     "name", ["n" * 256, "\N{SNOWMAN}" * 86, "folder/" * 200 + "x", "notes.py/x"]
 )
-async def test_a_name_that_no_disk_takes_is_refused_before_a_command_could_fail_on_it(
-    workspace: Workspace, name: str
-) -> None:
+async def test_an_invalid_file_name_is_refused_early(workspace: Workspace, name: str) -> None:
     assert (await ask(create_file, workspace, name=name, text="x")).error
     assert workspace.files == FILES
 
 
-async def test_there_is_an_end_to_what_can_be_written(workspace: Workspace) -> None:
-    told = await ask(create_file, workspace, name="big.txt", text="x" * 1_000_001)
-    assert (told.error, "too many" in told.content) == (True, True)
+async def test_the_size_of_files_is_limited(workspace: Workspace) -> None:
+    result = await ask(create_file, workspace, name="big.txt", text="x" * 1_000_001)
+    assert (result.error, "too many" in result.content) == (True, True)
 
 
-async def test_another_episode_sees_nothing_of_this_one_and_a_snapshot_all(
+async def test_a_snapshot_has_all_files_and_a_reset_has_none(
     workspace: Workspace,
 ) -> None:
     await ask(create_file, workspace, name="new.txt", text="x")
@@ -100,7 +98,7 @@ async def test_another_episode_sees_nothing_of_this_one_and_a_snapshot_all(
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_sees_the_files_and_what_it_leaves_is_kept(workspace: Workspace) -> None:
+async def test_a_command_reads_and_changes_the_files(workspace: Workspace) -> None:
     command = (
         "sed -i s/1/2/ notes.py && python3 main.py && "
         "mkdir -p out && echo done > out/log && rm main.py"
@@ -112,29 +110,29 @@ async def test_a_command_sees_the_files_and_what_it_leaves_is_kept(workspace: Wo
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_that_fails_tells_what_it_printed_and_its_files_are_kept(
+async def test_a_failed_command_keeps_its_output_and_its_files(
     workspace: Workspace,
 ) -> None:
-    told = await ask(shell, workspace, command="echo so far; touch empty; exit 3")
-    assert told == Observation("shell", "so far\nEnded with exit code 3.", error=True)
+    result = await ask(shell, workspace, command="echo so far; touch empty; exit 3")
+    assert result == Observation("shell", "so far\nEnded with exit code 3.", error=True)
     assert workspace.files == FILES | {"empty": ""}
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_reaches_nothing_outside_and_its_links_are_not_kept(
+async def test_a_command_is_isolated_and_its_links_are_removed(
     workspace: Workspace,
 ) -> None:
-    told = await ask(
+    result = await ask(
         shell,
         workspace,
         command="ln -s /usr/lib/os-release link; ls /root /home /tmp/agentfly* 2>&1; true",
     )
-    assert "No such file or directory" in told.content
+    assert "No such file or directory" in result.content
     assert workspace.files == FILES
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_what_a_command_forges_as_its_files_is_refused_or_its_own(
+async def test_forged_files_of_a_command_are_refused(
     workspace: Workspace,
 ) -> None:
     for made in ("'[' + '0,' * 5000000 + '0]'", "'[' * 100000", "[1]", "'{}{}'", r"'{\"a\": 1}'"):
@@ -144,10 +142,10 @@ async def test_what_a_command_forges_as_its_files_is_refused_or_its_own(
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_that_is_stopped_changes_nothing(
+async def test_a_stopped_command_changes_nothing(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspaces, "LIMITS", workspaces.Limits(wall=0.5))
-    told = await ask(shell, workspace, command="echo gone > notes.py; while :; do :; done")
-    assert (told.error, "Stopped: it took longer" in told.content) == (True, True)
+    result = await ask(shell, workspace, command="echo gone > notes.py; while :; do :; done")
+    assert (result.error, "Stopped: it took longer" in result.content) == (True, True)
     assert workspace.files == FILES
