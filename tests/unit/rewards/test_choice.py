@@ -11,7 +11,7 @@ from agentfly_core.tools.answer import answer
 
 PROMPT = "Which of these is an animal: saw, France or horse?"
 FACTS = {"answer": "horse", "options": ["saw", "France", "horse"]}
-SAID = {
+TEXTS = {
     "horse": 1.0,
     "A Horse, of course.": 1.0,
     "The animal is the horse": 1.0,
@@ -28,20 +28,20 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("said", "value"), SAID.items(), ids=range(len(SAID)))
-async def test_the_right_option_and_no_other_has_to_be_named(said: str, value: float) -> None:
+@pytest.mark.parametrize(("text", "value"), TEXTS.items(), ids=range(len(TEXTS)))
+async def test_an_answer_must_name_the_right_option_only(text: str, value: float) -> None:
     problem = Problem("animal-saw-France-horse", PROMPT, FACTS)
-    trajectory = await play([ToolCall("answer", {"answer": said})], answer, problem=problem)
+    trajectory = await play([ToolCall("answer", {"answer": text})], answer, problem=problem)
     assert await choice.score(trajectory, {}) == Score(value)
 
 
-async def scored(said: str, options: object, right: object) -> Score | Unscored:
+async def scored(text: str, options: object, right: object) -> Score | Unscored:
     problem = Problem("c", "Which?", {"answer": right, "options": options})
-    trajectory = await play([ToolCall("answer", {"answer": said})], answer, problem=problem)
+    trajectory = await play([ToolCall("answer", {"answer": text})], answer, problem=problem)
     return await choice.score(trajectory, {})
 
 
-async def test_an_option_may_be_of_several_words_and_signs() -> None:
+async def test_an_option_can_have_several_words_and_signs() -> None:
     assert await scored("C", ["C", "C++ (2023)"], "C++ (2023)") == Score(0.0)
 
 
@@ -56,19 +56,19 @@ OVERLAPPING = [
 
 
 @pytest.mark.parametrize("options", OVERLAPPING, ids=range(len(OVERLAPPING)))
-async def test_of_overlapping_options_each_can_be_earned(options: list[str | float]) -> None:
+async def test_overlapping_options_are_distinguished(options: list[str | float]) -> None:
     for right in options:
-        for said in options:
-            for text in (f"{said}", f"It is {said}."):
-                assert await scored(text, options, right) == Score(float(said == right)), text
+        for option in options:
+            for text in (f"{option}", f"It is {option}."):
+                assert await scored(text, options, right) == Score(float(option == right)), text
 
 
 @pytest.mark.parametrize(
-    ("said", "options"),
+    ("text", "options"),
     [("-1", ["1", "2"]), ("1.5", ["1", "2"]), ("1/2", ["1", "3"]), ("C++", ["C", "Java"])],
 )
-async def test_a_part_of_a_number_or_name_is_no_option(said: str, options: list[str]) -> None:
-    assert await scored(said, options, options[0]) == Score(0.0)
+async def test_a_part_of_a_number_or_name_is_no_option(text: str, options: list[str]) -> None:
+    assert await scored(text, options, options[0]) == Score(0.0)
 
 
 async def test_the_article_a_does_not_name_the_option_a() -> None:
@@ -90,5 +90,5 @@ async def test_the_article_a_does_not_name_the_option_a() -> None:
 async def test_options_without_one_right_answer_are_unscored(
     options: object, right: object, reason: str
 ) -> None:
-    found = await scored("saw", options, right)
-    assert isinstance(found, Unscored) and reason in found.reason
+    result = await scored("saw", options, right)
+    assert isinstance(result, Unscored) and reason in result.reason

@@ -33,7 +33,7 @@ async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
     return await code_tests.score(trajectory, {})
 
 
-async def test_a_right_program_is_worth_one_and_a_half_right_one_nothing_but_its_part() -> None:
+async def test_only_a_program_that_passes_all_tests_earns_one() -> None:
     assert await scored(RIGHT) == Score(1.0, parts={"passed": 1.0})
     assert await scored("def add(a, b):\n    return 5\n") == Score(0.0, parts={"passed": 0.5})
 
@@ -62,10 +62,10 @@ async def test_a_right_program_is_worth_one_and_a_half_right_one_nothing_but_its
         "",
     ],
 )
-async def test_a_program_that_does_not_add_is_worth_nothing(code: str) -> None:
-    found = await scored(code)
-    assert isinstance(found, Score)
-    assert found.value == 0.0
+async def test_a_wrong_program_earns_nothing(code: str) -> None:
+    result = await scored(code)
+    assert isinstance(result, Score)
+    assert result.value == 0.0
 
 
 HALVES = [{"args": [1], "expected": 0.5}, {"args": [[1]], "expected": [0.5] * 2000}]
@@ -123,7 +123,7 @@ async def test_no_program_can_choose_to_be_unscored(code: str) -> None:
 
 
 @pytest.mark.slow
-async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
+async def test_large_results_are_graded() -> None:
     assert await scored("def f(): return [[0]] * 50_000\n", LONG) == Score(
         1.0, parts={"passed": 1.0}
     )
@@ -133,7 +133,7 @@ async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
 
 
 @pytest.mark.slow
-async def test_what_was_right_before_a_program_hangs_counts_in_its_part() -> None:
+async def test_tests_passed_before_a_timeout_count_in_the_part() -> None:
     code = "def add(a, b):\n    while a == -1: pass\n    return a + b\n"
     assert await scored(code) == Score(0.0, parts={"passed": 0.5})
 
@@ -152,11 +152,11 @@ async def test_results_are_compared_as_json() -> None:
     )
 
 
-async def test_a_problem_without_tests_is_unscored_and_not_wrong() -> None:
+async def test_a_problem_without_tests_is_unscored() -> None:
     assert await scored(RIGHT, Problem("p", "?")) == Unscored("code_tests: KeyError: 'tests'")
 
 
-def test_the_program_is_the_last_block_of_an_answer_or_all_of_it() -> None:
+def test_the_program_is_the_last_block_or_the_whole_answer() -> None:
     assert program("```python\na = 1\n```\nor\n```\na = 2\n```") == "a = 2\n"
     assert program("a = 3") == "a = 3"
 
@@ -169,7 +169,7 @@ def test_the_program_is_the_last_block_of_an_answer_or_all_of_it() -> None:
         ({"function": "f", "tests": [{"args": [1]}]}, "facts['tests'][0] is {'args': [1]}"),
     ],
 )
-def test_facts_without_tests_are_refused_before_any_run(facts: dict[str, Any], fault: str) -> None:
+def test_facts_without_tests_are_refused_before_a_run(facts: dict[str, Any], fault: str) -> None:
     assert code_tests.examples is not None
     with pytest.raises(ValueError, match=re.escape(fault)):
         code_tests.examples(Problem("p", "?", facts))

@@ -1,4 +1,4 @@
-"""What earns in a folder, and what a hostile episode tries instead."""
+"""Rewards of folders, and attacks of hostile episodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if [ "$(cat /app/out.txt)" = "$(cat /tests/right.txt)" ]; then echo 1; else echo
 
 
 def checked(script: str, **more: Any) -> Problem:
-    """A problem whose folder is judged by a script."""
+    """A problem with a script that checks its folder."""
     files = {"test.sh": script, "right.txt": "a\nb\n"}
     check = {"files": files, "script": "test.sh", "by_exit_code": False, "seconds": 5.0, **more}
     return Problem("sort", "Sort in.txt into out.txt.", {"files": FILES, "check": check})
@@ -59,7 +59,7 @@ async def holding(files: Mapping[str, str], problem: Problem = SORTED) -> Worksp
         ({**FILES, "out/out.txt": "a\nb\n"}, 0.0, 2.0),
     ],
 )
-async def test_the_files_must_be_the_expected_ones_no_more_and_no_less(
+async def test_exactly_the_expected_files_earn_the_reward(
     files: Mapping[str, str], value: float, wrong: float
 ) -> None:
     workspace = await holding(files)
@@ -69,7 +69,7 @@ async def test_the_files_must_be_the_expected_ones_no_more_and_no_less(
 
 
 EARN = "echo 1 > /logs/verifier/reward.txt; kill -9 $PPID"
-"""What would earn a 1 if the check ran it."""
+"""Code that would earn 1 if the check ran it."""
 MODULE = f"import os; os.system({EARN!r}); os.kill(os.getppid(), 9)"
 HOSTILE = {
     "a path": [f"printf '#!/bin/sh\\n{EARN}' > cat; chmod +x cat; export PATH=.:$PATH"],
@@ -93,7 +93,7 @@ HOSTILE = {
 
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("commands", HOSTILE.values(), ids=HOSTILE)
-async def test_what_a_hostile_episode_does_earns_nothing(commands: list[str]) -> None:
+async def test_a_hostile_episode_earns_nothing(commands: list[str]) -> None:
     problem = checked(SCRIPT)
     workspace = await left(problem, *commands)
     assert await hidden_check(workspace=workspace, problem=problem) == 0.0
@@ -107,28 +107,26 @@ async def test_what_a_hostile_episode_does_earns_nothing(commands: list[str]) ->
     "asks",
     ["python3 -c 'import json'", "echo 'import json' | python3 -", "python3 -m json.tool in.txt"],
 )
-async def test_a_check_that_stands_in_the_workspace_imports_nothing_of_it(
-    asks: str, by_exit_code: bool
-) -> None:
+async def test_a_check_imports_no_module_of_the_workspace(asks: str, by_exit_code: bool) -> None:
     problem = checked(f"cd /app; {asks}; false", by_exit_code=by_exit_code)
     workspace = await holding({**FILES, "json.py": MODULE, "json/__init__.py": MODULE}, problem)
     assert await hidden_check(workspace=workspace, problem=problem) == 0.0
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_check_that_is_killed_earns_nothing() -> None:
+async def test_a_killed_check_earns_nothing() -> None:
     problem = checked("echo 1 > /logs/verifier/reward.txt; kill -9 $$")
     assert await hidden_check(workspace=await left(problem), problem=problem) == 0.0
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_file_without_rights_is_kept_with_what_is_in_it() -> None:
+async def test_a_file_without_permissions_is_kept() -> None:
     workspace = await left(SORTED, "mkdir d; echo x > d/f; chmod 000 d/f d in.txt .")
     assert workspace.files == {**FILES, "d/f": "x\n"}
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_the_right_files_pass_a_hidden_check_that_never_lies_beside_them() -> None:
+async def test_the_right_files_pass_a_hidden_check() -> None:
     problem = checked(SCRIPT)
     workspace = await left(problem, "ls -aR /sandbox /app/ /tests/ /logs/ /tmp > seen 2>&1")
     assert "in.txt" in workspace.files["seen"]
@@ -156,14 +154,14 @@ async def test_the_right_files_pass_a_hidden_check_that_never_lies_beside_them()
         ('test "$(pwd -P) $HOME $(ls $HOME)" = "/sandbox/tests /sandbox/home "', True, 1.0),
     ],
 )
-async def test_what_a_check_may_say(script: str, by_exit_code: bool, value: float) -> None:
+async def test_a_check_reports_pass_or_fail(script: str, by_exit_code: bool, value: float) -> None:
     problem = checked(script, by_exit_code=by_exit_code, seconds=1.0)
     workspace = await holding(FILES, problem)
     assert await hidden_check(workspace=workspace, problem=problem) == value
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_modules_of_the_workspace_are_not_those_of_a_check_in_python() -> None:
+async def test_a_python_check_imports_its_own_modules() -> None:
     script = "python3 -c 'import json, sys; sys.exit(0)' && echo 0 > /logs/verifier/reward.txt"
     fake = "open('/logs/verifier/reward.txt', 'w').write('1'); raise SystemExit(1)"
     problem = checked(script)
@@ -171,6 +169,6 @@ async def test_modules_of_the_workspace_are_not_those_of_a_check_in_python() -> 
     assert await hidden_check(workspace=workspace, problem=problem) == 0.0
 
 
-async def test_a_workspace_of_a_problem_without_an_expectation_is_a_fault_of_the_problem() -> None:
+async def test_a_problem_without_an_expectation_is_refused() -> None:
     with pytest.raises(KeyError, match="expected"):
         await expected_files(workspace=await holding(FILES), problem=ADD)

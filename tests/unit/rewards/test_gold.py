@@ -40,7 +40,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("reward", REWARDS, ids=lambda reward: reward.name)
 @pytest.mark.parametrize(("fact", "answer"), SHAPES, ids=range(len(SHAPES)))
-async def test_numbers_and_published_shapes_can_be_answered(
+async def test_answers_of_published_datasets_are_read(
     reward: Reward, fact: object, answer: str
 ) -> None:
     problem = Problem("p", "How many?", {"answer": fact, "options": OPTIONS})
@@ -53,8 +53,8 @@ async def test_numbers_and_published_shapes_can_be_answered(
 async def test_any_other_fact_leaves_the_episode_unscored(reward: Reward) -> None:
     for fact in REFUSED:
         problem = Problem("p", "How many?", {"answer": fact, "options": OPTIONS})
-        found = await reward.score(trajectory(problem=problem, answered="72"), {})
-        assert isinstance(found, Unscored) and "facts['answer'] is" in found.reason, fact
+        result = await reward.score(trajectory(problem=problem, answered="72"), {})
+        assert isinstance(result, Unscored) and "facts['answer'] is" in result.reason, fact
 
 
 def test_numbers_are_written_without_exponent_or_zero_fraction() -> None:

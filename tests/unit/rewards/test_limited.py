@@ -1,4 +1,4 @@
-"""What is computed for an answer ends, however it goes."""
+"""The computation for an answer always ends."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def shot() -> float:
     return 1.0
 
 
-def test_a_result_is_handed_back() -> None:
+def test_a_result_is_returned() -> None:
     assert limited(lambda: 0.5) == 0.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", [too_long, too_much, without_end, crash, lambda: 1 / 0])
-def test_what_overruns_its_limits_or_raises_has_no_result(work: Callable[[], float]) -> None:
+def test_an_overrun_or_an_error_has_no_result(work: Callable[[], float]) -> None:
     assert limited(work, seconds=1) is None
 
 
 def below_the_limits_of_a_cluster(status: Callable[[], bool]) -> bool:
-    """What a fork says whose hard limits are lower than those of an answer."""
+    """The result of a fork with lower hard limits than an answer has."""
     if (child := os.fork()) == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY * 64, MEMORY * 64))
@@ -53,16 +53,16 @@ def below_the_limits_of_a_cluster(status: Callable[[], bool]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_lower_limits_of_the_machine_make_no_answer_wrong() -> None:
+def test_lower_limits_of_the_machine_are_accepted() -> None:
     assert below_the_limits_of_a_cluster(lambda: limited(lambda: 1.0, seconds=5) == 1.0)
 
 
-def test_what_fails_before_the_work_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: 1 / 0)
     with pytest.raises(RuntimeError, match="could not begin"):
         limited(lambda: 1.0)
 
 
-def test_what_is_killed_from_outside_is_no_verdict() -> None:
+def test_a_kill_from_outside_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="was killed: SIGKILL"):
         limited(shot)

@@ -22,14 +22,14 @@ MILLION = 1_000_000
 QUESTION = "What is 41+58?"
 WRONG = [
     *("98", "", " ", "nan", r"\infty", "99!", "99%", "９９", "0x63"),
-    # what stands in the question, in any spelling
+    # numbers of the question in any spelling
     *(QUESTION, "41+58", "58+41", "41 58", r"\boxed{41+58}", "198/2", r"\frac{198}{2}", "99^1"),
     # several answers
     *("98, 99", "98 or 99", r"98 \text{ or } 99", r"\pm 99", "99; 98", r"\boxed{99} or \boxed{98}"),
     *(" ".join(map(str, range(200))), ",".join(map(str, range(100))), "answer: 99 or 98"),
-    # what only looks like an answer
+    # only similar to an answer
     *("It is 99", "I think 99", "99 I think", "2x=99", "98=99", "x=1=99", r"\boxed{99", "99}x{"),
-    # what would take for ever
+    # endless computations
     *("9**9**9", "9^{9^{9^{9}}}", "9" * MILLION, "99 " * MILLION, "99" + " " * MILLION + "99"),
     *(r"\boxed{" * MILLION, "answer " * MILLION, "$" * MILLION),
 ]
@@ -47,13 +47,13 @@ async def scored(text: str, gold: object = "99", prompt: str = QUESTION) -> Scor
 
 
 @pytest.mark.parametrize("text", RIGHT, ids=range(len(RIGHT)))
-async def test_a_right_number_is_right_however_it_is_set(text: str) -> None:
+async def test_a_right_number_is_right_in_any_notation(text: str) -> None:
     assert await scored(text) == Score(1.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
-async def test_no_trick_earns_more_than_a_wrong_answer_or_leaves_itself_unscored(text: str) -> None:
+async def test_no_trick_earns_more_than_a_wrong_answer(text: str) -> None:
     assert await scored(text) == Score(0.0)
 
 
@@ -119,25 +119,25 @@ async def test_units_words_and_notations_are_read(gold: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("gold", "text"), OTHER, ids=range(len(OTHER)))
-async def test_what_changes_the_value_is_read_too(gold: str, text: str) -> None:
+async def test_signs_that_change_the_value_are_read(gold: str, text: str) -> None:
     assert await scored(text, gold, "") == Score(0.0)
 
 
-async def test_the_right_answer_may_stand_in_the_question() -> None:
+async def test_the_question_can_contain_the_right_answer() -> None:
     assert await scored("1/2", "1/2", "Which is more, 1/2 or 1/3?") == Score(1.0)
 
 
 @pytest.mark.long
-async def test_an_answer_that_cannot_be_compared_in_time_is_wrong_and_not_unscored() -> None:
+async def test_an_answer_that_takes_too_long_is_wrong() -> None:
     assert await scored("x^{9^{9^{9}}}", "x^2") == Score(0.0)
     assert await scored("{" * 400 + "x" + "}" * 400, "x^2") == Score(0.0)
 
 
 @pytest.mark.parametrize("gold", [None, "", r"\boxed{}"])
-async def test_a_problem_that_states_no_answer_is_unscored(gold: object) -> None:
-    found = await scored("99", gold)
-    assert isinstance(found, Unscored)
-    assert "facts['answer']" in found.reason
+async def test_a_problem_without_an_answer_is_unscored(gold: object) -> None:
+    result = await scored("99", gold)
+    assert isinstance(result, Unscored)
+    assert "facts['answer']" in result.reason
 
 
 SUM = ToolCall("calculator", {"expression": "41+58"})
@@ -156,7 +156,7 @@ SUM = ToolCall("calculator", {"expression": "41+58"})
         ([ToolCall("no_such_tool", {}), "99"], 0.0, 1.0),
     ],
 )
-async def test_only_with_a_tool_that_answered_an_answer_earns_anything(
+async def test_an_answer_earns_only_after_a_successful_tool_call(
     replies: list[str | ToolCall], value: float, right: float
 ) -> None:
     trajectory = await play(replies, calculator, answer)
@@ -173,13 +173,11 @@ async def test_only_with_a_tool_that_answered_an_answer_earns_anything(
         (" .5 ", ".5"),
     ],
 )
-def test_a_text_states_its_last_box_or_what_it_calls_its_answer_or_all_of_it(
-    text: str, what: str
-) -> None:
+def test_the_answer_is_the_last_box_a_label_or_the_whole_text(text: str, what: str) -> None:
     assert stated(text) == what
 
 
-def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_has_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
     for reward in (math, math_with_tool):
         with pytest.raises(ValueError, match=r"needs math-verify: pip install math-verify==0.9.0"):

@@ -14,22 +14,22 @@ RIGHT = "The Quiet Harbour"
 PROMPT = "Which book did Anna Berg write, The Quiet Harbour or The Open Road?"
 
 
-async def scored(reward: Reward, said: str, right: object = RIGHT) -> float:
+async def scored(reward: Reward, text: str, right: object = RIGHT) -> float:
     problem = Problem("book", PROMPT, {"answer": right})
-    trajectory = await play([ToolCall("answer", {"answer": said})], answer, problem=problem)
+    trajectory = await play([ToolCall("answer", {"answer": text})], answer, problem=problem)
     score = await reward.score(trajectory, {})
     assert isinstance(score, Score), score
     return score.value
 
 
-def test_case_articles_punctuation_and_spaces_do_not_count() -> None:
+def test_case_articles_punctuation_and_spaces_are_ignored() -> None:
     assert normalised("  The Quiet,  HARBOUR! ") == "quiet harbour"
     assert normalised("An A. the theatre") == "theatre"
     assert normalised("U.S.A. in 1,931") == "usa in 1931"
 
 
 @pytest.mark.parametrize(
-    ("said", "em", "f1"),
+    ("text", "em", "f1"),
     [
         ("The Quiet Harbour", 1.0, 1.0),
         ("quiet harbour.", 1.0, 1.0),
@@ -39,9 +39,9 @@ def test_case_articles_punctuation_and_spaces_do_not_count() -> None:
         ("the open road", 0.0, 0.0),
     ],
 )
-async def test_a_right_a_nearly_right_and_a_wrong_answer(said: str, em: float, f1: float) -> None:
-    assert await scored(qa_em, said) == em
-    assert await scored(qa_f1, said) == pytest.approx(f1)
+async def test_right_partial_and_wrong_answers_are_scored(text: str, em: float, f1: float) -> None:
+    assert await scored(qa_em, text) == em
+    assert await scored(qa_f1, text) == pytest.approx(f1)
 
 
 ENUMERATED = "the open road, quiet harbour, tall tower, misty river, silver window"
@@ -59,15 +59,13 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize(("said", "f1"), ATTACKS.items(), ids=range(len(ATTACKS)))
-async def test_no_trick_is_an_exact_match_nor_earns_more_than_its_words(
-    said: str, f1: float
-) -> None:
-    assert await scored(qa_em, said) == 0.0
-    assert await scored(qa_f1, said) == pytest.approx(f1)
+@pytest.mark.parametrize(("text", "f1"), ATTACKS.items(), ids=range(len(ATTACKS)))
+async def test_no_trick_earns_more_than_its_words(text: str, f1: float) -> None:
+    assert await scored(qa_em, text) == 0.0
+    assert await scored(qa_f1, text) == pytest.approx(f1)
 
 
-async def test_naming_more_answers_never_earns_more_than_naming_the_right_one() -> None:
+async def test_several_answers_never_earn_more_than_the_right_one() -> None:
     answers, earned = RIGHT, []
     for other in ("open road", "tall tower", "misty river"):
         earned.append(await scored(qa_f1, answers))
@@ -75,7 +73,7 @@ async def test_naming_more_answers_never_earns_more_than_naming_the_right_one() 
     assert earned == sorted(earned, reverse=True) and earned[1] < 1.0
 
 
-async def test_any_of_several_right_answers_counts_and_the_best_of_them() -> None:
+async def test_the_best_of_several_right_answers_counts() -> None:
     several = ["The Quiet Harbour", "Quiet Harbour: a novel"]
     assert await scored(qa_em, "quiet harbour a novel", several) == 1.0
     assert await scored(qa_f1, "quiet harbour novel of", several) == pytest.approx(6 / 7)
@@ -109,7 +107,7 @@ async def test_a_number_keeps_its_sign_and_its_point(right: object, wrong: str) 
 
 
 @pytest.mark.parametrize("reward", [qa_em, qa_f1])
-async def test_a_problem_without_a_right_answer_is_unscored_and_not_wrong(reward: Reward) -> None:
+async def test_a_problem_without_a_right_answer_is_unscored(reward: Reward) -> None:
     trajectory = await play(["Lyon"], answer, problem=Problem("p", "?"))
     assert isinstance(await reward.score(trajectory, {}), Unscored)
     trajectory = await play(["Lyon"], answer, problem=Problem("p", "?", {"answer": []}))

@@ -25,13 +25,13 @@ def one_of(dataset: str) -> Problem:
 
 
 async def scored(problem: Problem, answer: str) -> Score:
-    found = await reasoning_gym.score(await play([answer], problem=problem), {})
-    assert isinstance(found, Score)
-    return found
+    result = await reasoning_gym.score(await play([answer], problem=problem), {})
+    assert isinstance(result, Score)
+    return result
 
 
 @pytest.mark.slow
-async def test_the_right_answer_earns_one_and_text_around_it_only_a_part_for_the_metrics() -> None:
+async def test_only_the_bare_right_answer_earns_one() -> None:
     problem = one_of("chain_sum")
     right = problem.facts["answer"]
     assert await scored(problem, f" {right}\n") == Score(1.0, {"partial": 1.0})
@@ -41,7 +41,7 @@ async def test_the_right_answer_earns_one_and_text_around_it_only_a_part_for_the
     assert 0 < around.parts["partial"] < 1
 
 
-async def test_an_answer_that_its_scorer_cannot_read_is_wrong_and_not_unscored() -> None:
+async def test_an_unreadable_answer_is_wrong() -> None:
     assert await scored(one_of("prime_factorization"), "x") == Score(0.0, {"partial": 0.0})
 
 
@@ -75,7 +75,7 @@ def test_only_arithmetic_is_evaluated(answer: str) -> None:
 
 
 @pytest.mark.parametrize("spare", ["(x/x)", "cos(x-x)", "True"])
-async def test_a_number_that_was_not_given_makes_no_target(spare: str) -> None:
+async def test_a_number_outside_of_the_problem_is_wrong(spare: str) -> None:
     problem = one_of("countdown")
     given = ast.literal_eval(problem.facts["entry"])["metadata"]
     numbers = "+".join(map(str, given["numbers"]))
@@ -91,20 +91,20 @@ def test_plain_answers_are_not_taken_for_code() -> None:
     assert not runs_code("chain_sum", "open('x')")
 
 
-def test_every_scorer_that_evaluates_answers_is_known() -> None:
+def test_every_evaluating_scorer_is_listed() -> None:
     """Those of the installed version: a later one may have others."""
     spec = find_spec("reasoning_gym")
     assert spec and spec.origin
-    found = set()
+    datasets = set()
     for path in Path(spec.origin).parent.rglob("*.py"):
         source = path.read_text()
         if re.search(r"\b(eval|exec|parse_expr|sympify|literal_eval)\([^)]*answer", source):
-            found |= set(re.findall(r"DATASET_NAME = \"(\w+)\"", source))
+            datasets |= set(re.findall(r"DATASET_NAME = \"(\w+)\"", source))
     by_entry = {"number_sorting"}  # evaluates its own right answer
-    assert found - by_entry == EVALUATED | PARSED
+    assert datasets - by_entry == EVALUATED | PARSED
 
 
-def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_has_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     with pytest.raises(ValueError, match=r"need it: pip install reasoning-gym==0.1.25"):
         reasoning_gym.ready()

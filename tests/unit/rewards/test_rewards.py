@@ -32,15 +32,15 @@ async def test_only_the_exact_answer_is_worth_one(replies: list[str], value: flo
     assert await exact.score(await play(*replies), {}) == Score(value)
 
 
-async def test_an_answer_may_be_a_number_in_the_facts() -> None:
+async def test_the_right_answer_can_be_a_number() -> None:
     assert await exact.score(
         await play("99", problem=Problem("p", "?", {"answer": 99})), {}
     ) == Score(1.0)
 
 
-async def test_a_problem_without_an_answer_is_unscored_and_not_wrong() -> None:
-    found = await exact.score(await play("99", problem=Problem("p", "?")), {})
-    assert isinstance(found, Unscored) and "facts['answer'] is missing" in found.reason
+async def test_a_problem_without_an_answer_is_unscored() -> None:
+    result = await exact.score(await play("99", problem=Problem("p", "?")), {})
+    assert isinstance(result, Unscored) and "facts['answer'] is missing" in result.reason
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ async def ask(expression: str) -> Observation:
         ("1**10**50", "1"),
     ],
 )
-async def test_arithmetic_is_worked_out(expression: str, result: str) -> None:
+async def test_arithmetic_is_calculated(expression: str, result: str) -> None:
     assert await ask(expression) == Observation("calculator", result)
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("__import__('os').system('true')", "is not arithmetic"),
         ("open", "is not arithmetic"),
@@ -71,16 +71,14 @@ async def test_arithmetic_is_worked_out(expression: str, result: str) -> None:
         ("(" * 50_000 + ")" * 50_000, "100000 characters"),
     ],
 )
-async def test_anything_else_is_told_to_the_model_as_its_mistake(
-    expression: str, told: str
-) -> None:
+async def test_other_input_is_reported_to_the_model(expression: str, message: str) -> None:
     observation = await ask(expression)
     assert observation.error
-    assert told in observation.content
+    assert message in observation.content
 
 
 @given(strategies.text("0123456789.eE+-*/%() ", max_size=60))
-def test_whatever_looks_like_arithmetic_ends_in_a_finite_number_or_a_tool_error(
+def test_any_expression_ends_in_a_number_or_a_tool_error(
     expression: str,
 ) -> None:
     try:

@@ -16,16 +16,16 @@ async def answered(**arguments: object) -> str:
     return f"{'error: ' if observation.error else ''}{observation.content}"
 
 
-async def test_a_page_adds_its_entry_to_the_balance_and_names_the_next_one() -> None:
+async def test_a_page_adds_its_entry_and_names_the_next_page() -> None:
     assert await answered(page=47, balance=30) == "balance 42, next page 83"
     assert await answered(page=83, balance=12) == "balance 67, last page"
 
 
-async def test_a_page_that_the_ledger_has_not_is_an_error_of_the_model() -> None:
+async def test_an_unknown_page_is_a_tool_error() -> None:
     assert (await answered(page=12, balance=0)).endswith("This ledger has no page 12.")
     assert (await answered(page=12, balance=0)).startswith("error: ")
 
 
-async def test_the_model_is_told_of_wrong_arguments() -> None:
+async def test_wrong_arguments_are_reported_to_the_model() -> None:
     assert "balance" in await answered(page=47)
     assert (await answered(page="first", balance=0)).startswith("error: ")

@@ -17,7 +17,7 @@ async def ask(code: str) -> Observation:
     return await python.answer(ToolCall("python", {"code": code}), {})
 
 
-async def test_a_program_is_run_and_what_it_prints_is_read() -> None:
+async def test_a_program_is_run_and_its_output_returned() -> None:
     code = "import math\ndef fact(n): return n * fact(n - 1) if n else 1\n"
     code += (
         "def all_of(names): return [math.gcd(fact(n), 10) for n in names]\nprint(all_of(range(6)))"
@@ -25,7 +25,7 @@ async def test_a_program_is_run_and_what_it_prints_is_read() -> None:
     assert await ask(code) == Observation("python", "[1, 1, 2, 2, 2, 10]")
 
 
-async def test_an_exception_is_told_with_what_was_printed_before_it() -> None:
+async def test_an_exception_is_reported_after_the_output() -> None:
     observation = await ask("print('x is 0')\nx = 0\nprint(1 / x)")
     assert observation.error
     assert observation.content.startswith(
@@ -35,7 +35,7 @@ async def test_an_exception_is_told_with_what_was_printed_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("bytearray(10 << 30)", "Stopped: it needed more than 512 MB of memory."),
         ("while True: print('x' * 1000)", "Stopped: it printed more than 1 MB."),
@@ -47,13 +47,13 @@ async def test_an_exception_is_told_with_what_was_printed_before_it() -> None:
         ("import os; os._exit(3)", "Ended with exit code 3."),
     ],
 )
-async def test_what_a_program_may_not_is_told_as_its_mistake(code: str, told: str) -> None:
+async def test_a_forbidden_operation_is_a_tool_error(code: str, message: str) -> None:
     observation = await ask(code)
     assert observation.error
-    assert observation.content.endswith(told)
+    assert observation.content.endswith(message)
 
 
-async def test_a_silent_program_is_told_to_print() -> None:
+async def test_a_program_without_output_is_told_to_print() -> None:
     assert await ask("6 * 7") == Observation("python", "The program printed nothing.")
 
 
@@ -64,7 +64,7 @@ async def test_a_long_output_is_cut_to_eight_kilobytes() -> None:
     assert "[... 91808 bytes omitted ...]" in observation.content
 
 
-async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(
+async def test_the_model_never_reads_that_a_sandbox_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -73,7 +73,7 @@ async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(
         await ask("print(1)")
 
 
-def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(
+def test_an_experiment_without_a_sandbox_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(SANDBOX, "bubblewrap")

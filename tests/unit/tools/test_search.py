@@ -38,7 +38,7 @@ def version(corpus: Path) -> str:
     return hashlib.sha256(corpus.read_bytes()).hexdigest()[:16]
 
 
-async def asked(search: Tool, **arguments: str | int | list[str]) -> Observation:
+async def result(search: Tool, **arguments: str | int | list[str]) -> Observation:
     return await search.answer(ToolCall("search", arguments), {})
 
 
@@ -46,45 +46,43 @@ def ids(query: str, *exclude: str) -> list[str]:
     return [page["id"] for page in Index(PAGES).ranked(query, exclude)]
 
 
-def test_a_page_of_this_title_comes_before_those_that_mention_it() -> None:
+def test_a_matching_title_is_ranked_first() -> None:
     assert ids("anna BERG!")[:2] == ["2", "7"]
 
 
-def test_equally_good_pages_are_ordered_by_id_whatever_their_order_in_the_file() -> None:
+def test_equal_scores_are_ordered_by_id() -> None:
     assert ids("sailor") == ["3", "4", "5"]
     assert [page["id"] for page in Index(PAGES[::-1]).ranked("sailor")] == ["3", "4", "5"]
 
 
 @pytest.mark.parametrize("query", ["", "?!", "zebra", "\ud800"])
-def test_a_query_of_no_known_word_finds_nothing(query: str) -> None:
+def test_a_query_of_unknown_words_has_no_result(query: str) -> None:
     assert ids(query) == []
 
 
-async def test_results_come_in_pages_and_say_how_many_follow(search: Tool) -> None:
-    first = await asked(search, query="sailor")
+async def test_results_have_pages_and_a_count_of_the_rest(search: Tool) -> None:
+    first = await result(search, query="sailor")
     assert first == Observation(
         "search",
         "[3] Anna Dahl: A sailor, born in Oman in 1951.\n"
         "[4] Anna Holm: A sailor, born in Oman in 1952.\n[... 1 more ...]",
     )
-    second = await asked(search, query="sailor", page=2)
+    second = await result(search, query="sailor", page=2)
     assert second.content == "[5] Anna Lind: A sailor, born in Oman in 1950."
-    assert (await asked(search, query="sailor", page=3)).content == NOTHING
+    assert (await result(search, query="sailor", page=3)).content == NOTHING
 
 
-async def test_excluded_pages_are_not_shown_again(search: Tool) -> None:
-    found = await asked(search, query="sailor", exclude=["3", "4"])
-    assert found.content == "[5] Anna Lind: A sailor, born in Oman in 1950."
+async def test_excluded_pages_are_skipped(search: Tool) -> None:
+    page_ids = await result(search, query="sailor", exclude=["3", "4"])
+    assert page_ids.content == "[5] Anna Lind: A sailor, born in Oman in 1950."
 
 
 @pytest.mark.parametrize("page", [0, -1, "two"])
-async def test_a_page_that_cannot_be_is_told_to_the_model(search: Tool, page: int | str) -> None:
-    assert (await asked(search, query="sailor", page=page)).error
+async def test_an_invalid_page_is_reported_to_the_model(search: Tool, page: int | str) -> None:
+    assert (await result(search, query="sailor", page=page)).error
 
 
-def test_the_searches_of_a_process_share_the_index_of_a_corpus(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_loads_a_corpus_once(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(corpus.parent)
     one = Search.with_settings(corpus=str(corpus), sha256=version(corpus)).function
     other = Search.with_settings(corpus="pages.jsonl", sha256=version(corpus), results=1).function
@@ -95,25 +93,25 @@ def test_the_searches_of_a_process_share_the_index_of_a_corpus(
 
 
 def test_another_version_of_the_corpus_is_refused(corpus: Path) -> None:
-    found = hashlib.sha256(corpus.read_bytes()).hexdigest()
-    Search.with_settings(corpus=str(corpus), sha256=found)
-    with pytest.raises(ValueError, match=f"has the sha256 {found}, expected 0123456789abcdef: "):
+    digest = hashlib.sha256(corpus.read_bytes()).hexdigest()
+    Search.with_settings(corpus=str(corpus), sha256=digest)
+    with pytest.raises(ValueError, match=f"has the sha256 {digest}, expected 0123456789abcdef: "):
         Search.with_settings(corpus=str(corpus), sha256="0123456789abcdef")
 
 
-def test_the_experiment_says_which_version_of_the_corpus_it_means(corpus: Path) -> None:
+def test_the_experiment_pins_the_corpus_version(corpus: Path) -> None:
     with pytest.raises(ValueError, match="sha256"):
         Search.with_settings(corpus=str(corpus))
     with pytest.raises(ValueError, match="sha256"):
         Search.with_settings(corpus=str(corpus), sha256=version(corpus)[:15])
 
 
-def test_a_line_ends_where_json_lines_end_it(corpus: Path) -> None:
+def test_only_line_feeds_end_a_line(corpus: Path) -> None:
     corpus.write_text('{"id": "1", "title": "Ink", "text": "Blue\u2028 or black."}\n\n')
     assert rows(str(corpus)) == [{"id": "1", "title": "Ink", "text": "Blue\u2028 or black."}]
 
 
-def test_a_corpus_that_is_no_text_is_refused_by_name(corpus: Path) -> None:
+def test_a_binary_corpus_is_refused(corpus: Path) -> None:
     corpus.write_bytes(b"\xff")
     with pytest.raises(ValueError, match=r"pages.jsonl is not UTF-8"):
         Search.with_settings(corpus=str(corpus), sha256=version(corpus))
@@ -128,24 +126,24 @@ def test_a_corpus_that_is_no_text_is_refused_by_name(corpus: Path) -> None:
         ("", "has no pages"),
     ],
 )
-def test_a_file_that_is_no_corpus_is_refused(corpus: Path, text: str, message: str) -> None:
+def test_a_file_of_another_format_is_refused(corpus: Path, text: str, message: str) -> None:
     corpus.write_text(text)
     with pytest.raises(ValueError, match=message):
         Search.with_settings(corpus=str(corpus), sha256=version(corpus))
 
 
-def test_a_corpus_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none.jsonl cannot be read: .*No such file"):
         Search.with_settings(corpus=str(tmp_path / "none.jsonl"), sha256="0" * 16)
 
 
-def test_the_model_is_told_of_the_query_pages_and_exclusions_only(search: Tool) -> None:
+def test_the_schema_has_query_page_and_exclusions_only(search: Tool) -> None:
     properties = search.schema.parameters["properties"]
     assert isinstance(properties, dict) and [*properties] == ["query", "page", "exclude"]
     assert not search.untold()
 
 
-def test_without_its_package_it_says_what_to_install(
+def test_a_missing_package_has_its_install_command(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bm25s", None)

@@ -36,12 +36,12 @@ async def ask(statement: str, database: Database) -> Observation:
     return await sql.answer(ToolCall("sql", {"statement": statement}), {Database: database})
 
 
-async def test_rows_are_read_under_their_columns(database: Database) -> None:
-    found = await ask("SELECT * FROM products ORDER BY name", database)
-    assert found == Observation("sql", "name | price\nink | 2\npaper | NULL\npens | 3")
+async def test_rows_have_column_names(database: Database) -> None:
+    result = await ask("SELECT * FROM products ORDER BY name", database)
+    assert result == Observation("sql", "name | price\nink | 2\npaper | NULL\npens | 3")
 
 
-async def test_a_change_is_seen_by_the_next_statement_and_by_no_other_episode(
+async def test_a_change_is_visible_in_its_own_episode_only(
     database: Database,
 ) -> None:
     assert (await ask("DELETE FROM products WHERE name = 'ink'", database)).content == "Done."
@@ -50,7 +50,7 @@ async def test_a_change_is_seen_by_the_next_statement_and_by_no_other_episode(
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
-async def test_a_mistake_is_told_to_the_model(database: Database) -> None:
+async def test_an_sql_error_is_reported_to_the_model(database: Database) -> None:
     assert await ask("SELECT colour FROM products", database) == Observation(
         "sql", "OperationalError: no such column: colour", error=True
     )
@@ -67,7 +67,7 @@ async def test_many_rows_are_cut_and_counted(database: Database) -> None:
     assert (lines[0], lines[1], lines[50], lines[51]) == ("i", "1", "50", "[... 10 more rows ...]")
 
 
-async def test_a_query_without_end_is_stopped(
+async def test_an_endless_query_is_stopped(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(databases, "SECONDS", 0.05)
@@ -76,7 +76,7 @@ async def test_a_query_without_end_is_stopped(
     )
 
 
-async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_nobody(
+async def test_a_hanging_query_is_killed_and_blocks_no_episode(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interpreters, "LIMITS", Limits(wall=0.5))
@@ -84,17 +84,17 @@ async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_no
     await ask("DELETE FROM products", database)
     zeros = "hex(zeroblob(400000))"
     slow = ENDLESS.replace("count(*)", f"sum(instr({zeros}, substr({zeros}, 1, 400000 - i) || 1))")
-    found = await ask(slow, database)
+    result = await ask(slow, database)
     assert (
-        found.error,
-        "Stopped: it took longer" in found.content,
-        databases.STOPPED in found.content,
+        result.error,
+        "Stopped: it took longer" in result.content,
+        databases.STOPPED in result.content,
     ) == (True,) * 3
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
 @pytest.mark.slow
-async def test_what_a_query_takes_beside_its_rows_is_bounded_too(database: Database) -> None:
+async def test_the_memory_of_a_query_is_limited(database: Database) -> None:
     many = ENDLESS.replace(
         "SELECT count(*) FROM n", "SELECT i, randomblob(900000) AS b FROM n LIMIT 400"
     )
@@ -105,7 +105,7 @@ async def test_what_a_query_takes_beside_its_rows_is_bounded_too(database: Datab
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "text"),
     [
         ("9e999", "inf"),
         ("x'00ff'", "b'\\x00\\xff'"),
@@ -113,11 +113,13 @@ async def test_what_a_query_takes_beside_its_rows_is_bounded_too(database: Datab
         ("char(0)", "\0"),
     ],
 )
-async def test_any_value_is_told(database: Database, expression: str, told: str) -> None:
-    assert await ask(f"SELECT {expression} AS v", database) == Observation("sql", f"v\n{told}")
+async def test_values_of_all_types_are_returned(
+    database: Database, expression: str, text: str
+) -> None:
+    assert await ask(f"SELECT {expression} AS v", database) == Observation("sql", f"v\n{text}")
 
 
-async def test_a_change_within_a_transaction_is_a_state_too(database: Database) -> None:
+async def test_the_state_includes_open_transactions(database: Database) -> None:
     before = database.state_key()
     await ask("BEGIN", database)
     await ask("DELETE FROM products", database)
@@ -126,7 +128,7 @@ async def test_a_change_within_a_transaction_is_a_state_too(database: Database) 
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
-async def test_a_script_that_is_none_is_refused() -> None:
+async def test_an_invalid_script_is_refused() -> None:
     with pytest.raises(ToolError, match="syntax error"):
         await Database().reset(Problem("p", "?", {"database": "CREATE TALBE x"}))
 
@@ -141,14 +143,12 @@ async def test_a_script_that_is_none_is_refused() -> None:
         "SELECT writefile('/tmp/elsewhere', 'x')",
     ],
 )
-async def test_nothing_outside_can_be_reached(database: Database, statement: str) -> None:
+async def test_statements_cannot_open_files(database: Database, statement: str) -> None:
     assert (await ask(statement, database)).error
 
 
 @pytest.mark.parametrize("restored", [False, True])
-async def test_a_database_that_grows_without_end_is_full(
-    database: Database, restored: bool
-) -> None:
+async def test_the_size_of_a_database_is_limited(database: Database, restored: bool) -> None:
     if restored:
         await called(database.restore, await called(database.snapshot))
     await ask("CREATE TABLE big (x BLOB)", database)
@@ -156,11 +156,11 @@ async def test_a_database_that_grows_without_end_is_full(
         "INSERT INTO big SELECT randomblob(900000) FROM (WITH RECURSIVE n(i) AS "
         "(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT i FROM n)"
     )
-    found = await ask(fill, database)
-    assert (found.error, found.content) == (True, "OperationalError: database or disk is full")
+    result = await ask(fill, database)
+    assert (result.error, result.content) == (True, "OperationalError: database or disk is full")
 
 
-async def test_a_snapshot_can_be_gone_back_to(database: Database) -> None:
+async def test_a_snapshot_can_be_restored(database: Database) -> None:
     before = await called(database.snapshot)
     await ask("DROP TABLE products", database)
     await called(database.restore, before)
