@@ -1,4 +1,4 @@
-"""The agents of benchmarks/ablations.py, which lack what they should need."""
+"""The agents of benchmarks/ablations.py, each without one of its inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.ablations import BlankResults, BlankSteps, ForeignSummary
 
 SUM = Problem("sum", "17*5+12?", {"answer": "97"})
 HERE, THERE = Problem("here", "Here?", {}), Problem("there", "There?", {})
-SAID = {
+REPLIES = {
     "planner": ["17*5", "85+12", "Answer: 97"],
     "executor": [call_text(ToolCall("calculator", {"expression": "17*5"})), "85"],
 }
@@ -39,28 +39,28 @@ async def folding(conversation: Conversation) -> str:
 
 
 async def speaking(conversation: Conversation) -> str:
-    """What the planner and the executor say, the executor the same to each step."""
-    replies = SAID[conversation.speaker]
-    said = sum(getattr(one, "role", "") == "assistant" for one in conversation.messages)
-    return replies[said]
+    """The next reply of a speaker; the executor has one reply for all steps."""
+    replies = REPLIES[conversation.speaker]
+    answered = sum(getattr(one, "role", "") == "assistant" for one in conversation.messages)
+    return replies[answered]
 
 
 async def played(agent: Agent) -> dict[str, str]:
-    """What each speaker read and said."""
+    """The trajectory of each speaker in letters."""
     spec = rollout_spec(calculator, agent=agent, max_turns=6)
-    found, *_ = await play_all(episode_specs(SUM), spec, scripted(speaking))
-    return {one.agent: as_letters(one) for one in found if one.turns}
+    trajectories, *_ = await play_all(episode_specs(SUM), spec, scripted(speaking))
+    return {one.agent: as_letters(one) for one in trajectories if one.turns}
 
 
 async def begun(*problems: Problem) -> dict[str, list[str]]:
-    """What each context of an episode begins with, by problem; one agent plays all of them."""
+    """The start of each context, by problem; one agent plays all episodes."""
     spec = rollout_spec(look, agent=ForeignSummary(budget=1, ask="Sum up."), max_turns=9)
-    found, *_ = await play_all(episode_specs(*problems), spec, scripted(folding))
-    read = {one.problem.id: [turn.read[0].content for turn in one.turns] for one in found}
+    trajectories, *_ = await play_all(episode_specs(*problems), spec, scripted(folding))
+    read = {one.problem.id: [turn.read[0].content for turn in one.turns] for one in trajectories}
     return {name: [text for text in texts if "?" in text] for name, texts in read.items()}
 
 
-async def test_an_episode_goes_on_with_another_ledgers_summary_whoever_plays_beside_it() -> None:
+async def test_a_context_starts_with_the_summary_of_another_ledger() -> None:
     alone, beside = await begun(HERE), await begun(HERE, THERE)
     first, *folded = alone["here"]
     assert (first, len(folded), len({*folded})) == ("Here?", 2, 1)
@@ -69,13 +69,13 @@ async def test_an_episode_goes_on_with_another_ledgers_summary_whoever_plays_bes
     assert beside["there"][1].splitlines()[1] != folded[0].splitlines()[1]
 
 
-async def test_the_executor_reads_nothing_where_steps_are_blanked() -> None:
+async def test_with_blank_steps_the_executor_reads_no_step() -> None:
     read = await played(BlankSteps())
     assert read["executor"].startswith("^u$^a<calculator")
     assert read["planner"] == "^u17*5+12?$^a17*5$^u85$^a85+12$^u85$^aAnswer: 97$"
 
 
-async def test_the_planner_reads_nothing_where_results_are_blanked() -> None:
+async def test_with_blank_results_the_planner_reads_no_result() -> None:
     read = await played(BlankResults())
     assert read["executor"].startswith("^u17*5$^a<calculator")
     assert read["planner"] == "^u17*5+12?$^a17*5$^u$^a85+12$^u$^aAnswer: 97$"

@@ -45,20 +45,20 @@ async def test_the_block_of_a_reply_is_run(fence: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n```", "\n```."])
-async def test_a_block_that_the_end_of_the_reply_closes_is_run(end: str) -> None:
+async def test_a_block_closed_by_the_end_of_the_reply_is_run(end: str) -> None:
     trajectory = await played(f"```python\nprint(4){end}", "4")
     assert [one.content.rstrip(r"\n'") for one in trajectory.observations] == ["ran 'print(4)"]
 
 
-async def test_what_a_model_makes_up_behind_its_block_is_neither_read_nor_trained() -> None:
+async def test_text_after_the_block_is_neither_read_nor_trained() -> None:
     trajectory = await played("```python\nprint(4)\n```\n5\n", "4")
-    said = "```python\nprint(4)\n```\n"
-    assert as_letters(trajectory) == f"^u41+58?$^a{said}$^tran 'print(4)'$^a4$"
-    assert loss_mask(trajectory)[11 : 11 + len(said)] == "x" * len(said)
-    assert loss_mask(trajectory)[11 + len(said) :] == "." * 20 + "xx"
+    reply = "```python\nprint(4)\n```\n"
+    assert as_letters(trajectory) == f"^u41+58?$^a{reply}$^tran 'print(4)'$^a4$"
+    assert loss_mask(trajectory)[11 : 11 + len(reply)] == "x" * len(reply)
+    assert loss_mask(trajectory)[11 + len(reply) :] == "." * 20 + "xx"
 
 
-async def test_an_experiment_without_the_tool_is_told_so() -> None:
+async def test_an_experiment_without_the_tool_is_refused() -> None:
     with pytest.raises((EpisodeBroken, ValueError), match="needs a tool named python"):
         await played("4", by=calculator)
 

@@ -28,7 +28,7 @@ def turned(number: int) -> ToolCall:
     return ToolCall("page", {"number": number})
 
 
-async def test_it_goes_on_with_the_question_and_the_summary_alone() -> None:
+async def test_a_new_context_has_question_and_summary_only() -> None:
     agent = Folding(budget=60, ask="Sum up.")
     spec = rollout_spec(page, agent=agent, system="Be brief.", max_turns=9, max_model_len=140)
     replies = [turned(1), turned(2), "30 so far", turned(3), "60"]
@@ -44,7 +44,7 @@ async def test_it_goes_on_with_the_question_and_the_summary_alone() -> None:
     assert all(trajectory.trains(turn) for turn in trajectory.turns)
 
 
-async def test_a_short_episode_is_a_tool_loops() -> None:
+async def test_a_short_episode_equals_one_of_the_tool_loop() -> None:
     spec = rollout_spec(page, agent=Folding(budget=900), max_turns=9)
     folded = await play([turned(1), "10"], problem=PAGES, spec=spec)
     looped = await play([turned(1), "10"], page, problem=PAGES)
@@ -57,10 +57,10 @@ async def test_each_context_is_a_row_of_the_same_trajectory() -> None:
     trajectory = await play([turned(1), "10 so far", "10"], problem=PAGES, spec=spec)
     batch = pack([trajectory])
     assert batch.trajectory.tolist() == [0, 0]
-    said = [len("<page number:1>$") + len("10 so far$"), len("10$")]
-    assert batch.sampled.sum(1).tolist() == said
+    lengths = [len("<page number:1>$") + len("10 so far$"), len("10$")]
+    assert batch.sampled.sum(1).tolist() == lengths
 
 
-def test_a_budget_of_no_token_is_refused() -> None:
+def test_a_budget_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Folding\(budget=0\): expected 1 token or more"):
         Folding(0)

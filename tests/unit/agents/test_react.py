@@ -52,19 +52,19 @@ def asks(name: str, written: str) -> str:
     return f"Thought: hm\nAction: {name}\nAction Input: {written}\nObservation:"
 
 
-async def test_it_calls_tools_by_text_until_there_is_an_answer() -> None:
+async def test_tools_are_called_by_text_until_the_answer() -> None:
     trajectory = await played(asks("calculator", "41+58"), "Final Answer: 99\n")
     assert (trajectory.answer, trajectory.ending) == ("99", Ending.NO_TOOL_CALLS)
     assert trajectory.observations == (Observation("calculator", "99"),)
     assert await exact.score(trajectory, {}) == Score(1.0)
 
 
-async def test_what_a_model_makes_up_behind_the_stop_string_is_neither_read_nor_trained() -> None:
+async def test_text_after_the_stop_string_is_neither_read_nor_trained() -> None:
     made_up = asks("calculator", "1+1") + " 3\nFinal Answer: 3"
     trajectory = await played(made_up, "Final Answer: 2")
-    said = asks("calculator", "1+1")
-    assert as_letters(trajectory) == f"^u41+58?$^a{said}$^t2$^aFinal Answer: 2$"
-    assert loss_mask(trajectory) == "." * 11 + "x" * len(said) + "." * 7 + "x" * 16
+    reply = asks("calculator", "1+1")
+    assert as_letters(trajectory) == f"^u41+58?$^a{reply}$^t2$^aFinal Answer: 2$"
+    assert loss_mask(trajectory) == "." * 11 + "x" * len(reply) + "." * 7 + "x" * 16
     assert trajectory.answer == "2"
 
 
@@ -80,15 +80,15 @@ async def test_what_a_model_makes_up_behind_the_stop_string_is_neither_read_nor_
         ("calc", "41+58", ToolCall("calc", {})),
     ],
 )
-def test_the_input_is_a_json_object_or_the_only_text(
+def test_the_input_is_a_json_object_or_the_text_argument(
     name: str, written: str, call: ToolCall
 ) -> None:
-    said = asks(name, written).removesuffix(STOP[0])
-    assert action(said, (calculator.schema, place.schema)) == call
+    reply = asks(name, written).removesuffix(STOP[0])
+    assert action(reply, (calculator.schema, place.schema)) == call
 
 
 @pytest.mark.parametrize(
-    ("said", "fault"),
+    ("reply", "fault"),
     [
         ("I do not know.", "expected lines with 'Action:' and 'Action Input:'"),
         ("Action: calculator\n", "expected lines with 'Action:' and 'Action Input:'"),
@@ -96,18 +96,18 @@ def test_the_input_is_a_json_object_or_the_only_text(
         ("Action: place\nAction Input: 7", "expected a JSON object as the input of place"),
     ],
 )
-async def test_what_cannot_be_read_is_answered_with_an_error(said: str, fault: str) -> None:
-    found = action(said, (calculator.schema, place.schema))
-    assert isinstance(found, BadCall)
-    assert found.fault.startswith(fault)
-    trajectory = await played(said, "Final Answer: 99")
+async def test_an_unreadable_action_gets_an_error(reply: str, fault: str) -> None:
+    parsed = action(reply, (calculator.schema, place.schema))
+    assert isinstance(parsed, BadCall)
+    assert parsed.fault.startswith(fault)
+    trajectory = await played(reply, "Final Answer: 99")
     (observation,) = trajectory.observations
     assert observation.error
     assert fault in observation.content
     assert trajectory.answer == "99"
 
 
-async def test_a_mistake_in_a_call_is_answered_with_an_error_of_its_tool() -> None:
+async def test_a_wrong_call_gets_an_error_of_its_tool() -> None:
     trajectory = await played(asks("calculater", "1"), asks("calculator", "1/0"), "Final Answer: ?")
     unknown, division = trajectory.observations
     assert (unknown.error, division.error) == (True, True)
@@ -115,28 +115,28 @@ async def test_a_mistake_in_a_call_is_answered_with_an_error_of_its_tool() -> No
     assert division.content.endswith("Division by zero.")
 
 
-async def test_a_tool_may_end_the_episode() -> None:
+async def test_a_tool_can_end_the_episode() -> None:
     trajectory = await played(asks("answer", "99"))
     assert (trajectory.answer, trajectory.ending) == ("99", Ending.TERMINAL)
 
 
-async def test_the_system_message_tells_the_form_and_the_tools() -> None:
+async def test_the_system_message_describes_the_form_and_the_tools() -> None:
     trajectory = await played("Final Answer: 99", instructed=True, system="Be brief.")
-    system, asked = trajectory.turns[0].read
-    told = instructions((calculator.schema, place.schema, answer.schema))
-    assert system == Message("system", f"Be brief.\n\n{told}")
-    assert asked == Message("user", "41+58?")
-    assert "calculator: Work out an arithmetic expression." in told
-    assert "one of calculator, place, answer\n" in told
-    assert '"row"' in told
+    system, user = trajectory.turns[0].read
+    form = instructions((calculator.schema, place.schema, answer.schema))
+    assert system == Message("system", f"Be brief.\n\n{form}")
+    assert user == Message("user", "41+58?")
+    assert "calculator: Work out an arithmetic expression." in form
+    assert "one of calculator, place, answer\n" in form
+    assert '"row"' in form
 
 
-async def test_an_experiment_without_its_stop_string_is_told_so() -> None:
+async def test_an_experiment_without_the_stop_string_is_refused() -> None:
     with pytest.raises((EpisodeBroken, ValueError), match=r"agent\.stop, \[\]. Add it there"):
         await played("Final Answer: 99", stop=())
 
 
-async def test_demonstrations_that_are_not_spoilt_are_all_right() -> None:
+async def test_unspoilt_demonstrations_are_all_right() -> None:
     spec = rollout_spec(calculator, agent=React(False), stop=STOP, max_tokens=200)
     policy = demonstrations.react(SUMS, 0, 0.0)
     episodes, *_ = await play_all(episode_specs(*SUMS), spec, scripted(policy))
@@ -145,7 +145,7 @@ async def test_demonstrations_that_are_not_spoilt_are_all_right() -> None:
         assert [one.tool for one in trajectory.observations] == ["calculator"]
 
 
-async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form() -> None:
+async def test_spoilt_demonstrations_are_wrong_but_well_formed() -> None:
     spec = rollout_spec(calculator, agent=React(False), stop=STOP, max_tokens=200)
     policy = demonstrations.react(SUMS, 0, 1.0)
     episodes, *_ = await play_all(episode_specs(*SUMS), spec, scripted(policy))
@@ -155,7 +155,7 @@ async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form() -
         assert not any(one.error for one in trajectory.observations)
 
 
-async def test_a_final_answer_that_the_token_limit_cut_is_none() -> None:
+async def test_a_cut_final_answer_is_ignored() -> None:
     whole = await played("Final Answer: 99", max_tokens=100)
     cut = await played("Final Answer: 99", max_tokens=len("Final Answer: 9"))
     assert (whole.answer, cut.answer, cut.ending) == ("99", None, Ending.NO_TOOL_CALLS)

@@ -1,4 +1,4 @@
-"""Text inside of `<think>` is no action, no program and no answer."""
+"""Actions, programs and answers inside of `<think>` are ignored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def played(agent: Agent, *replies: str) -> Trajectory:
 STOP = ("Observation:", "\n```\n")
 
 
-async def test_react_acts_and_answers_outside_of_thoughts() -> None:
+async def test_react_ignores_actions_in_thoughts() -> None:
     thought = f"<think>{ACTION.format('1')}Final Answer: 1</think>"
     trajectory = await played(
         React(False),
@@ -79,5 +79,5 @@ async def test_a_planner_answers_outside_of_its_thoughts() -> None:
         ("a</think>b", "a</think>b"),
     ],
 )
-def test_only_closed_thoughts_and_one_at_the_beginning_are_removed(text: str, rest: str) -> None:
+def test_only_closed_and_leading_thoughts_are_removed(text: str, rest: str) -> None:
     assert without_thoughts(text) == rest

@@ -1,4 +1,4 @@
-"""What a policy that is an adapter says of the model it stands on, and what follows from it."""
+"""Adapters as policies: the record of their base model and its checks."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def policy(store):
     return store.artifact("runs/demo/steps/000001/policy")
 
 
-def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store, model, policy):
+def test_only_an_adapter_has_the_digest_of_its_model(store, model, policy):
     assert adapter_artifact.base_of(store, policy) == model
     assert adapter_artifact.folders(store, policy) == (store.open(policy), store.open(model))
     assert adapter_artifact.base_of(store, model) is None
@@ -61,7 +61,7 @@ def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
             read(store, policy)
 
 
-def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, policy, tmp_path):
+def test_an_adapter_on_a_changed_model_is_refused(store, model, policy, tmp_path):
     with store.publish(ArtifactKey(model.uri, "model", "another", {})) as folder:
         (folder / "model.safetensors").write_text("other weights")
     with pytest.raises(
@@ -73,19 +73,21 @@ def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, polic
         adapter_artifact.folders(store, policy)
 
 
-def test_training_goes_on_from_an_adapter_only_with_its_own_shape(store, model, policy):
+def test_training_from_an_adapter_needs_its_shape(store, model, policy):
     adapter_artifact.require_same_shape(store, policy, SHAPE)
     adapter_artifact.require_same_shape(store, model, SHAPE)
     adapter_artifact.require_same_shape(store, model, None)
-    for asked in (None, Adapter(rank=2, alpha=4)):
+    for shape in (None, Adapter(rank=2, alpha=4)):
         with pytest.raises(
             ValueError,
             match=r"got adapter: .*, expected {'rank': 2, 'alpha': 4, 'targets': \['q_proj'",
         ):
-            adapter_artifact.require_same_shape(store, policy, asked)
+            adapter_artifact.require_same_shape(store, policy, shape)
 
 
-def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_path, monkeypatch):
+def test_the_disk_check_counts_the_weights_of_the_adapter(
+    store, model, policy, tmp_path, monkeypatch
+):
     numbers = 3 * 2 * 2 * (128 + 128)  # 3 layers, 2 targets, rank 2, matrices of 128 x 128
     assert adapter_artifact.weights(store.open(model), SHAPE) == numbers
     trained = sum(
@@ -107,18 +109,16 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
             require_space(place.store, place.sizes(start), IDLE)
 
 
-def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_path):
+def test_an_adapter_folder_is_refused_as_a_model(store, policy, tmp_path):
     with pytest.raises(ValueError, match=r"holds an adapter, expected a whole model: .* run:NAME"):
         materialise(str(store.open(policy)), tmp_path, "float32")
 
 
-def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(
-    tmp_path, model
-):
+def test_an_experiment_without_an_adapter_keeps_its_keys(tmp_path, model):
     plain, adapting = experiment(tmp_path).settings, experiment(tmp_path, adapter={}).settings
-    found = [
+    keys = [
         StageKeys(settings).policy("demo", model, model, 1).key for settings in (plain, adapting)
     ]
-    assert found[0] != found[1]
+    assert keys[0] != keys[1]
     older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})
-    assert StageKeys(older).policy("demo", model, model, 1).key == found[0]
+    assert StageKeys(older).policy("demo", model, model, 1).key == keys[0]

@@ -1,4 +1,4 @@
-"""Model folders whose files contradict each other: refused before anything is trained."""
+"""Model folders with contradictory files are refused before training."""
 
 import json
 import shutil
@@ -162,7 +162,7 @@ def test_an_untied_output_layer_is_kept_and_recorded(nano: Path, tmp_path: Path)
 
 
 def made(folder: Path, tmp_path: Path) -> None:
-    """What `config` and then the stage `model` do."""
+    """Check the config, then run the stage `model`."""
     checks.check_beginning(experiment(tmp_path, model=str(folder)).settings)
     (tmp_path / "made").mkdir()
     materialise(str(folder), tmp_path / "made", "float32")

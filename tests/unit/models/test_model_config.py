@@ -1,4 +1,4 @@
-"""What config.json says about a model, before any weights are read."""
+"""Checks of config.json before any weights are read."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A tokenizer learned from what is said in an experiment, and the model that goes with it."""
+"""A tokenizer learned from the conversations of an experiment, and its model."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SAID = [
 ]
 
 
-def test_words_and_digits_stand_alone_and_what_every_conversation_says_is_joined() -> None:
+def test_only_text_common_to_all_conversations_is_joined() -> None:
     tokenizer = own_nano.tokenizer(SAID, [])
     assert tokenizer.tokenize("user\nBuy a red kettle for 31 euros.") == [
         "userĊBuyĠaĠ",
@@ -38,20 +38,20 @@ def test_words_and_digits_stand_alone_and_what_every_conversation_says_is_joined
     ]
 
 
-def test_a_word_that_was_never_seen_is_cut_alike_wherever_it_stands() -> None:
+def test_an_unseen_word_has_equal_tokens_everywhere() -> None:
     tokenizer = own_nano.tokenizer(SAID, [])
-    asked, called = "user\nBuy a violet cup for 31 euros.", CALL.format("violet", "cup")
+    request, called = "user\nBuy a violet cup for 31 euros.", CALL.format("violet", "cup")
     pieces = tokenizer.tokenize("violet")
-    for text in (asked, called):
+    for text in (request, called):
         assert " ".join(pieces) in " ".join(tokenizer.tokenize(text))
 
 
-def test_atoms_stand_alone_though_every_conversation_has_them() -> None:
+def test_atoms_are_never_joined() -> None:
     tokenizer = own_nano.tokenizer(SAID, ["euros", r"\."])
     assert tokenizer.tokenize(" for 31 euros.")[-3:] == ["Ġ", "euros", "."]
 
 
-def test_any_text_can_be_written_with_bytes_and_read_back() -> None:
+def test_any_text_is_encoded_and_decoded() -> None:
     tokenizer = own_nano.byte_tokenizer()
     text = "Zürich 東京 🚲\n"
     tokens = tokenizer.encode(text, add_special_tokens=False)
@@ -85,6 +85,6 @@ def test_the_largest_vocabulary_stays_below_a_million_parameters(tmp_path: Path)
     assert AutoConfig.from_pretrained(tmp_path).max_position_embeddings == 5000
 
 
-def test_atoms_that_the_tokenizer_cannot_read_are_refused() -> None:
+def test_an_invalid_pattern_of_atoms_is_refused() -> None:
     with pytest.raises(ValueError, match=r"nano\.atoms: got \['\(\?P<a>x\)\(\?P=b\)'\], expected"):
         own_nano.tokenizer(SAID, ["(?P<a>x)(?P=b)"])

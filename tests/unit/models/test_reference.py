@@ -18,7 +18,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("recipe", ["calculator", "shop"])
-def test_a_nano_model_is_the_same_to_the_byte_each_time(recipe: str, tmp_path: Path) -> None:
+def test_a_nano_model_has_the_same_bytes_each_time(recipe: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         torch.manual_seed(hash(name) % 1000)
@@ -32,13 +32,11 @@ def test_a_nano_model_has_fewer_than_a_million_parameters(nano: Path) -> None:
     )
 
 
-def test_a_nano_model_has_heads_that_vllm_serves_on_a_cpu(nano: Path) -> None:
+def test_vllm_serves_a_nano_model_on_a_cpu(nano: Path) -> None:
     assert AutoModelForCausalLM.from_pretrained(nano).config.head_dim == 64
 
 
-def test_digits_operators_and_products_are_single_tokens_wherever_they_stand(
-    nano: Path, tmp_path: Path
-) -> None:
+def test_digits_operators_and_products_are_single_tokens(nano: Path, tmp_path: Path) -> None:
     sums = AutoTokenizer.from_pretrained(nano)
     assert sums.tokenize("12+34") == ["1", "2", "+", "3", "4"]
     materialise("nano:shop", tmp_path, "float32")
@@ -47,7 +45,7 @@ def test_digits_operators_and_products_are_single_tokens_wherever_they_stand(
         assert {"red", "cup"} <= set(wishes.tokenize(text))
 
 
-def test_making_a_model_leaves_the_random_numbers_of_others_alone(tmp_path: Path) -> None:
+def test_making_a_model_keeps_the_global_random_state(tmp_path: Path) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
@@ -55,9 +53,7 @@ def test_making_a_model_leaves_the_random_numbers_of_others_alone(tmp_path: Path
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_the_end_tokens_of_both_configurations_are_stored_with_the_model(
-    nano: Path, tmp_path: Path
-) -> None:
+def test_end_tokens_of_both_configurations_are_stored(nano: Path, tmp_path: Path) -> None:
     model, first = shutil.copytree(nano, tmp_path / "model"), tmp_path / "first"
     pad, end = AutoTokenizer.from_pretrained(nano).convert_tokens_to_ids(
         ["<|endoftext|>", "<|im_end|>"]
@@ -68,7 +64,7 @@ def test_the_end_tokens_of_both_configurations_are_stored_with_the_model(
     assert end_tokens(AutoTokenizer.from_pretrained(nano)) == (end,)
 
 
-def test_a_local_directory_is_copied_in_the_type_asked_for(nano: Path, tmp_path: Path) -> None:
+def test_a_local_model_is_copied_with_the_given_dtype(nano: Path, tmp_path: Path) -> None:
     materialise(str(nano), tmp_path, "bfloat16")
     copied, original = (
         load_file(tmp_path / "model.safetensors"),
@@ -98,14 +94,12 @@ def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
         ("./no/such/folder", "Got './no/such/folder', expected a folder"),
     ],
 )
-def test_a_reference_that_names_no_model_is_refused(
-    reference: str, message: str, tmp_path: Path
-) -> None:
+def test_an_invalid_reference_is_refused(reference: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         materialise(reference, tmp_path, "float32")
 
 
-def test_a_mistyped_nano_is_refused_before_the_hub_is_asked() -> None:
+def test_a_mistyped_nano_is_refused_without_the_hub() -> None:
     with pytest.raises(ValueError, match=r"There is no model 'nanoo'\. Did you mean 'nano'\?"):
         require(model_reference("nanoo"))
     require(model_reference("gpt2"))  # an id of the hub
@@ -135,7 +129,7 @@ def test_a_mistyped_bare_folder_is_no_hub_id(
     require(model_reference("gpt2"))
 
 
-def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Path) -> None:
+def test_a_cut_weight_file_is_refused_with_the_remedy(nano: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     shutil.copytree(nano, cut)
     weights = cut / "model.safetensors"
@@ -148,7 +142,7 @@ def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("recipe", ["calculator", "shop"])
-def test_a_tokenizer_alone_is_that_of_the_model(recipe: str, tmp_path: Path) -> None:
+def test_a_tokenizer_can_be_loaded_without_the_model(recipe: str, tmp_path: Path) -> None:
     materialise(f"nano:{recipe}", tmp_path / "model", "float32")
     for reference in (f"nano:{recipe}", str(tmp_path / "model")):
         tokenizer(reference).save_pretrained(tmp_path / "alone")
@@ -156,7 +150,7 @@ def test_a_tokenizer_alone_is_that_of_the_model(recipe: str, tmp_path: Path) -> 
             assert contents(tmp_path / "alone")[name] == contents(tmp_path / "model")[name]
 
 
-def test_a_tokenizer_of_a_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_of_a_missing_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"(?s)Cannot load the model .* Expected nano, package"):
         tokenizer(str(tmp_path))
     with pytest.raises(ValueError, match="There is no nano model 'calculater'"):

@@ -1,4 +1,4 @@
-"""A policy's weights are written in parts, whatever memory they lie in."""
+"""A policy's weights are written in parts, independent of their memory layout."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_small_model_is_written_as_transformers_writes_it(model: Any, tmp_path: Path) -> None:
+def test_a_small_model_is_written_like_transformers(model: Any, tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     sharded_save.write(model, weights(model), tmp_path / "ours")
     model.save_pretrained(tmp_path / "theirs")
@@ -42,42 +42,42 @@ def test_a_small_model_is_written_as_transformers_writes_it(model: Any, tmp_path
 def test_parts_are_read_as_one_model(model: Any, of_any_size: None, tmp_path: Path) -> None:
     sharded_save.write(model, weights(model), tmp_path)
     assert len(list(tmp_path.glob("model-0000?-of-00004.safetensors"))) == 4
-    found, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    loaded_model, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), "nothing is missing, and nothing is too much"
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == sum(
         weight.nbytes for weight in weights(model).values()
     )
-    assert weights(found).keys() == weights(model).keys()
-    for name, weight in weights(found).items():
+    assert weights(loaded_model).keys() == weights(model).keys()
+    for name, weight in weights(loaded_model).items():
         assert (weight.dtype, weight.tolist()) == (model.dtype, weights(model)[name].tolist())
 
 
-def test_no_part_is_much_larger_than_the_others(of_any_size: None) -> None:
+def test_parts_have_similar_sizes(of_any_size: None) -> None:
     sizes = {"a": 50, "b": 60, "c": 40, "d": 30, "e": 20, "f": 100, "g": 100}
     # beginning at 0, 50, 110, 150, 180, 200 and 300 of 400
     parts = sharded_save._divided({name: torch.zeros(size) for name, size in sizes.items()})
     assert [sorted(part) for part in parts] == [["a", "b"], ["c", "d", "e"], ["f"], ["g"]]
 
 
-def test_only_what_is_large_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_models_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharded_save, "SMALLEST", 300)
     monkeypatch.setattr(sharded_save, "LARGEST", 1000)
     for numbers, parts in ((100, 1), (150, 2), (900, 4), (2500, 10)):  # of 4 bytes each
-        found = sharded_save._divided({str(k): torch.zeros(numbers // 50) for k in range(50)})
-        assert len(list(found)) == parts
+        divided = sharded_save._divided({str(k): torch.zeros(numbers // 50) for k in range(50)})
+        assert len(list(divided)) == parts
 
 
-def test_views_of_one_buffer_as_zero_keeps_them_become_the_same_files(
+def test_views_of_one_buffer_give_the_same_files(
     model: Any, of_any_size: None, tmp_path: Path
 ) -> None:
     own = weights(model)
     flat = torch.cat([weight.flatten() for weight in own.values()])
     views = zip(own, flat.split([weight.numel() for weight in own.values()]), strict=True)
-    for name, found in (
+    for name, tensors in (
         ("own", own),
         ("views", {key: view.view_as(own[key]) for key, view in views}),
     ):
         (tmp_path / name).mkdir()
-        sharded_save.write(model, found, tmp_path / name)
+        sharded_save.write(model, tensors, tmp_path / name)
     assert contents(tmp_path / "own") == contents(tmp_path / "views")
