@@ -1,4 +1,4 @@
-"""What the learner makes of an episode with several contexts."""
+"""Gradients of an episode with several contexts."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ TINY = LlamaConfig(
 
 
 async def wandering(episode):
-    """A context that is left and continued later, and two that part from its middle."""
+    """A context that is continued later, and two branches from its middle."""
     aside = episode.context(Message("user", "Sum up."))
     begun = [*episode.opening, await episode.reply(*episode.opening)]
     await aside.reply()
@@ -47,7 +47,7 @@ async def wandering(episode):
 
 
 def alone(trajectory):
-    """The same replies, each in a context of its own: all that was read before it is given."""
+    """The same replies, each in its own context with its whole history."""
     before, turns = {}, []
     for context, turn in enumerate(trajectory.turns):
         read = (*before.get(turn.context, ()), *turn.given.tokens)
@@ -57,13 +57,13 @@ def alone(trajectory):
 
 
 def gradient(policy, algorithm, *trajectories, shared=False):
-    """Of the algorithm's loss, with an advantage of 0.7, of a policy that has moved on."""
+    """The gradient of the algorithm's loss after an update, with an advantage of 0.7."""
     batch, trees = pack(trajectories), None
     if shared:
-        found = build_trees(batch.tokens, batch.lengths, 400)
-        assert len(found) < len(batch.tokens), "some rows have a common beginning"
-        batch = batch.select(torch.tensor([row for tree in found for row in tree.rows]))
-        trees = flatten(batch.tokens, found)
+        prefix_trees = build_trees(batch.tokens, batch.lengths, 400)
+        assert len(prefix_trees) < len(batch.tokens), "some rows have a common beginning"
+        batch = batch.select(torch.tensor([row for tree in prefix_trees for row in tree.rows]))
+        trees = flatten(batch.tokens, prefix_trees)
     batch = replace(batch, advantages=0.7 * batch.sampled, old_logprobs=batch.sampled * -4.9)
     batch = replace(batch, weight=algorithm.weights(batch))
     policy.zero_grad()
@@ -79,21 +79,19 @@ def policy():
 
 
 @pytest.mark.parametrize("algorithm", [GRPO(), CISPO(), SAPO()], ids=lambda one: type(one).__name__)
-async def test_contexts_that_are_continued_later_teach_what_their_replies_teach_alone(
-    policy, algorithm
-):
+async def test_the_gradient_of_contexts_is_the_sum_of_their_replies(policy, algorithm):
     played = await play(numbered, spec=rollout_spec(agent=wandering, max_turns=9))
     in_pieces = alone(played)
     assert len(pack([played]).tokens) == 4 and len(pack([in_pieces]).tokens) == 6
     expected = gradient(policy, algorithm, in_pieces)
     assert expected.norm() > 1e-3
     for shared in (False, True):
-        found = gradient(policy, algorithm, played, shared=shared)
-        assert (found - expected).norm() < 1e-5 * expected.norm()
+        computed = gradient(policy, algorithm, played, shared=shared)
+        assert (computed - expected).norm() < 1e-5 * expected.norm()
 
 
 async def team(episode):
-    """Two who read the same and continue in two contexts each; the agent itself says nothing."""
+    """Two speakers with one prompt and two contexts each; the agent itself never replies."""
     for name in ("planner", "critic"):
         speaker = episode.speaker(name)
         begun = [*episode.opening, await speaker.reply(*episode.opening)]
@@ -103,11 +101,11 @@ async def team(episode):
     return Ending.NO_TOOL_CALLS
 
 
-async def test_prefixes_that_speakers_and_contexts_share_change_nothing_that_is_learned(policy):
+async def test_shared_prefixes_keep_the_gradient(policy):
     spec = rollout_spec(agent=team, max_turns=9)
     played = (await play_all(episode_specs(ADD, chains=2), spec, scripted(numbered)))[0]
     assert [one.agent for one in played] == ["critic", "planner", "team"] * 2
     assert pack(played).trajectory.tolist() == [0, 0, 1, 1, 3, 3, 4, 4]
     expected = gradient(policy, GRPO(), *played)
-    found = gradient(policy, GRPO(), *played, shared=True)
-    assert (found - expected).norm() < 1e-5 * expected.norm()
+    computed = gradient(policy, GRPO(), *played, shared=True)
+    assert (computed - expected).norm() < 1e-5 * expected.norm()

@@ -1,4 +1,4 @@
-"""What an update learns from."""
+"""The training data of an update."""
 
 from dataclasses import replace
 from itertools import chain
@@ -26,9 +26,7 @@ def job(tmp_path):
 
 
 def stored(folder, rewards):
-    """Three groups of two trajectories, in two files as two shards leave them, with these rewards
-    by id.
-    """
+    """Three groups of two trajectories in the files of two shards, with these rewards by id."""
     trajectories = crowd(3, 2)
     write_trajectories(folder / "0.parquet", trajectories[:3])
     write_trajectories(folder / "1.parquet", trajectories[3:])
@@ -40,7 +38,7 @@ def stored(folder, rewards):
     return job
 
 
-def test_a_group_may_lie_in_two_shards(tmp_path):
+def test_a_group_can_span_two_shards(tmp_path):
     data = read_update_data(
         stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
     )
@@ -48,7 +46,7 @@ def test_a_group_may_lie_in_two_shards(tmp_path):
     assert data.outcomes.rewards.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
 
 
-def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
+def test_unscored_trajectories_are_skipped_and_counted(tmp_path):
     rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {
         "t1-0": Unscored("exact: TimeoutError")
     }
@@ -57,7 +55,7 @@ def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
     assert data.outcomes.groups == ((0, 1), (2,), (3, 4))
 
 
-def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_path):
+def test_groups_of_equal_rewards_are_skipped_on_request(tmp_path):
     rewards = {"t0-0": 1.0, "t0-1": 1.0, "t1-0": 0.0, "t1-1": 1.0, "t2-0": 0.0, "t2-1": 0.0}
     data = read_update_data(stored(tmp_path, rewards), drop_equal=True)
     assert (data.trajectories, data.unscored, data.outcomes.rewards.tolist()) == (2, 0, [0.0, 1.0])
@@ -65,9 +63,9 @@ def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_pa
 
 def spoken(agent, episode, problem, policy=""):
     name = f"{problem}-{episode}-{agent}"
-    found = turn([1], {3: -1.0})
+    spoken_turn = turn([1], {3: -1.0})
     return trajectory(
-        found,
+        spoken_turn,
         name=name,
         agent=agent,
         episode=f"{problem}-{episode}",
@@ -78,28 +76,28 @@ def spoken(agent, episode, problem, policy=""):
     )
 
 
-def told(folder, rewards, **policies):
+def two_speakers(folder, rewards, **policies):
     """Episodes by the name of their trajectories, `problem-episode-agent`, with these rewards."""
     parts = [name.split("-") for name in rewards]
     played = [spoken(agent, e, p, policies.get(agent, "")) for p, e, agent in parts]
     return update_job(folder, played, list(rewards.values()), algorithm=SFT)
 
 
-def test_a_problem_is_left_out_where_the_rewards_of_each_speaker_are_equal(tmp_path):
+def test_a_problem_with_equal_rewards_per_speaker_is_skipped(tmp_path):
     rewards = {
         "p-0-planner": 1.0, "p-0-searcher": 0.0,
         "p-1-planner": 1.0, "p-1-searcher": 1.0, "p-1-searcher/2": 1.0,
         "q-0-planner": 1.0, "q-0-searcher": 0.0,
         "q-1-planner": 1.0, "q-1-searcher": 0.0, "q-1-searcher/2": 0.0,
     }  # fmt: skip
-    data = read_update_data(told(tmp_path, rewards), drop_equal=True)
+    data = read_update_data(two_speakers(tmp_path, rewards), drop_equal=True)
     #                                         planners  searchers
     assert data.outcomes.rewards.tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
     assert data.outcomes.groups == ((0, 2), (1, 3, 4))
     assert data.outcomes.episodes.tolist() == [0, 0, 1, 1, 1]
 
 
-def test_what_counts_to_fill_a_step_is_what_its_update_learns_from(tmp_path):
+def test_only_trained_trajectories_count_to_fill_a_step(tmp_path):
     """Of three problems one was solved unevenly, by each speaker; all had two contexts each."""
     earned = {"p": [(1.0, 0.0), (0.0, 1.0)], "q": [(1.0, 0.0)] * 2, "r": [(0.0, 0.0)] * 2}
     rewards = {
@@ -118,21 +116,21 @@ def test_what_counts_to_fill_a_step_is_what_its_update_learns_from(tmp_path):
     assert (data.trajectories, len(data.batch.tokens)) == (4, 8)
 
 
-def test_a_speaker_with_a_policy_of_its_own_is_in_no_group_and_no_row(tmp_path):
+def test_a_speaker_with_its_own_policy_is_not_trained(tmp_path):
     rewards = {"p-0-planner": 1.0, "p-0-critic": 0.0, "p-1-planner": 0.0, "p-1-critic": 1.0}
-    data = read_update_data(told(tmp_path, rewards, critic="run:demo@7"))
+    data = read_update_data(two_speakers(tmp_path, rewards, critic="run:demo@7"))
     assert (data.trajectories, data.unscored, len(data.batch.tokens)) == (2, 0, 2)
     assert data.outcomes.groups == ((0, 1),)
     assert data.outcomes.rewards.tolist() == [1.0, 0.0]
 
 
-def test_what_only_a_speaker_with_a_policy_of_its_own_earned_makes_no_spread(tmp_path):
+def test_rewards_of_a_speaker_with_its_own_policy_are_ignored(tmp_path):
     rewards = {"p-0-planner": 1.0, "p-0-critic": 0.0, "p-1-planner": 1.0, "p-1-critic": 1.0}
-    data = read_update_data(told(tmp_path, rewards, critic="run:demo@7"), drop_equal=True)
+    data = read_update_data(two_speakers(tmp_path, rewards, critic="run:demo@7"), drop_equal=True)
     assert data.trajectories == 0
 
 
-def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
+def test_a_greedy_episode_is_a_baseline_and_not_trained(tmp_path):
     job = stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
     first, second, *others = crowd(3, 2)
     write_trajectories(
@@ -148,7 +146,7 @@ def test_a_trajectory_without_any_score_is_an_error(tmp_path):
         read_update_data(stored(tmp_path, {"t0-0": 1.0}))
 
 
-def test_replies_have_their_own_temperature_or_the_jobs_and_demonstrations_the_jobs(tmp_path):
+def test_the_temperature_of_a_reply_defaults_to_that_of_the_job(tmp_path):
     job = replace(stored(tmp_path, {f"t{g}-{i}": 0.0 for g in range(3) for i in range(2)}))
     cool = [replace(t, turns=(replace(t.turns[0], temperature=0.5),)) for t in crowd(3, 2)[:3]]
     write_trajectories(tmp_path / "0.parquet", cool)
@@ -164,7 +162,7 @@ def test_demonstrations_need_no_scores(tmp_path):
     assert (data.trajectories, data.unscored) == (6, 0)
 
 
-def test_a_demonstration_that_failed_is_not_imitated(tmp_path):
+def test_a_failed_demonstration_is_not_trained(tmp_path):
     job = stored(tmp_path, {})
     failed = [replace(t, ending=Ending.FAILED) for t in crowd(3, 2)[:3]]
     write_trajectories(tmp_path / "0.parquet", failed)
@@ -176,7 +174,7 @@ def dealt(job, trajectories, **update):
     return [part.tolist() for part in mini_batches(job, torch.arange(trajectories))]
 
 
-def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own(job):
+def test_every_epoch_has_all_trajectories_in_a_new_order(job):
     steps = dealt(job, 10, epochs=2, mini_batches=4)
     assert [len(part) for part in steps] == [3, 3, 2, 2] * 2
     first, second = sorted(chain(*steps[:4])), sorted(chain(*steps[4:]))
@@ -184,7 +182,7 @@ def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own(job):
     assert steps[:4] != steps[4:]
 
 
-def test_a_batch_of_demonstrations_bounds_the_trajectories_of_a_step(job):
+def test_the_batch_size_limits_the_demonstrations_of_a_step(job):
     parts = dealt(replace(job, batch=4), 10, epochs=1, mini_batches=1)
     assert [len(part) for part in parts] == [4, 3, 3]
 
@@ -196,6 +194,6 @@ def test_the_order_depends_on_the_seed_alone(job):
     assert order != dealt(replace(job, seed=2), 10, epochs=1, mini_batches=2)
 
 
-def test_more_mini_batches_than_trajectories_are_as_many_as_there_are(job):
+def test_a_mini_batch_has_at_least_one_trajectory(job):
     assert [len(part) for part in dealt(job, 2, epochs=1, mini_batches=8)] == [1, 1]
     assert dealt(job, 0, epochs=1, mini_batches=8) == []

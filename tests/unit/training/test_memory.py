@@ -33,16 +33,16 @@ for _ in range(2):
 @pytest.mark.slow
 @pytest.mark.skipif(GLIBC < [2, 36], reason="needs glibc 2.36 or later")
 @pytest.mark.parametrize("service", ["learner", "vllm"])
-def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tmp_path):
+def test_a_freed_block_is_reused_without_page_faults(service, tmp_path):
     if service == "learner":
         _, environment = client.launch("learner.sock", Site())
     else:
         _, environment = vllm_server.launch(
             Path("vllm.sock"), tmp_path, "float32", AgentPart(), Site(sampler="vllm")
         )
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True
     )
-    first, again = map(int, told.stdout.split())
+    first, again = map(int, done.stdout.split())
     assert first > 0.99 * PAGES
     assert again < 0.01 * PAGES

@@ -1,4 +1,4 @@
-"""Prefix sharing: rows that begin alike, as trees of tokens."""
+"""Prefix sharing: rows with equal beginnings as trees of tokens."""
 
 import random
 
@@ -24,7 +24,7 @@ SMALL = {
 }
 
 
-def test_rows_that_begin_alike_are_one_tree_and_its_tokens_see_only_their_own_row():
+def test_a_token_of_a_tree_attends_to_its_own_row_only():
     shared, alone = build_trees(ROWS, LENGTHS, 100)
     assert (shared.rows, shared.size, alone.rows, alone.size) == ((2, 0), 5, (1,), 2)
     trees = flatten(ROWS[[2, 0, 1]], [shared, alone])
@@ -43,7 +43,7 @@ def test_rows_that_begin_alike_are_one_tree_and_its_tokens_see_only_their_own_ro
     assert trees.attends.any(-1).all(), "what is padding has something to attend to"
 
 
-def test_a_row_joins_a_tree_only_if_it_has_as_much_in_common_as_it_adds_and_there_is_room():
+def test_a_row_joins_a_tree_if_it_shares_half_and_fits():
     def sizes(rows, limit):
         tokens = torch.tensor(rows)
         return [
@@ -62,7 +62,7 @@ def test_a_row_joins_a_tree_only_if_it_has_as_much_in_common_as_it_adds_and_ther
     )
 
 
-def test_a_long_prompt_is_shared_and_a_tree_of_long_replies_stays_small():
+def test_a_long_prompt_is_shared_and_long_replies_are_split():
     def trees(rows, prompt, reply):
         tokens = torch.arange(prompt).repeat(rows, 1)
         replies = torch.arange(rows * reply).view(rows, reply) + prompt
@@ -80,7 +80,7 @@ def test_a_long_prompt_is_shared_and_a_tree_of_long_replies_stays_small():
 )
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("critic", ["head", "model"])
-def test_prefix_trees_have_the_outputs_and_the_gradient_of_their_rows(config, attention, critic):
+def test_trees_have_the_outputs_and_gradients_of_their_rows(config, attention, critic):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config(**SMALL), attn_implementation=attention)
     policy = Policy(model.eval(), critic)
@@ -96,15 +96,13 @@ def test_prefix_trees_have_the_outputs_and_the_gradient_of_their_rows(config, at
 
 
 def episodes(seed):
-    """Groups with a common prompt, in which whole turns of some episodes are those of others, as in
-    a tree search.
-    """
+    """Groups with a common prompt and shared whole turns, as in a tree search."""
     dice = random.Random(seed)
 
     def reply(longest):
         return dict.fromkeys(dice.sample(range(1, 128), dice.randint(1, longest)), -1.0)
 
-    found = []
+    trajectories = []
     for group in range(4):
         prompt = [group, *dice.choices(range(128), k=dice.randint(5, 30))]
         first = [turn(prompt, reply(6)) for _ in range(2)]
@@ -112,11 +110,11 @@ def episodes(seed):
             (dice.choice(first), turn(dice.choices(range(128), k=3), reply(6))) for _ in range(4)
         ]
         turns += [(turn(prompt, reply(9)),), (first[0],), turns[0]]
-        found += [
+        trajectories += [
             trajectory(*each, name=f"t{group}-{i}", group=f"g{group}")
             for i, each in enumerate(turns)
         ]
-    return found
+    return trajectories
 
 
 def taught(policy, batch, trees):
@@ -124,9 +122,9 @@ def taught(policy, batch, trees):
     weights.
     """
     policy.zero_grad()
-    found = policy(batch.tokens, batch.sampled, 0.8, trees)
+    outputs = policy(batch.tokens, batch.sampled, 0.8, trees)
     weight = torch.randn(batch.tokens.shape, generator=torch.Generator().manual_seed(0))
-    sum((weight * part).sum() for part in found).backward()
-    return [part.detach() for part in found], torch.cat(
+    sum((weight * part).sum() for part in outputs).backward()
+    return [part.detach() for part in outputs], torch.cat(
         [p.grad.flatten() for p in policy.parameters()]
     )

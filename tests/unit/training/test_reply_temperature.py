@@ -38,14 +38,14 @@ async def played(nano: Path) -> list[Trajectory]:
 
 @torch.no_grad()
 def logprobs(nano: Path, batch: RolloutBatch, temperature: float | torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = load_policy(str(nano), "float32")(
+    of_tokens: torch.Tensor = load_policy(str(nano), "float32")(
         batch.tokens, batch.sampled, temperature
     )[0]
-    return found[batch.sampled]
+    return of_tokens[batch.sampled]
 
 
 @pytest.mark.parametrize("piece", [256, 7])
-async def test_log_probabilities_are_the_samplers_at_three_temperatures_in_one_episode(
+async def test_logprobs_equal_the_samplers_at_three_temperatures(
     nano: Path, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(learner.PIECES, "cpu", piece)
@@ -57,7 +57,7 @@ async def test_log_probabilities_are_the_samplers_at_three_temperatures_in_one_e
     assert (logprobs(nano, batch, 1.0) - sampler).abs().max() > 0.1
 
 
-async def test_one_number_and_a_column_of_it_give_the_same_bits(nano: Path) -> None:
+async def test_a_number_and_a_column_give_the_same_bits(nano: Path) -> None:
     batch = pack(await played(nano))
     column = torch.full_like(batch.temperature, 0.7)
     assert torch.equal(logprobs(nano, batch, column), logprobs(nano, batch, 0.7))
