@@ -36,14 +36,14 @@ def played(url: str, monkeypatch: pytest.MonkeyPatch, *words: str, **settings: A
 
 
 def episodes(store: Store, name: str) -> list[Trajectory]:
-    """What was played, as its artifacts have it."""
+    """The stored episodes."""
     scored = store.artifact(PlayLayout(name).scored)
     folders = [store.open(rollout) for rollout in rollouts(scored)]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 
 def knows(body: dict[str, Any], _: int) -> HttpReply:
-    """Look the capital up, and answer with what the atlas said."""
+    """Look the capital up and answer with the result of the atlas."""
     last = body["messages"][-1]
     if last["role"] == "tool":
         return completion("", ("answer", json.dumps({"text": last["content"]})))
@@ -52,7 +52,7 @@ def knows(body: dict[str, Any], _: int) -> HttpReply:
 
 
 @pytest.mark.slow
-def test_it_plays_with_the_tools_and_is_asked_nothing_a_second_time(
+def test_a_request_is_never_sent_twice(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(knows) as there:
@@ -69,7 +69,7 @@ def test_it_plays_with_the_tools_and_is_asked_nothing_a_second_time(
     assert (tools, there.asked[0]["max_tokens"]) == (["look_up", "answer"], 200)
 
 
-def test_each_episode_of_a_problem_has_answers_of_its_own(
+def test_episodes_of_a_problem_have_different_answers(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(lambda body, number: completion(f"It is number {number}.")) as there:
@@ -79,7 +79,7 @@ def test_each_episode_of_a_problem_has_answers_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("answer", "settings", "told"),
+    ("answer", "settings", "message"),
     [
         ((400, {}, b"unknown field"), {}, "'sage' refuses a request: 400 unknown field"),
         ((500, {}, b"on fire"), {}, "'sage' gave no answer in 1 attempts: 500 on fire"),
@@ -92,10 +92,10 @@ def test_each_episode_of_a_problem_has_answers_of_its_own(
     ],
     ids=["refused", "lost", "budget", "no key"],
 )
-def test_what_goes_wrong_with_it_ends_the_command_with_what_to_do(
+def test_a_failed_request_ends_the_command_with_a_remedy(
     answer: HttpReply,
     settings: dict[str, Any],
-    told: str,
+    message: str,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -103,17 +103,17 @@ def test_what_goes_wrong_with_it_ends_the_command_with_what_to_do(
     with serving(lambda body, number: answer) as there:
         assert played(there.url, monkeypatch, "-n", "3", **settings) == 2
     captured = capsys.readouterr()
-    assert told in captured.err + captured.out
+    assert message in captured.err + captured.out
     assert "Traceback" not in captured.err
 
 
-def test_one_that_the_site_does_not_name_is_refused(
+def test_an_endpoint_missing_in_the_site_is_refused(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["play", "atlas.yaml", "--policy", "endpoint:sage"]) == 2
     assert "The site 'local' has no endpoint 'sage'." in capsys.readouterr().err
 
 
-def test_it_cannot_be_trained() -> None:
+def test_an_endpoint_cannot_be_trained() -> None:
     with pytest.raises(ValueError, match="endpoint:sage', a chat service, which cannot be trai"):
         model_reference("endpoint:sage")

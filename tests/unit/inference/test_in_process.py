@@ -44,9 +44,9 @@ def requests(temperature: float = 1.0) -> list[Request]:
     return [request(chain, list(range(5, 8 + chain)), temperature) for chain in range(8)]
 
 
-async def played(sampler: TransformersSampler, asked: Sequence[Request]) -> list[Sampled]:
-    async with sampler.shard(len(asked)) as session:
-        return list(await asyncio.gather(*(session.sample(one) for one in asked)))
+async def played(sampler: TransformersSampler, batch: Sequence[Request]) -> list[Sampled]:
+    async with sampler.shard(len(batch)) as session:
+        return list(await asyncio.gather(*(session.sample(one) for one in batch)))
 
 
 @pytest.fixture
@@ -56,12 +56,14 @@ def sampler(nano: Path) -> TransformersSampler:
     return sampler
 
 
-def learner_logprobs(policy: Path, asked: Request, got: Sampled, base: Path | None) -> torch.Tensor:
-    tokens = torch.tensor([[*asked.prompt, *got.tokens]])
-    sampled = torch.arange(tokens.shape[1])[None] >= len(asked.prompt)
+def learner_logprobs(
+    policy: Path, request: Request, got: Sampled, base: Path | None
+) -> torch.Tensor:
+    tokens = torch.tensor([[*request.prompt, *got.tokens]])
+    sampled = torch.arange(tokens.shape[1])[None] >= len(request.prompt)
     with torch.no_grad():
         return load_policy(str(policy), "float32", base=str(base) if base else None)(
-            tokens, sampled, asked.params.temperature
+            tokens, sampled, request.params.temperature
         )[0][sampled]
 
 
@@ -71,7 +73,7 @@ def next_token_logits(policy: Path, tokens: Sequence[int]) -> torch.Tensor:
 
 
 def largest_deviation(
-    policy: Path, asked: Sequence[Request], got: Sequence[Sampled], base: Path | None = None
+    policy: Path, batch: Sequence[Request], got: Sequence[Sampled], base: Path | None = None
 ) -> float:
     """The largest |importance weight - 1| at the first update."""
     return max(
@@ -81,11 +83,11 @@ def largest_deviation(
             .abs()
             .max()
         )
-        for one, span in zip(asked, got, strict=True)
+        for one, span in zip(batch, got, strict=True)
     )
 
 
-async def test_replies_say_which_policy_they_are_from_and_why_they_ended(
+async def test_replies_have_a_policy_and_a_finish_reason(
     sampler: TransformersSampler,
 ) -> None:
     replies = await played(sampler, requests())
@@ -108,7 +110,7 @@ async def test_replies_depend_on_the_seed_of_their_row(sampler: TransformersSamp
     assert len({span.tokens for span in await played(sampler, same_prompt)}) == 4
 
 
-async def test_it_decodes_with_as_many_threads_as_it_is_given(
+async def test_decoding_uses_the_given_number_of_threads(
     nano: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -122,25 +124,25 @@ async def test_it_decodes_with_as_many_threads_as_it_is_given(
     sampler = TransformersSampler(threads=2)
     sampler.load(nano, 3)
     await played(sampler, requests())
-    torch.set_num_threads(1)  # which threads to come take over
+    torch.set_num_threads(1)  # new threads inherit this number
     assert {*seen} == {2}
 
 
 async def test_importance_weights_of_the_nano_model_start_at_one(
     sampler: TransformersSampler, nano: Path
 ) -> None:
-    asked = requests(temperature=0.7)
-    assert largest_deviation(nano, asked, await played(sampler, asked)) < 1e-4
+    batch = requests(temperature=0.7)
+    assert largest_deviation(nano, batch, await played(sampler, batch)) < 1e-4
 
 
 @pytest.mark.long
 async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None:
     sampler = TransformersSampler(DEVICE)
     sampler.load(smollm2, 0)
-    asked = [
+    batch = [
         request(chain, [1, 4093, 198, 1780, *range(300, 302 + 9 * chain)]) for chain in range(3)
     ]
-    assert largest_deviation(smollm2, asked, await played(sampler, asked)) < 1e-3
+    assert largest_deviation(smollm2, batch, await played(sampler, batch)) < 1e-3
 
 
 @pytest.mark.slow
@@ -157,9 +159,7 @@ async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_pat
     assert largest_deviation(nano, requests(), replies) > 0.1
 
 
-async def test_temperature_zero_takes_the_likeliest_token(
-    sampler: TransformersSampler, nano: Path
-) -> None:
+async def test_temperature_zero_is_greedy(sampler: TransformersSampler, nano: Path) -> None:
     (span,) = await played(sampler, [request(0, [5, 6, 7], temperature=0.0)])
     tokens = [5, 6, 7]
     for token in span.tokens:
@@ -167,9 +167,7 @@ async def test_temperature_zero_takes_the_likeliest_token(
         tokens.append(token)
 
 
-async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(
-    nano: Path, tmp_path: Path
-) -> None:
+async def test_generation_settings_of_the_model_are_ignored(nano: Path, tmp_path: Path) -> None:
     poisoned = Path(shutil.copytree(nano, tmp_path / "poisoned"))
     settings = {
         "do_sample": True,
@@ -187,16 +185,18 @@ async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(
 
 @pytest.mark.slow
 async def test_sampling_follows_the_probabilities(sampler: TransformersSampler, nano: Path) -> None:
-    """Each token's share of 4,000 draws lies within 5 standard deviations of its probability."""
+    """Each token's share of 4,000 draws is within 5 standard deviations of its probability."""
     count = 4_000
     many = [request(chain, [5, 6, 7], max_tokens=1) for chain in range(count)]
     tokens = torch.tensor([span.tokens[0] for span in await played(sampler, many)])
     expected = next_token_logits(nano, [5, 6, 7]).softmax(0)
-    found = torch.bincount(tokens, minlength=len(expected)) / count
-    assert ((found - expected).abs() <= 5 * (expected * (1 - expected) / count).sqrt() + 1e-4).all()
+    shares = torch.bincount(tokens, minlength=len(expected)) / count
+    assert (
+        (shares - expected).abs() <= 5 * (expected * (1 - expected) / count).sqrt() + 1e-4
+    ).all()
 
 
-async def test_a_shard_goes_on_when_an_episode_has_left(sampler: TransformersSampler) -> None:
+async def test_a_shard_continues_without_a_finished_episode(sampler: TransformersSampler) -> None:
     async with sampler.shard(2) as session:
         waiting = asyncio.create_task(session.sample(request(0, [5, 6, 7])))
         await asyncio.sleep(0)
@@ -205,7 +205,7 @@ async def test_a_shard_goes_on_when_an_episode_has_left(sampler: TransformersSam
         assert (await waiting).tokens
 
 
-async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: TransformersSampler) -> None:
+async def test_a_cancelled_episode_is_not_decoded(sampler: TransformersSampler) -> None:
     alone = (await played(sampler, [request(1, [5, 6, 7])]))[0]
     async with sampler.shard(2) as session:
         cancelled = asyncio.create_task(session.sample(request(0, [5, 6])))
@@ -216,18 +216,18 @@ async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: Transformer
 
 
 @pytest.mark.skipif(
-    DEVICE == "cuda", reason="a GPU is lost to a process that asks for a token without a vector"
+    DEVICE == "cuda", reason="a token without a vector breaks the GPU context of this process"
 )
-async def test_a_fault_in_decoding_reaches_every_episode_that_waits(
+async def test_an_error_in_decoding_reaches_every_waiting_episode(
     sampler: TransformersSampler,
 ) -> None:
     async with sampler.shard(2) as session:
-        asked = [session.sample(request(0, [5, 6])), session.sample(request(1, [10**6]))]
-        results = await asyncio.gather(*asked, return_exceptions=True)
+        pending = [session.sample(request(0, [5, 6])), session.sample(request(1, [10**6]))]
+        results = await asyncio.gather(*pending, return_exceptions=True)
     assert [type(result) for result in results] == [IndexError, IndexError]
 
 
-def test_a_policy_with_weights_missing_is_refused(nano: Path, tmp_path: Path) -> None:
+def test_a_policy_with_missing_weights_is_refused(nano: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(nano, tmp_path / "broken"))
     weights = load_file(broken / "model.safetensors")
     weights.pop("model.norm.weight")
@@ -250,14 +250,14 @@ def test_a_policy_of_another_dtype_passes_its_probe(tmp_path: Path) -> None:
     TransformersSampler(DEVICE, "float32").load(tmp_path, 0)
 
 
-def test_wrong_weights_name_the_learning_rate_too(tmp_path: Path) -> None:
+def test_the_error_of_wrong_weights_names_the_learning_rate(tmp_path: Path) -> None:
     (tmp_path / "probe.json").write_text('{"tokens": [7, 8, 9], "logprobs": [-700.0, -900.0]}')
     (tmp_path / "config.json").write_text('{"dtype": "float32"}')
     with pytest.raises(WrongWeights, match=r"other weights.*-800.* update.learning_rate"):
         Probe.of(tmp_path).require((-700.0, -900.1), "float32", "vLLM", tmp_path)
 
 
-async def test_new_weights_answer_differently_and_carry_their_version(
+async def test_new_weights_have_new_answers_and_their_version(
     sampler: TransformersSampler, nano: Path, tmp_path: Path
 ) -> None:
     before = await played(sampler, requests())

@@ -1,4 +1,4 @@
-"""The random policy: every call that it makes is one that the tool accepts."""
+"""The random policy makes only calls that the tools accept."""
 
 import datetime
 import decimal
@@ -131,13 +131,13 @@ ODD += [tool(f) for f in (nothing, described, bounded_text, numbered)]
 
 def conversation(seed: int, *offered: Tool) -> Conversation:
     """The first turn of a question, with these tools."""
-    asked = Problem("add-41-58", "What is 41+58 in words?")
-    messages = (Message("user", asked.prompt),)
-    return Conversation(asked, 0, 0, messages, tuple(one.schema for one in offered), seed)
+    problem = Problem("add-41-58", "What is 41+58 in words?")
+    messages = (Message("user", problem.prompt),)
+    return Conversation(problem, 0, 0, messages, tuple(one.schema for one in offered), seed)
 
 
 @pytest.mark.parametrize("offered", [*ODD, *shipped_tools()], ids=lambda offered: offered.name)
-async def test_every_call_is_accepted_by_the_tool(offered: Tool) -> None:
+async def test_the_tool_accepts_every_call(offered: Tool) -> None:
     accepts: Arguments = offered._arguments
     for seed in range(DRAWS):
         reply = await random_policy(conversation(seed, offered))
@@ -186,9 +186,7 @@ def three_of_two(flags: Annotated[set[bool], Field(min_length=3)]) -> None:
         (three_of_two, "flags: nothing was found that fits {'minItems': 3, 'uniqueItems': True"),
     ],
 )
-async def test_a_parameter_that_nothing_fits_is_named_with_the_way_out(
-    offered: Any, message: str
-) -> None:
+async def test_an_impossible_parameter_is_named_with_the_remedy(offered: Any, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         for seed in range(DRAWS):
             await random_policy(conversation(seed, tool(offered)))
@@ -208,11 +206,11 @@ async def test_a_parameter_that_nothing_fits_is_named_with_the_way_out(
         ({"type": "object", "minProperties": 1}, lambda value: 1 <= len(value) <= 3),
     ],
 )
-async def test_arguments_fit_schemas_that_python_types_do_not_have(schema: Any, fits: Any) -> None:
+async def test_arguments_match_json_schemas(schema: Any, fits: Any) -> None:
     takes = ToolSchema("look", "Look.", {"properties": {"x": schema}, "required": ["x"]} | OBJECT)
     for seed in range(DRAWS):
-        asked = replace(conversation(seed), tools=(takes,))
-        reply = await random_policy(asked)
+        varied = replace(conversation(seed), tools=(takes,))
+        reply = await random_policy(varied)
         assert fits(reply.calls[0].arguments["x"])  # type: ignore[union-attr]
 
 
@@ -224,7 +222,7 @@ async def test_a_map_has_up_to_two_entries() -> None:
     assert sizes == {0, 1, 2}
 
 
-async def test_each_tool_is_as_likely_and_the_same_conversation_gets_the_same_call() -> None:
+async def test_tools_are_equally_likely_and_calls_reproducible() -> None:
     replies = [await random_policy(conversation(seed, *ODD[:4])) for seed in range(400)]
     counts = Counter(reply.calls[0].name for reply in replies)  # type: ignore[union-attr]
     assert counts.keys() == {"choices", "ranges", "texts", "times"}
@@ -233,15 +231,15 @@ async def test_each_tool_is_as_likely_and_the_same_conversation_gets_the_same_ca
 
 
 async def test_texts_are_words_of_the_conversation_and_short_literals() -> None:
-    said = set()
+    expressions = set()
     for seed in range(DRAWS):
         reply = await random_policy(conversation(seed, calculator))
-        said.add(reply.calls[0].arguments["expression"])  # type: ignore[union-attr]
-    assert {"words?", "41+58"} <= said
-    assert max(map(len, said)) < 40
+        expressions.add(reply.calls[0].arguments["expression"])  # type: ignore[union-attr]
+    assert {"words?", "41+58"} <= expressions
+    assert max(map(len, expressions)) < 40
 
 
-async def test_without_tools_it_says_a_few_words() -> None:
+async def test_without_tools_the_reply_is_a_few_words() -> None:
     assert set(str(await random_policy(conversation(1))).split()) <= {
         "What",
         "is",
@@ -251,7 +249,7 @@ async def test_without_tools_it_says_a_few_words() -> None:
     }
 
 
-async def test_it_plays_until_a_tool_ends_the_episode_or_its_turns_are_over() -> None:
+async def test_it_plays_until_a_tool_or_the_turn_limit_ends_it() -> None:
     rules = rollout_spec(calculator, answer, max_turns=3, max_tokens=500, max_model_len=5000)
     played, *_ = await play_all(
         episode_specs(Problem("p", "41+58?"), chains=20), rules, scripted(random_policy)

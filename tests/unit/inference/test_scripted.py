@@ -37,18 +37,18 @@ async def counting(conversation: Conversation) -> str:
     return "12345"
 
 
-async def test_a_scripted_reply_ends_with_the_stop_token_and_is_certain() -> None:
+async def test_a_scripted_reply_has_a_stop_token_and_logprob_zero() -> None:
     sampler = Scripted(encode, STOP, in_order)
     assert await sampler.sample(request(100)) == Sampled(encode("add 2 1$"), (0.0,) * 8, -1, "stop")
 
 
-async def test_a_scripted_reply_is_cut_like_a_models() -> None:
+async def test_a_scripted_reply_is_cut_at_the_token_limit() -> None:
     sampler = Scripted(encode, STOP, counting)
     assert await sampler.sample(request(5)) == Sampled(encode("12345"), (0.0,) * 5, -1, "length")
     assert (await sampler.sample(request(6))).finish == "stop"
 
 
-async def test_a_loaded_policy_labels_what_follows() -> None:
+async def test_a_loaded_policy_labels_later_replies() -> None:
     sampler = Scripted(encode, STOP, counting)
     sampler.load(Path("nowhere"), 7)
     assert (await sampler.sample(request(5))).policy_version == 7
@@ -74,10 +74,10 @@ async def test_demonstrations_are_episodes_played_from_a_script() -> None:
     ]
 
 
-@pytest.mark.parametrize("said", [None, 99, ["99"]])
-async def test_a_policy_that_returns_neither_text_nor_a_message_is_told_so(said: object) -> None:
+@pytest.mark.parametrize("reply", [None, 99, ["99"]])
+async def test_a_policy_must_return_text_or_a_message(reply: object) -> None:
     async def policy(conversation: Conversation) -> object:
-        return said
+        return reply
 
     sampler = scripted(policy)  # type: ignore[arg-type]
     with pytest.raises(NoReply, match=r"returned .*, expected text or a Message") as caught:
@@ -89,7 +89,7 @@ async def coloured(conversation: Conversation) -> str:
     return str(conversation.problem.facts["colour"])
 
 
-async def test_an_error_in_a_policy_is_told_as_that_policy_with_its_file_and_line() -> None:
+async def test_an_error_in_a_policy_has_its_file_and_line() -> None:
     with pytest.raises(NoReply) as caught:
         await play_all(episode_specs(ADD), rollout_spec(), scripted(coloured))
     line = coloured.__code__.co_firstlineno + 1
@@ -111,14 +111,14 @@ def makes(step: int) -> ScriptedPolicy:
     return policy
 
 
-async def test_a_policy_that_a_function_made_is_told_as_that_function() -> None:
+async def test_an_error_names_the_function_that_made_the_policy() -> None:
     with pytest.raises(
         NoReply, match=rf"(?s)^The policy {__name__}:makes raised .*ZeroDivisionError"
     ):
         await play_all(episode_specs(ADD), rollout_spec(), scripted(makes(0)))
 
 
-async def test_why_a_policy_gives_no_reply_is_told_in_its_own_words() -> None:
+async def test_the_reason_of_a_missing_reply_is_reported() -> None:
     async def policy(conversation: Conversation) -> str:
         raise NoReply("Nothing fits; give the tool examples.")
 
@@ -127,7 +127,7 @@ async def test_why_a_policy_gives_no_reply_is_told_in_its_own_words() -> None:
     assert str(caught.value) == "Nothing fits; give the tool examples."
 
 
-async def test_a_policy_that_waits_for_ever_costs_one_episode() -> None:
+async def test_an_endless_wait_of_a_policy_fails_one_episode() -> None:
     async def policy(conversation: Conversation) -> str:
         if conversation.chain == 1:
             await asyncio.Event().wait()
@@ -142,7 +142,7 @@ async def test_a_policy_that_waits_for_ever_costs_one_episode() -> None:
     ]
 
 
-async def test_a_policy_that_blocks_is_named_and_the_next_episodes_can_be_played(
+async def test_a_blocking_policy_is_named_and_later_episodes_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)

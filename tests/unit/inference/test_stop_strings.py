@@ -25,8 +25,8 @@ PROMPT = (1, 40, 50, 60)
 
 @pytest.fixture(scope="module")
 def tokenizer(nano: Path) -> PreTrainedTokenizerFast:
-    found: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(nano)
-    return found
+    of_nano: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(nano)
+    return of_nano
 
 
 def request(params: SamplingParams, seed: int = 0) -> Request:
@@ -34,13 +34,13 @@ def request(params: SamplingParams, seed: int = 0) -> Request:
 
 
 def stopped(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], *stop: str) -> Sequence[int]:
-    """The tokens up to that at which a stop string is complete, all where none is."""
+    """The tokens up to the first complete stop string, or all tokens."""
     text = ReplyText(tokenizer.backend_tokenizer, PROMPT, stop)
     place = next((place for place, token in enumerate(tokens) if text.stops_at(token)), None)
     return tokens if place is None else tokens[: place + 1]
 
 
-def test_the_stop_string_that_is_complete_first_counts() -> None:
+def test_the_first_complete_stop_string_counts() -> None:
     text = "Thought: 3.\nObservation: 4\nAnswer: 4"
     assert first_stop(text, ["Answer:", "Observation:"]) == (12, 24)
     assert before_stop(text, ["Answer:", "Observation:"]) == "Thought: 3.\n"
@@ -49,7 +49,7 @@ def test_the_stop_string_that_is_complete_first_counts() -> None:
     assert before_stop(text, ()) == text
 
 
-def test_a_reply_stops_with_the_token_that_completes_a_stop_string(
+def test_a_reply_ends_with_the_completing_token(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     tokens = tokenizer.encode("ab12345", add_special_tokens=False)
@@ -59,13 +59,13 @@ def test_a_reply_stops_with_the_token_that_completes_a_stop_string(
     assert stopped(tokenizer, tokens, "32") == tokens
 
 
-def test_the_rest_of_the_last_token_stays(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_rest_of_the_last_token_is_kept(tokenizer: PreTrainedTokenizerFast) -> None:
     tokens = tokenizer.encode("1name2", add_special_tokens=False)
     assert tokenizer.convert_ids_to_tokens(tokens) == ["1", "name", "2"]
     assert stopped(tokenizer, tokens, "a") == tokens[:2]
 
 
-def test_a_character_of_several_tokens_counts_with_its_last_one(
+def test_a_character_of_several_tokens_is_read_whole(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     tokens = tokenizer.encode("1é2", add_special_tokens=False)
@@ -74,12 +74,12 @@ def test_a_character_of_several_tokens_counts_with_its_last_one(
     assert stopped(tokenizer, tokens, "\N{REPLACEMENT CHARACTER}") == tokens
 
 
-def test_a_special_token_counts_with_its_text(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_text_of_special_tokens_is_read(tokenizer: PreTrainedTokenizerFast) -> None:
     tokens = [*tokenizer.encode("12"), *tokenizer.convert_tokens_to_ids(["<|im_start|>"]), 7]
     assert stopped(tokenizer, tokens, "<|im_start|>") == tokens[:3]
 
 
-async def test_an_in_process_reply_ends_with_the_first_token_whose_text_holds_a_stop_string(
+async def test_an_in_process_reply_ends_at_its_stop_string(
     nano: Path, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     sampler = TransformersSampler()
@@ -103,30 +103,30 @@ async def test_an_in_process_reply_ends_with_the_first_token_whose_text_holds_a_
             assert replace(reply, logprobs=other.logprobs) == other and not any(holds[:-1])
 
 
-async def test_a_reply_that_stops_at_a_string_with_its_last_token_was_not_cut(nano: Path) -> None:
+async def test_a_stop_string_in_the_last_token_is_no_cut(nano: Path) -> None:
     sampler = TransformersSampler()
     sampler.load(nano, 0)
     alphabet = tuple("abcdefghijklmnopqrstuvwxyz0123456789")
-    found = await sampler.reply(
+    replies = await sampler.reply(
         [request(SamplingParams(1.0, 1, (), alphabet), seed) for seed in range(16)]
     )
-    assert {reply.finish for reply in found} == {"length", "stop_string"}
+    assert {reply.finish for reply in replies} == {"length", "stop_string"}
 
 
-async def test_a_scripted_reply_ends_behind_its_stop_string() -> None:
+async def test_a_scripted_reply_ends_after_its_stop_string() -> None:
     sampler = Scripted(encode, STOP, saying("Think. Observation: 4"))
     params = SamplingParams(1.0, 100, (STOP,), ("Observation:",))
-    said = "Think. Observation:"
+    kept = "Think. Observation:"
     assert await sampler.sample(request(params)) == Sampled(
-        encode(said), (0.0,) * len(said), -1, "stop_string"
+        encode(kept), (0.0,) * len(kept), -1, "stop_string"
     )
 
 
 async def test_a_scripted_reply_is_cut_before_its_stop_string() -> None:
     sampler = Scripted(encode, STOP, saying("abc|d"))
-    for length, said, finish in ((3, "abc", "length"), (4, "abc|", "stop_string")):
+    for length, kept, finish in ((3, "abc", "length"), (4, "abc|", "stop_string")):
         reply = await sampler.sample(request(SamplingParams(1.0, length, (STOP,), ("|",))))
-        assert (reply.tokens, reply.finish) == (encode(said), finish)
+        assert (reply.tokens, reply.finish) == (encode(kept), finish)
 
 
 def test_a_tokenizer_written_in_python_is_refused(
@@ -137,8 +137,8 @@ def test_a_tokenizer_written_in_python_is_refused(
         fast_tokenizer(nano)
 
 
-def test_all_tokens_of_a_text_say_it_again(tokenizer: PreTrainedTokenizerFast) -> None:
-    """What stops a reply is the text that the template parses, whatever stood in the prompt."""
+def test_tokens_decode_to_their_text(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Stop strings are matched in the parsed text, independent of the prompt."""
     tokens = tokenizer.encode("x = 3\nObservation: é", add_special_tokens=False)
     text = "x = 3\nObservation: é"
     for begin, end in pairwise(range(0, len(text), 3)):

@@ -1,4 +1,4 @@
-"""vLLM and the learner on the same GPUs: what vLLM is asked for, by a server that keeps notes of
+"""vLLM and the learner on the same GPUs: requests to vLLM, by a server that keeps notes of
 it.
 """
 
@@ -40,7 +40,7 @@ SCIENCE = Settings.model_validate(
 
 
 class Notes:
-    """A server that says what a vLLM server would, and notes what it was asked to change."""
+    """A replacement of a vLLM server that notes each change of its state."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -56,12 +56,12 @@ class Notes:
             None,
             *({str(t): {"logprob": p}} for t, p in zip(TOKENS[1:], LOGPROBS, strict=True)),
         ]
-        told: dict[str, Any] = {
+        probe: dict[str, Any] = {
             "weight_version": self.label,
             "data": [{"id": "policy"}],
             "success": True,
         }
-        return web.json_response({**told, "prompt_logprobs": prompt_logprobs})
+        return web.json_response({**probe, "prompt_logprobs": prompt_logprobs})
 
 
 @pytest.fixture
@@ -92,9 +92,7 @@ SWAP = [
 ]
 
 
-async def test_vllm_sleeps_while_the_learner_works_and_is_awake_before_it_takes_weights(
-    notes: tuple[Notes, VLLM], policy: Path
-) -> None:
+async def test_vllm_sleeps_during_an_update(notes: tuple[Notes, VLLM], policy: Path) -> None:
     kept, sampler = notes
     await asyncio.to_thread(sampler.rest)
     assert kept.asked == ["/sleep?level=1"]
@@ -102,7 +100,7 @@ async def test_vllm_sleeps_while_the_learner_works_and_is_awake_before_it_takes_
     assert kept.asked[1:] == ["/wake_up", *SWAP]
 
 
-async def test_a_policy_that_is_there_already_is_not_read_again_after_a_rest(
+async def test_a_loaded_policy_is_not_read_again_after_a_sleep(
     notes: tuple[Notes, VLLM], policy: Path
 ) -> None:
     kept, sampler = notes
@@ -122,7 +120,7 @@ async def test_vllm_with_gpus_of_its_own_never_sleeps(
     assert kept.asked == SWAP
 
 
-def test_a_rest_of_a_server_that_is_gone_is_a_lost_sampler(tmp_path: Path) -> None:
+def test_a_sleep_of_a_dead_server_is_a_lost_sampler(tmp_path: Path) -> None:
     gone = Service("vllm", str(tmp_path / "vllm.sock"))
     with pytest.raises(SamplerLost, match="was ended, or never started"):
         VLLM(gone, "float32", 8, takes_turns=True).rest()
@@ -131,7 +129,7 @@ def test_a_rest_of_a_server_that_is_gone_is_a_lost_sampler(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "sampler", [TransformersSampler(), Scripted(lambda text: [1], 2, saying("99"))]
 )
-def test_the_other_samplers_have_nothing_to_give(sampler: Sampler) -> None:
+def test_other_samplers_never_sleep(sampler: Sampler) -> None:
     sampler.rest()
 
 
@@ -143,7 +141,7 @@ def test_the_other_samplers_have_nothing_to_give(sampler: Sampler) -> None:
         ({"sampler_gpus": (3,), "ranks": 4}, "3", "1", True),
     ],
 )
-def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
+def test_the_vllm_command_has_its_gpus_and_sleep_mode(
     gpus: dict[str, Any],
     visible: str,
     parallel: str,
@@ -161,7 +159,7 @@ def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
     assert ("--enable-sleep-mode" in command) is sleeps
 
 
-def test_on_cpu_nothing_of_this_is_asked_for(policy: Path) -> None:
+def test_vllm_on_a_cpu_never_sleeps(policy: Path) -> None:
     command, environment = launch(
         policy / "vllm.sock", policy, SCIENCE.dtype, SCIENCE.agent, Site(sampler="vllm")
     )
@@ -183,7 +181,7 @@ def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     checks.check_place(settings, Site(sampler="vllm"))
 
 
-def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(
+def test_a_float32_adapter_for_vllm_on_a_gpu_is_refused(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)

@@ -1,4 +1,4 @@
-"""What a chat service is sent, and what is read of its answers."""
+"""Requests to a chat service and its answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def answer(*words: Any, **choice: Any) -> Any:
     return json.loads(completion(*words, **choice)[2])
 
 
-def test_calls_have_names_that_their_answers_repeat() -> None:
+def test_tool_results_have_the_ids_of_their_calls() -> None:
     request = ChatRequest(
         (
             Message("user", "What is 41+58?"),
@@ -71,7 +71,7 @@ def test_calls_have_names_that_their_answers_repeat() -> None:
     }
 
 
-def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
+def test_a_reply_has_text_calls_and_finish_reason() -> None:
     reply = reply_of(answer("", ("calculator", '{"expression": "41+58"}')))
     assert (reply, reply.cut) == (Message("assistant", "", (SUM,)), False)
     cut = reply_of(answer("It is 9", finish_reason="length"))
@@ -87,13 +87,13 @@ def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
         ({"name": "look"}, {}),
     ],
 )
-def test_arguments_may_be_an_object_or_missing(function: Any, arguments: Any) -> None:
+def test_arguments_can_be_an_object_or_missing(function: Any, arguments: Any) -> None:
     message = {"content": None, "tool_calls": [{"function": function}]}
     reply = reply_of({"choices": [{"message": message}]})
     assert reply.calls == (ToolCall("look", arguments),)
 
 
-def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable() -> None:
+def test_unreadable_arguments_are_a_bad_call() -> None:
     reply = reply_of(answer("", ("calculator", '{"expression": ')))
     (call,) = reply.calls
     assert isinstance(call, BadCall)
@@ -106,15 +106,15 @@ def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable
 @pytest.mark.parametrize(
     "broken", [{}, [], None, {"choices": []}, {"choices": [{"message": {"content": 7}}]}]
 )
-def test_what_has_no_message_is_no_answer(broken: Any) -> None:
+def test_an_answer_without_a_message_is_refused(broken: Any) -> None:
     with pytest.raises(UnreadableAnswer):
         reply_of(broken)
 
 
 @pytest.mark.parametrize("total", [-1_000_000_000, 0, -1e9, 10.0, True, "10", None, [10]])
-def test_a_report_that_is_no_positive_integer_is_ignored(total: Any) -> None:
+def test_an_invalid_token_count_is_ignored(total: Any) -> None:
     assert tokens_of({"usage": {"total_tokens": total}}, 100) is None
 
 
-def test_reported_tokens_are_bounded_by_what_was_asked() -> None:
+def test_reported_tokens_are_limited_by_the_request() -> None:
     assert tokens_of({"usage": {"total_tokens": 10**12}}, 100) == 100

@@ -1,4 +1,4 @@
-"""A chat service is asked again where that helps, within its budget, and never twice the same."""
+"""Requests to a chat service are repeated after failures, within the budget, and cached."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def service(url: str, folder: Path, **settings: Any) -> ChatService:
     return ChatService("judge", endpoint, store, pause=0.0)
 
 
-def asked(client: ChatService, *draws: int, request: ChatRequest = HELLO) -> list[str]:
-    """What it says to the same request, one after the other."""
+def texts(client: ChatService, *draws: int, request: ChatRequest = HELLO) -> list[str]:
+    """The replies to one request, in order."""
 
     async def ask() -> list[str]:
         async with client.open() as chat:
@@ -57,16 +57,16 @@ def first(*refusals: HttpReply) -> Any:
     return says
 
 
-def test_what_was_asked_is_answered_from_the_store_also_by_another_process(tmp_path: Path) -> None:
+def test_a_stored_answer_is_reused_by_other_processes(tmp_path: Path) -> None:
     with serving(counting) as there:
-        assert asked(service(there.url, tmp_path), 7, 7, 8) == ["answer 0", "answer 0", "answer 1"]
-        assert asked(service(there.url, tmp_path), 8, 7) == ["answer 1", "answer 0"]
+        assert texts(service(there.url, tmp_path), 7, 7, 8) == ["answer 0", "answer 0", "answer 1"]
+        assert texts(service(there.url, tmp_path), 8, 7) == ["answer 1", "answer 0"]
         assert len(there.asked) == 2
         other = ChatRequest(HELLO.messages, temperature=0.0)
-        assert asked(service(there.url, tmp_path), 7, request=other) == ["answer 2"]
+        assert texts(service(there.url, tmp_path), 7, request=other) == ["answer 2"]
 
 
-def test_of_two_who_ask_at_once_both_use_the_answer_that_was_stored_first(tmp_path: Path) -> None:
+def test_concurrent_requests_use_the_first_stored_answer(tmp_path: Path) -> None:
     async def both(client: ChatService) -> Sequence[str]:
         async with client.open() as chat:
             replies = await asyncio.gather(chat.ask(HELLO, 7), chat.ask(HELLO, 7))
@@ -75,10 +75,10 @@ def test_of_two_who_ask_at_once_both_use_the_answer_that_was_stored_first(tmp_pa
     with serving(counting) as there:
         one, other = asyncio.run(both(service(there.url, tmp_path)))
         assert one == other
-        assert asked(service(there.url, tmp_path), 7) == [one]
+        assert texts(service(there.url, tmp_path), 7) == [one]
 
 
-def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
+def test_the_key_is_in_no_error_and_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "sk-very-secret-1")
@@ -86,8 +86,8 @@ def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
     with serving(first(refusal)) as there:
         client = service(there.url, tmp_path, api_key_env="JUDGE_API_KEY")
         with pytest.raises(EndpointRefused, match=r"401 no such key: \[JUDGE_API_KEY\]"):
-            asked(client, 7)
-        assert asked(client, 7) == ["at last"]
+            texts(client, 7)
+        assert texts(client, 7) == ["at last"]
     assert {h["Authorization"] for h in there.headers} == {"Bearer sk-very-secret-1"}
     assert {h["path"] for h in there.headers} == {"/v1/chat/completions"}
     stored = [path.read_text() for path in tmp_path.rglob("*.json")]
@@ -95,7 +95,7 @@ def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
     assert "secret" not in stored[0]
     monkeypatch.delenv("JUDGE_API_KEY")
     with pytest.raises(ValueError, match="environment variable JUDGE_API_KEY is not set"):
-        asked(client, 7)
+        texts(client, 7)
 
 
 @pytest.mark.parametrize(
@@ -110,54 +110,54 @@ def test_the_key_comes_from_the_variable_and_stands_in_no_error_and_no_file(
     ],
     ids=["too many", "busy", "no JSON", "no choices", "too long", "cut"],
 )
-def test_an_attempt_that_fails_is_repeated(refusal: HttpReply, tmp_path: Path) -> None:
+def test_a_failed_attempt_is_repeated(refusal: HttpReply, tmp_path: Path) -> None:
     with serving(first(refusal)) as there:
         client = service(there.url, tmp_path, max_answer_bytes=2000, timeout=LIMIT)
-        assert asked(client, 7) == ["at last"]
+        assert texts(client, 7) == ["at last"]
         assert len(there.asked) == 2
 
 
-def test_a_service_that_never_answers_is_given_up_with_what_it_said_last(tmp_path: Path) -> None:
+def test_the_error_after_three_attempts_has_the_last_answer(tmp_path: Path) -> None:
     with serving(lambda body, number: (500, {}, b"on fire")) as there:
         client = service(there.url, tmp_path, attempts=3)
         with pytest.raises(EndpointLost, match="'judge' gave no answer in 3 attempts: 500 on fire"):
-            asked(client, 7)
+            texts(client, 7)
         assert len(there.asked) == 3
     with pytest.raises(EndpointLost, match="gave no answer in 3 attempts"):
-        asked(client, 7)
+        texts(client, 7)
 
 
-def test_a_redirection_is_refused_so_that_the_key_goes_nowhere_else(tmp_path: Path) -> None:
+def test_a_redirection_is_refused(tmp_path: Path) -> None:
     with serving(lambda body, number: (307, {"Location": "http://127.0.0.1:9/"}, b"")) as there:
         with pytest.raises(EndpointRefused, match="307"):
-            asked(service(there.url, tmp_path), 7)
+            texts(service(there.url, tmp_path), 7)
         assert len(there.asked) == 1
 
 
-def test_requests_end_with_the_budget_repeated_ones_too_and_stored_answers_are_free(
+def test_only_sent_requests_count_in_the_budget(
     tmp_path: Path,
 ) -> None:
     with serving(first((503, {}, b"busy"))) as there:
         client = service(there.url, tmp_path, max_requests=2)
-        assert asked(client, 7, 7, 7) == ["at last"] * 3
+        assert texts(client, 7, 7, 7) == ["at last"] * 3
         with pytest.raises(BudgetSpent, match=r"2 of 2 requests: .*judge\.max_requests"):
-            asked(client, 8)
+            texts(client, 8)
         assert len(there.asked) == 2
 
 
-def test_no_request_is_sent_when_the_tokens_are_spent(tmp_path: Path) -> None:
+def test_no_request_is_sent_without_tokens_left(tmp_path: Path) -> None:
     with serving(counting) as there:
         client = service(there.url, tmp_path, max_tokens=15)
-        asked(client, 1, 2)
+        texts(client, 1, 2)
         with pytest.raises(BudgetSpent, match=r"20 of 15 tokens: .*endpoints\.judge\.max_tokens"):
-            asked(client, 3)
+            texts(client, 3)
         assert len(there.asked) == 2
 
 
-def test_extra_fields_are_sent_and_null_leaves_one_out(tmp_path: Path) -> None:
+def test_extra_fields_are_sent_and_null_removes_a_field(tmp_path: Path) -> None:
     with serving(counting) as there:
         extra = {"max_tokens": None, "max_completion_tokens": 64, "reasoning_effort": "low"}
-        asked(service(there.url, tmp_path, extra=extra), 7)
+        texts(service(there.url, tmp_path, extra=extra), 7)
         assert there.asked == [
             {
                 "messages": [{"role": "user", "content": "Hello."}],
@@ -169,7 +169,7 @@ def test_extra_fields_are_sent_and_null_leaves_one_out(tmp_path: Path) -> None:
         ]
 
 
-def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> None:
+def test_the_site_limits_concurrent_requests(tmp_path: Path) -> None:
     here, most, lock = 0, 0, threading.Lock()
     barrier = threading.Barrier(2, timeout=LIMIT)
 
@@ -204,13 +204,13 @@ def reporting(tokens: Any) -> Any:
 @pytest.mark.parametrize("tokens", [-1e9, -1_000_000_000, 0, True])
 def test_a_service_that_reports_no_tokens_spends_the_budget(tmp_path: Path, tokens: Any) -> None:
     with serving(reporting(tokens)) as there, pytest.raises(BudgetSpent):
-        asked(service(there.url, tmp_path, max_tokens=200), *range(20))
+        texts(service(there.url, tmp_path, max_tokens=200), *range(20))
 
 
-def test_one_report_of_too_many_tokens_leaves_the_budget(tmp_path: Path) -> None:
+def test_one_excessive_token_count_keeps_the_budget(tmp_path: Path) -> None:
     with serving(reporting(10**12)) as there:
         client = service(there.url, tmp_path, max_tokens=100_000)
-        assert asked(client, 0, 1) == ["answer", "answer"]
+        assert texts(client, 0, 1) == ["answer", "answer"]
 
 
 @pytest.mark.parametrize("variable", ["JUDGE_API_KEY", "JUDGE"])
@@ -224,6 +224,6 @@ def test_a_key_in_an_answer_is_redacted_before_it_is_stored(
 
     with serving(echo) as there:
         client = service(there.url, tmp_path, api_key_env=variable)
-        assert asked(client, 0) == asked(client, 0) == [f"[{variable}]"]
+        assert texts(client, 0) == texts(client, 0) == [f"[{variable}]"]
     (stored,) = (tmp_path / "answers").rglob("*.json")
     assert "secret" not in stored.read_text()

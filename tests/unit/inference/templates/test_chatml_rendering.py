@@ -48,14 +48,15 @@ def rendered(
     tools: list[ToolSchema],
     show_tools: bool,
 ) -> list[int] | str:
-    """What transformers makes of a conversation, and what Hermes does, are the same text; its
-    tokens.
-    """
+    """Check that transformers and Hermes render the same text; return its tokens."""
     template = Hermes(tokenizer, show_tools)
-    said, listed = list(map(of_transformers, messages)), list(map(of_openai, tools)) or None
+    rendered_messages, listed = (
+        list(map(of_transformers, messages)),
+        list(map(of_openai, tools)) or None,
+    )
     text, tokens = (
         tokenizer.apply_chat_template(
-            said,
+            rendered_messages,
             tools=listed,
             chat_template=template.jinja,
             add_generation_prompt=True,
@@ -79,7 +80,7 @@ TOOLS = ([], [CALCULATOR], [CALCULATOR, SEARCH])
 @pytest.mark.parametrize("show_tools", [True, False])
 @pytest.mark.parametrize("tools", TOOLS)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_transformers_renders_an_opening_as_it_was_trained_token_by_token(
+def test_transformers_renders_the_trained_opening(
     tokenizer: PreTrainedTokenizerBase,
     system: list[Message],
     tools: list[ToolSchema],
@@ -94,7 +95,7 @@ def test_transformers_renders_an_opening_as_it_was_trained_token_by_token(
 @pytest.mark.parametrize("tools", TOOLS)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, len(PLAYED)])
-def test_transformers_renders_replies_as_they_were_trained_token_by_token(
+def test_transformers_renders_the_trained_replies(
     of_smollm2: PreTrainedTokenizerBase,
     turns: int,
     system: list[Message],
@@ -105,7 +106,7 @@ def test_transformers_renders_replies_as_they_were_trained_token_by_token(
     assert rendered(of_smollm2, messages, tools, True) == list(opened)
 
 
-def test_a_tokenizer_that_joins_line_breaks_to_what_follows_reads_the_same_text(
+def test_joined_line_breaks_keep_the_text(
     of_nano: PreTrainedTokenizerBase,
 ) -> None:
     messages = [*OPENING, *PLAYED]
@@ -113,11 +114,11 @@ def test_a_tokenizer_that_joins_line_breaks_to_what_follows_reads_the_same_text(
     assert tokens != list(Hermes(of_nano).open(messages, [CALCULATOR]))
 
 
-def test_arguments_that_are_text_already_are_rendered_as_they_are(
+def test_arguments_that_are_text_are_rendered_unchanged(
     of_nano: PreTrainedTokenizerBase,
 ) -> None:
     call = {"function": {"name": "calculator", "arguments": '{"expression": "41+58"}'}}
-    said = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    conversation = [{"role": "assistant", "content": None, "tool_calls": [call]}]
     jinja = Hermes(of_nano).jinja
-    rendered = of_nano.apply_chat_template(said, chat_template=jinja, tokenize=False)
+    rendered = of_nano.apply_chat_template(conversation, chat_template=jinja, tokenize=False)
     assert rendered == f"<|im_start|>assistant\n{ADD_TEXT}<|im_end|>\n"
