@@ -28,7 +28,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     thread.join()
 
 
-def test_all_that_threads_post_runs_once_and_each_threads_in_its_order(
+def test_callbacks_run_once_and_in_the_order_of_each_thread(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     ran: list[tuple[int, int]] = []
@@ -49,7 +49,7 @@ def test_all_that_threads_post_runs_once_and_each_threads_in_its_order(
         assert [number for who, number in ran if who == thread] == list(range(500))
 
 
-def test_a_callback_runs_in_the_context_of_who_posted_it_or_in_the_one_given(
+def test_a_callback_runs_in_the_given_or_the_posting_context(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     seen: list[str] = []
@@ -64,9 +64,9 @@ def test_a_callback_runs_in_the_context_of_who_posted_it_or_in_the_one_given(
     assert seen == ["here", "elsewhere"]
 
 
-def test_a_callback_that_raises_costs_none_of_the_others(loop: asyncio.AbstractEventLoop) -> None:
-    told: list[object] = []
-    loop.set_exception_handler(lambda _, experiment: told.append(experiment["exception"]))
+def test_a_failing_callback_does_not_stop_the_others(loop: asyncio.AbstractEventLoop) -> None:
+    handled: list[object] = []
+    loop.set_exception_handler(lambda _, experiment: handled.append(experiment["exception"]))
     over = threading.Event()
     error = ValueError("no")
 
@@ -76,7 +76,7 @@ def test_a_callback_that_raises_costs_none_of_the_others(loop: asyncio.AbstractE
     mailbox(loop).post(fails)
     mailbox(loop).post(over.set)
     assert over.wait(LIMIT)
-    assert told == [error]
+    assert handled == [error]
 
 
 def test_a_closed_loop_takes_no_callbacks() -> None:
@@ -87,7 +87,7 @@ def test_a_closed_loop_takes_no_callbacks() -> None:
 
 
 @pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_loop_has_one_mailbox_which_goes_with_it_though_letters_were_left(
+def test_a_closed_loop_frees_its_mailbox_and_its_letters(
     make: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     loop = make()

@@ -1,4 +1,4 @@
-"""A GPU, or a slot of a CPU, is used by one run at a time; who waits says for whom."""
+"""A GPU or a slot of a CPU is used by one run at a time; waiting runs name the holder."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """A driver that knows so many GPUs, in place of NVIDIA's."""
+    """A driver with `count` GPUs, in place of NVIDIA's."""
 
     def install(count: int) -> None:
         library = [
@@ -100,24 +100,24 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     return install
 
 
-def test_who_waits_says_for_whom_and_goes_on_when_the_holder_is_killed(file: Path) -> None:
-    told: list[str] = []
+def test_a_waiting_run_names_the_holder_and_survives_its_death(file: Path) -> None:
+    messages: list[str] = []
     with holding("the run nightly-2026-11-21", file) as night:
         assert says(night) == "held"
 
         def tell(text: str) -> None:
-            told.append(text)
+            messages.append(text)
             night.kill()
 
         with held([Device("GPU 1", (file,))], "the run mine", tell):
             assert file.read_text().startswith(f"the run mine (process {os.getpid()} on ")
-    assert len(told) == 1
-    assert told[0].startswith(
+    assert len(messages) == 1
+    assert messages[0].startswith(
         f"Waiting for GPU 1, used by the run nightly-2026-11-21 (process {night.pid} on "
     )
 
 
-def test_who_holds_a_device_shares_it_with_what_runs_within(file: Path) -> None:
+def test_nested_blocks_share_a_device(file: Path) -> None:
     with held([Device("GPU 1", (file,))], "the run nightly-2026-11-21", never):
         with held([Device("GPU 1", (file,))], "the run nightly-2026-11-20", never):
             pass
@@ -125,7 +125,7 @@ def test_who_holds_a_device_shares_it_with_what_runs_within(file: Path) -> None:
             assert says(other).startswith("Waiting for")
 
 
-def test_processes_that_the_holder_started_or_forked_do_not_hold_on(file: Path) -> None:
+def test_children_of_the_holder_do_not_keep_the_device(file: Path) -> None:
     with holding("the run mine", file, program=WITH_CHILDREN) as parent:
         assert says(parent) == "held"
         parent.kill()
@@ -141,7 +141,7 @@ def test_waiting_ends_with_ctrl_c(file: Path) -> None:
         assert "KeyboardInterrupt" in other.communicate()[0]
 
 
-def test_all_take_devices_in_one_order_so_that_none_waits_for_one_who_waits_for_it(
+def test_devices_are_locked_in_one_order(
     tmp_path: Path,
 ) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
@@ -154,7 +154,7 @@ def test_all_take_devices_in_one_order_so_that_none_waits_for_one_who_waits_for_
             pass
 
 
-def test_as_many_hold_a_slot_as_there_are(tmp_path: Path) -> None:
+def test_the_number_of_slots_limits_the_holders(tmp_path: Path) -> None:
     two = slot(2, str(tmp_path))
     with holding("first", two.files[0]) as first, holding("second", two.files[1]) as second:
         assert [says(first), says(second)] == ["held", "held"]
@@ -168,7 +168,7 @@ def test_as_many_hold_a_slot_as_there_are(tmp_path: Path) -> None:
             assert two.files[1].read_text().startswith("third")
 
 
-def test_a_lock_is_for_all_users_and_shows_a_terminal_no_control_characters(file: Path) -> None:
+def test_a_lock_is_shared_by_users_and_safe_to_print(file: Path) -> None:
     with held([Device("GPU 1", (file,))], "the run \x1b[2Jmine", never):
         assert stat.S_IMODE(file.stat().st_mode) == 0o666
         with holding("another", file) as other:
@@ -177,16 +177,16 @@ def test_a_lock_is_for_all_users_and_shows_a_terminal_no_control_characters(file
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two other users")
-def test_a_user_waits_for_a_device_that_another_user_holds_and_then_holds_it() -> None:
+def test_a_user_waits_for_the_device_of_another_user() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as shared:
-        os.chmod(shared, 0o1777)  # where nobody may remove another's files
+        os.chmod(shared, 0o1777)  # a sticky folder: only owners remove their files
         file = Path(shared, "agentfly-GPU-1.lock")
         with (
             holding("12001", file, program=AS_USER) as one,
             holding("12002", file, program=AS_USER) as other,
         ):
             both = {process: says(process) for process in (one, other)}
-            first = next(process for process, said in both.items() if said == "held")
+            first = next(process for process, line in both.items() if line == "held")
             second = other if first is one else one
             assert both[second].startswith(f"Waiting for {file}, used by 1200")
             assert file.stat().st_uid == (12001 if first is one else 12002)
@@ -195,7 +195,7 @@ def test_a_user_waits_for_a_device_that_another_user_holds_and_then_holds_it() -
 
 
 @pytest.mark.parametrize("where", ["nowhere/x.lock", "link.lock"])
-def test_a_lock_that_cannot_be_opened_says_what_to_do(where: str, tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_opened_has_a_remedy(where: str, tmp_path: Path) -> None:
     (tmp_path / "link.lock").symlink_to(tmp_path / "precious")
     with pytest.raises(ValueError, match=rf"Cannot lock .*{where}.*AGENTFLY_LOCKS"):
         with held([Device("GPU 1", (tmp_path / where,))], "the run mine", never):
@@ -203,9 +203,7 @@ def test_a_lock_that_cannot_be_opened_says_what_to_do(where: str, tmp_path: Path
     assert not (tmp_path / "precious").exists()
 
 
-def test_a_gpu_is_known_by_its_identity_whatever_its_number_here(
-    driver: Driver, tmp_path: Path
-) -> None:
+def test_a_gpu_has_its_uuid_in_every_process(driver: Driver, tmp_path: Path) -> None:
     driver(4)
     names = [f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in (1, 2, 3, 4)]
     assert gpus.seen() == names
@@ -214,9 +212,7 @@ def test_a_gpu_is_known_by_its_identity_whatever_its_number_here(
     ]
 
 
-def test_more_gpus_than_there_are_are_refused(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_gpus_are_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     site = Site(device="cuda", ranks=4)
@@ -227,36 +223,36 @@ def test_more_gpus_than_there_are_are_refused(
 @pytest.mark.parametrize(
     ("count", "message"), [(0, "no GPU 0: this process sees 0"), (-1, "cuInit failed with")]
 )
-def test_a_machine_without_gpus_says_so(count: int, message: str, driver: Driver) -> None:
+def test_a_machine_without_gpus_is_refused(count: int, message: str, driver: Driver) -> None:
     driver(count)
     with pytest.raises(ValueError, match=message):
         numbered((0,), "/locks")
 
 
-def test_a_terminal_waits_for_a_gpu_and_for_no_slot(driver: Driver, tmp_path: Path) -> None:
+def test_a_terminal_waits_for_a_gpu_but_no_slot(driver: Driver, tmp_path: Path) -> None:
     driver(1)
     cpu, cuda = Site(locks=str(tmp_path)), Site(device="cuda", locks=str(tmp_path))
     taken = [numbered((0,), cuda.locks)[0].files[0], slot(1, cpu.locks).files[0]]
-    told: list[str] = []
+    messages: list[str] = []
     with holding("the run nightly-2026-11-21", *taken) as night:
         assert says(night) == "held"
 
         def tell(record: logging.LogRecord) -> bool:
-            told.append(record.getMessage())
+            messages.append(record.getMessage())
             night.kill()
             return True
 
         with telling(tell), devices(cpu, cpu.gpus, "the run mine"):
-            assert told == []
+            assert messages == []
             with devices(cuda, cuda.gpus, "the run mine"):
-                assert told[0].startswith(
+                assert messages[0].startswith(
                     "Waiting for GPU 0, used by the run nightly-2026-11-21 (process"
                 )
 
 
 @contextmanager
 def telling(tell: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
-    """What is logged for a terminal is told."""
+    """Collect the log messages for a terminal."""
     logging.getLogger("flows.local.devices").addFilter(tell)
     try:
         yield
@@ -269,7 +265,7 @@ def test_a_site_has_the_gpus_of_its_sampler_and_its_learner() -> None:
     assert Site(ranks=2).gpus == ()
 
 
-def test_all_users_have_the_locks_in_one_folder_unless_another_is_chosen(
+def test_all_users_share_the_default_folder_of_locks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/somewhere")

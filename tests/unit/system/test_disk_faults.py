@@ -23,9 +23,7 @@ FULL = [
 
 
 @pytest.mark.parametrize("error", FULL)
-def test_a_full_disk_has_the_artifacts_path_and_the_free_size(
-    error: Exception, tmp_path: Path
-) -> None:
+def test_a_full_disk_error_has_path_and_free_size(error: Exception, tmp_path: Path) -> None:
     store = Store.at(str(tmp_path), tmp_path / "cache")
     with pytest.raises(DiskFault) as caught:
         with store.publish(ArtifactKey("runs/a/data", "prepare", "k", {})):
@@ -35,7 +33,7 @@ def test_a_full_disk_has_the_artifacts_path_and_the_free_size(
     assert "MiB are free; free some space" in fault
 
 
-def test_a_text_file_that_cannot_be_written_has_its_path(
+def test_an_error_of_a_text_file_has_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -46,7 +44,7 @@ def test_a_text_file_that_cannot_be_written_has_its_path(
         files.write_text(tmp_path / "run.json", "{}")
 
 
-def test_a_read_only_folder_has_its_path_and_the_remedy() -> None:
+def test_an_error_of_a_read_only_folder_has_the_remedy() -> None:
     error = OSError(errno.EROFS, "Read-only file system", "/srv/shop/.agentfly")
     assert message(error) == (
         "/srv/shop/.agentfly: Read-only file system. Change the permissions, or give the command "
@@ -54,7 +52,7 @@ def test_a_read_only_folder_has_its_path_and_the_remedy() -> None:
     )
 
 
-def test_an_error_in_the_authors_code_keeps_its_type(tmp_path: Path) -> None:
+def test_an_error_in_user_code_keeps_its_type(tmp_path: Path) -> None:
     store = Store.at(str(tmp_path), tmp_path / "cache")
     with pytest.raises(FileNotFoundError, match=r"prices\.csv"):
         with store.publish(ArtifactKey("runs/a/data", "prepare", "k", {})):

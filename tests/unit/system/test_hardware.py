@@ -1,4 +1,4 @@
-"""Which machines and GPUs a site names, and what is refused of it."""
+"""Machines and GPUs of a site, and refused settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hostfile(tmp_path: Path) -> str:
     return str(tmp_path / "hosts")
 
 
-def test_a_hostfile_names_the_nodes_in_order_each_with_its_slots(hostfile: str) -> None:
+def test_a_hostfile_has_nodes_in_order_with_their_slots(hostfile: str) -> None:
     assert list(slots(hostfile).items()) == [("worker-1", 4), ("worker-2", 2)]
 
 
@@ -40,21 +40,19 @@ def test_a_hostfile_names_the_nodes_in_order_each_with_its_slots(hostfile: str) 
         ("# nothing\n", r"names no node, expected lines such as `worker-1 slots=4`"),
     ],
 )
-def test_a_line_of_another_format_is_refused_as_it_stands(
-    text: str, message: str, tmp_path: Path
-) -> None:
+def test_a_line_of_another_format_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text(text)
     with pytest.raises(ValueError, match=message):
         slots(str(tmp_path / "hosts"))
 
 
-def test_the_ranks_are_the_places_that_the_hostfile_or_the_gpus_give(hostfile: str) -> None:
+def test_ranks_follow_from_the_hostfile_or_the_gpus(hostfile: str) -> None:
     assert Site(hostfile=hostfile).ranks == 6
     assert Site(device="cuda", learner_gpus=(1, 2, 3)).ranks == 3
     assert Site(device="cuda").ranks == Site().ranks == 1
 
 
-def test_the_learner_has_the_gpus_from_0_on_each_node_unless_others_are_chosen_here(
+def test_the_learner_uses_the_first_gpus_by_default(
     hostfile: str,
 ) -> None:
     assert Site(device="cuda", ranks=2).nodes == {"localhost": (0, 1)}
@@ -73,7 +71,7 @@ def test_the_learner_has_the_gpus_from_0_on_each_node_unless_others_are_chosen_h
         ({"sampler": "transformers"}, False),
     ],
 )
-def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(
+def test_vllm_and_the_learner_take_turns_on_shared_gpus(
     gpus: dict[str, object], shared: bool
 ) -> None:
     assert Site.model_validate({"sampler": "vllm", "device": "cuda", **gpus}).shares_gpus is shared
@@ -105,7 +103,7 @@ def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(
         ({"HOSTFILE": "nowhere"}, r"There is no hostfile 'nowhere'"),
     ],
 )
-def test_places_that_contradict_each_other_are_refused(
+def test_contradictory_places_are_refused(
     variables: dict[str, str], message: str, hostfile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"HOSTFILE": hostfile, **variables}.items():
@@ -115,7 +113,7 @@ def test_places_that_contradict_each_other_are_refused(
     assert len(str(refused.value).splitlines()) == 2, "one fault is told in one line"
 
 
-def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(
+def test_gpus_are_counted_within_cuda_visible_devices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -131,7 +129,7 @@ def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(
         visible((0,))
 
 
-def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_they_wait(
+def test_waiting_threads_give_up_their_cores(
     tmp_path: Path,
 ) -> None:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}

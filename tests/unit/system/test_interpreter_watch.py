@@ -19,7 +19,7 @@ asyncio.run(calling.call(functools.partial(explode, "a" * 60 + "b"), 0.1, "The t
 
 
 @pytest.mark.slow
-def test_code_that_holds_the_interpreter_is_named_and_ends_the_program():
+def test_code_that_blocks_the_interpreter_ends_the_program():
     done = subprocess.run(
         [sys.executable, "-c", HOLDS], capture_output=True, text=True, timeout=LIMIT
     )

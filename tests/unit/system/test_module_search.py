@@ -44,7 +44,7 @@ def own_module(folder: Path, file: str) -> Path:
 
 
 @pytest.mark.parametrize("file", OWN)
-def test_a_project_may_have_modules_with_names_of_ours(
+def test_a_project_can_have_modules_with_names_of_ours(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(own_module(tmp_path, file))
@@ -61,7 +61,7 @@ def test_the_program_works_in_a_repository_of_prefect_flows(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("module", ["tasks.own", "flows.own"])
-def test_an_experiment_that_names_a_module_in_such_a_folder_is_refused_with_the_way_out(
+def test_an_experiment_with_a_hidden_module_is_refused(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = f"{module.replace('.', '/')}.py"
@@ -72,7 +72,7 @@ def test_an_experiment_that_names_a_module_in_such_a_folder_is_refused_with_the_
     assert "use my_project.own." in str(error.value)
 
 
-def test_so_is_a_module_that_imports_from_such_a_folder(
+def test_a_module_that_imports_a_hidden_module_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(own_module(tmp_path, "tasks/own.py"))
@@ -81,9 +81,7 @@ def test_so_is_a_module_that_imports_from_such_a_folder(
         load("my_reward_of_tasks:reward")
 
 
-def test_our_packages_are_imported_whatever_is_found_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_packages_are_always_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tasks.py").write_text(BROKEN)
     monkeypatch.delitem(sys.modules, "tasks", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -91,7 +89,7 @@ def test_our_packages_are_imported_whatever_is_found_first(
     assert sys.modules["tasks"].__file__ == str(SOURCES / "tasks" / "__init__.py")
 
 
-def test_a_module_of_ones_own_that_an_installed_one_hides_is_refused(
+def test_a_module_hidden_by_an_installed_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "yaml.py").write_text("def mine(): ...\n")
@@ -102,7 +100,7 @@ def test_a_module_of_ones_own_that_an_installed_one_hides_is_refused(
         load("yaml:mine")
 
 
-def test_libraries_do_not_find_what_lies_in_the_working_directory_first(
+def test_libraries_ignore_modules_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_own_part.py").write_text("def mine(): return 7\n")
@@ -112,7 +110,7 @@ def test_libraries_do_not_find_what_lies_in_the_working_directory_first(
     assert sys.path[-1] == str(tmp_path)
 
 
-def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_working_directory(
+def test_a_service_imports_user_modules_from_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("agentfly_core", "flows", "tasks", "psutil", "json"):
@@ -137,21 +135,21 @@ def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_workin
         assert (tmp_path / "found").exists(), log.read_text()
 
 
-async def test_so_does_a_tool_in_a_process_of_its_own(
+async def test_a_tool_in_its_own_process_imports_user_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "agentfly_core.py").write_text(BROKEN)
-    told = (
+    source = (
         "from agentfly_core.authoring.tool import tool\n"
         "@tool(process=True)\ndef seven() -> int:\n    return 7\n"
     )
-    (tmp_path / "my_tool_apart.py").write_text(told)
+    (tmp_path / "my_tool_apart.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     seven = load("my_tool_apart:seven")
     assert await seven.answer(ToolCall("seven", {}), {}) == Observation("seven", "7")
 
 
-async def test_so_does_code_without_a_sandbox(
+async def test_code_without_a_sandbox_imports_user_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("agentfly_core", "shutil"):
@@ -164,12 +162,12 @@ async def test_so_does_code_without_a_sandbox(
     assert (result.status, result.stdout) == (Status.OK, "6\n"), result
 
 
-def test_a_started_python_finds_this_very_agentfly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_process_imports_the_same_agentfly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f":/somewhere:{SOURCES}")
     assert finding_ours() == {"PYTHONSAFEPATH": "1", "PYTHONPATH": f"{SOURCES}:/somewhere"}
 
 
-def test_children_are_given_no_secret_of_the_prefect_and_mlflow_servers(
+def test_children_get_no_secret_of_prefect_or_mlflow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "agentfly:f3Qk")

@@ -21,19 +21,19 @@ def failing(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(ast, "parse", fails)
 
 
-def test_what_cpython_failed_to_parse_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_parse_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, 3)
     assert ast.unparse(parsing.module("price = 3")) == "price = 3"
     failing(monkeypatch, 3)
     assert ast.unparse(parsing.expression("41 + 58")) == "41 + 58"
 
 
-def test_what_it_never_parses_is_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_failures_end_with_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, 100)
     with pytest.raises(SystemError, match="depth mismatch"):
         parsing.module("price = 3")
 
 
-def test_what_is_wrong_with_a_text_is_told_as_ever() -> None:
+def test_a_syntax_error_is_raised_at_once() -> None:
     with pytest.raises(SyntaxError):
         parsing.expression("41 +")

@@ -1,6 +1,4 @@
-"""Who owns something on disk, and whether it still lives: nothing that moves with the system's
-clock decides it.
-"""
+"""Owners of files and whether they are alive, independent of the system clock."""
 
 from __future__ import annotations
 
@@ -22,14 +20,14 @@ from tests.support.clocks import set_clock
 
 @pytest.fixture
 def dead() -> Owner:
-    """A process of this machine that has ended; nobody else has its pid."""
+    """An ended process of this machine; its pid is free."""
     with subprocess.Popen(["true"], preexec_fn=die_with_parent) as process:
         process.wait()
     return replace(Owner.current(), pid=process.pid)
 
 
 @pytest.mark.parametrize("hour", [3600, -3600])
-def test_an_owner_lives_on_when_the_clock_is_set(
+def test_an_owner_is_alive_after_the_clock_is_set(
     monkeypatch: pytest.MonkeyPatch, hour: int
 ) -> None:
     owner = Owner.current()
@@ -42,7 +40,7 @@ def test_an_owner_lives_on_when_the_clock_is_set(
     assert not gone(json.dumps(owner.to_json()))
 
 
-def test_an_owner_is_more_than_its_pid() -> None:
+def test_an_owner_is_identified_by_more_than_its_pid() -> None:
     mine = Owner.current()
     for other in (replace(mine, ticks=mine.ticks + 1), replace(mine, boot="an earlier boot")):
         assert not other.alive
@@ -50,7 +48,7 @@ def test_an_owner_is_more_than_its_pid() -> None:
         assert gone(json.dumps(other.to_json()))
 
 
-def test_a_fork_does_not_have_the_mark_of_the_process_that_it_was() -> None:
+def test_a_fork_has_its_own_mark() -> None:
     mine = own_mark()
     assert mine == Owner.current().mark
     reading, writing = os.pipe()
@@ -67,14 +65,14 @@ def ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().split()[-31])
 
 
-def test_a_process_that_ended_and_was_not_waited_for_is_dead() -> None:
+def test_a_zombie_process_is_dead() -> None:
     process = subprocess.Popen(["true"], preexec_fn=die_with_parent)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not replace(Owner.current(), pid=process.pid, ticks=ticks(process.pid)).alive
     process.wait()
 
 
-def test_a_program_may_have_any_name(tmp_path: Path) -> None:
+def test_a_program_can_have_any_name(tmp_path: Path) -> None:
     program = os.fsencode(tmp_path) + b"/a) Z 1 \xff"
     shutil.copy("/bin/sleep", program)
     with subprocess.Popen([program, "60"], preexec_fn=die_with_parent) as process:
@@ -87,7 +85,7 @@ def test_a_program_may_have_any_name(tmp_path: Path) -> None:
     [".tmp-foo", ".tmp-", ".tmp-a-b-c-d", ".tmp-x-1-2-3", ".tmp-\udcff-a41f-1-1"],
     ids=ascii,
 )
-def test_a_temporary_name_of_somebody_else_is_no_dead_process_of_ours(name: str) -> None:
+def test_a_foreign_temporary_name_is_not_taken_for_ours(name: str) -> None:
     assert not marked(name)
     assert mark_alive(name)
 
@@ -109,15 +107,13 @@ def test_a_temporary_name_of_somebody_else_is_no_dead_process_of_ours(name: str)
         b'{"host": "node7", "pid": 4711, "started": 1.5, "boot": "0c5d", "ticks": "1"}',
     ],
 )
-def test_what_is_no_owner_is_refused_and_nobody_is_taken_for_dead(written: bytes) -> None:
+def test_an_invalid_owner_is_refused(written: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         Owner.of(strict_json.parse(written.decode()))
     assert not gone(os.fsdecode(written))
 
 
-def test_a_process_that_the_system_hides_from_other_users_counts_as_alive(
-    monkeypatch: pytest.MonkeyPatch, dead: Owner
-) -> None:
+def test_a_hidden_process_counts_as_alive(monkeypatch: pytest.MonkeyPatch, dead: Owner) -> None:
     def refuse(*_: int) -> None:
         raise PermissionError
 

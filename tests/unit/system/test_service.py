@@ -1,6 +1,4 @@
-"""A service lives as long as its owner, is started again when it dies, and leaves no process
-behind.
-"""
+"""A service lives as long as its owner, is restarted after a death, and leaves no process."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slow
 
-# Answers each connection with the process ids of a family: itself, a child, and a grandchild in a
-# session of its own whose parent is gone.
+# Answers each connection with the process ids of a family: itself, a child, and an orphaned
+# grandchild in its own session.
 FAMILY = """
 import json, os, signal, socket, sys
 def born(act):
@@ -117,7 +115,7 @@ def pids(service: Service) -> list[int]:
 
 
 def members(service: Service, but: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
-    """The family's processes, once it listens and is not the one that is known already."""
+    """The family's processes, once a new family listens."""
     service.wait(
         lambda: bool(pids(service)) and pids(service)[0] not in [known.pid for known in but], LIMIT
     )
@@ -134,7 +132,7 @@ def left(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
     return list(psutil.wait_procs(processes, timeout=LIMIT)[1])
 
 
-def test_leaving_the_block_ends_every_process_and_removes_the_folder(folder: Path) -> None:
+def test_the_end_of_the_block_removes_processes_and_folder(folder: Path) -> None:
     with family(folder) as service:
         processes = [*members(service), supervisor(service)]
         assert len(processes) == 4
@@ -142,7 +140,7 @@ def test_leaving_the_block_ends_every_process_and_removes_the_folder(folder: Pat
     assert not (folder / "a").exists()
 
 
-def test_kill_9_of_the_owner_leaves_no_process_of_its_services(
+def test_kill_9_of_the_owner_leaves_no_process(
     flow: tuple[psutil.Popen, Service],
 ) -> None:
     owner, service = flow
@@ -151,7 +149,7 @@ def test_kill_9_of_the_owner_leaves_no_process_of_its_services(
     assert left(processes) == []
 
 
-def test_kill_9_of_the_owners_whole_process_group_leaves_none_either(
+def test_kill_9_of_the_process_group_leaves_no_process(
     flow: tuple[psutil.Popen, Service],
 ) -> None:
     owner, service = flow
@@ -169,7 +167,7 @@ def test_a_service_does_not_hold_its_owners_stdout_open(flow: tuple[psutil.Popen
     supervisor(service).resume()
 
 
-def test_a_service_that_died_listens_again_on_the_same_address_without_its_old_children(
+def test_a_dead_service_is_restarted_on_the_same_address(
     folder: Path,
 ) -> None:
     with family(folder) as service:
@@ -180,7 +178,7 @@ def test_a_service_that_died_listens_again_on_the_same_address_without_its_old_c
         assert len(new) == 3
 
 
-def test_a_service_that_keeps_dying_is_given_up_with_the_end_of_its_log(folder: Path) -> None:
+def test_a_service_that_keeps_dying_fails_with_its_log(folder: Path) -> None:
     text = (
         "print('ValueError: no such model: smollm3'); "
         "print(*range(40), sep='\\n'); raise SystemExit(3)"
@@ -204,9 +202,7 @@ def test_a_service_that_keeps_dying_is_given_up_with_the_end_of_its_log(folder: 
         "[rank1]: ",
     ],
 )
-def test_the_cause_is_quoted_without_the_prefix_of_the_process_that_printed_it(
-    folder: Path, prefix: str
-) -> None:
+def test_the_quoted_cause_has_no_process_prefix(folder: Path, prefix: str) -> None:
     text = (
         f"import os; prefix = {prefix!r}.replace('4711', str(os.getpid())); "
         "print(prefix + 'ValueError: head_dim=16'); "
@@ -225,14 +221,14 @@ def test_a_service_that_is_not_ready_in_time_is_an_error(folder: Path) -> None:
             service.wait(lambda: False, 0.2)
 
 
-def test_waiting_for_a_service_that_was_ended_is_an_error_at_once(folder: Path) -> None:
+def test_waiting_for_an_ended_service_is_an_error_at_once(folder: Path) -> None:
     with family(folder) as service:
         pass
     with pytest.raises(ServiceLost, match=r"family.sock was ended, or never started"):
         service.wait(lambda: False)
 
 
-def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(
+def test_only_processes_of_dead_runs_are_ended(
     folder: Path, flow: tuple[psutil.Popen, Service]
 ) -> None:
     owner, service = flow
@@ -250,7 +246,7 @@ def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(
         assert all(process.is_running() for process in others)
 
 
-def test_a_service_first_ends_what_a_dead_owner_of_its_run_left(
+def test_a_service_first_ends_processes_of_a_dead_owner(
     folder: Path, flow: tuple[psutil.Popen, Service]
 ) -> None:
     owner, service = flow
@@ -263,7 +259,7 @@ def test_a_service_first_ends_what_a_dead_owner_of_its_run_left(
         assert len(members(again)) == 3
 
 
-def test_the_folder_of_a_whole_tree_that_was_killed_goes_when_the_next_service_comes(
+def test_the_next_service_removes_folders_of_killed_trees(
     folder: Path, flow: tuple[psutil.Popen, Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, service = flow
@@ -286,7 +282,7 @@ def test_the_folder_of_a_whole_tree_that_was_killed_goes_when_the_next_service_c
     assert address.parent.stat().st_mode & 0o077 == 0
 
 
-def test_what_a_living_run_has_is_left_alone_when_the_clock_is_set(
+def test_a_living_run_is_kept_after_the_clock_is_set(
     folder: Path, flow: tuple[psutil.Popen, Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, service = flow
@@ -301,7 +297,7 @@ def test_what_a_living_run_has_is_left_alone_when_the_clock_is_set(
     (folder / "agentfly-x1_8cd2q").rename(folder / "a")
 
 
-def test_no_odd_folder_or_file_keeps_a_service_from_starting(
+def test_a_service_starts_despite_odd_folders_and_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -326,21 +322,21 @@ def test_no_odd_folder_or_file_keeps_a_service_from_starting(
         )
         == 5
     )
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 5, "each is told of once"
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 5, "each is told of once"
     assert all(
-        "vllm.sock.owner is damaged (" in line and "remove its folder" in line for line in told
+        "vllm.sock.owner is damaged (" in line and "remove its folder" in line for line in messages
     )
 
 
-def test_a_process_that_names_nonsense_as_its_owner_is_left_alone(folder: Path) -> None:
+def test_a_process_with_an_invalid_owner_is_left_alone(folder: Path) -> None:
     marks = {"AGENTFLY_RUN": "run-c", "AGENTFLY_OWNER": "\udcff{", "TMPDIR": str(folder)}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, **marks}) as stranger:
         assert end_orphans("run-c") == []
         assert stranger.poll() is None
 
 
-def test_a_killed_supervisor_is_an_error_and_its_processes_end_with_the_block(folder: Path) -> None:
+def test_a_killed_supervisor_is_an_error(folder: Path) -> None:
     with family(folder) as service:
         processes = members(service)
         supervisor(service).kill()
@@ -350,12 +346,12 @@ def test_a_killed_supervisor_is_an_error_and_its_processes_end_with_the_block(fo
     assert left(processes) == []
 
 
-def test_a_socket_path_that_the_system_would_refuse_is_refused_with_advice(folder: Path) -> None:
+def test_a_too_long_socket_path_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"at most 100.*set TMPDIR"), family(folder, "x" * 100):
         pass
 
 
-def test_a_socket_folder_that_others_can_enter_is_refused(folder: Path) -> None:
+def test_a_socket_folder_open_to_others_is_refused(folder: Path) -> None:
     (folder / "a").mkdir(mode=0o755)
     with pytest.raises(ValueError, match="expected mode 0700"), family(folder):
         pass

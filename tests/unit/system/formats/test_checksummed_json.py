@@ -23,11 +23,11 @@ def other_schema(number: int) -> bytes:
     return text({**value, "checksum": digest(value)})
 
 
-def test_what_is_sealed_is_read_as_it_was_said() -> None:
+def test_a_sealed_value_is_read_back() -> None:
     assert value_of(text(sealed(POINTER)), WHERE) == POINTER
 
 
-def test_each_single_bit_that_changes_is_noticed_and_its_file_is_named() -> None:
+def test_every_changed_bit_is_refused_with_the_file_name() -> None:
     whole = text(sealed(POINTER))
     for place in range(len(whole) * 8):
         changed = bytearray(whole)

@@ -49,7 +49,7 @@ def test_a_long_part_is_cut_and_its_neighbours_stay() -> None:
     assert "_xlong-" in key and key != mlflow_key(other)
 
 
-def test_a_slash_within_a_part_is_no_other_part() -> None:
+def test_a_slash_within_a_part_is_escaped() -> None:
     assert one_part("a/b") == "a%2fb"
     assert one_part("a%2fb") == "a%252fb"
     assert one_part("50%") == "50%"
@@ -65,7 +65,7 @@ def test_a_long_value_is_cut_and_ends_in_a_digest() -> None:
     assert mlflow_text("x" * 6000, 6000) == "x" * 6000
 
 
-def test_a_text_that_no_database_stores_is_escaped() -> None:
+def test_text_that_a_database_refuses_is_escaped() -> None:
     assert storable("half \ud83d and \0") == r"half \ud83d and \u0000"
     assert storable(r"half \ud83d") == r"half \u005cud83d"
 

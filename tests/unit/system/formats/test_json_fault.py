@@ -57,11 +57,11 @@ class Hostile:
         ([10**5000], "ValueError: Exceeds the limit"),
     ],
 )
-def test_a_value_that_is_no_json_is_named_with_its_place(value: Any, message: str) -> None:
+def test_an_invalid_value_has_its_place(value: Any, message: str) -> None:
     assert message in str(json_fault(value))
 
 
-def test_what_holds_itself_is_told() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert json_fault(loop) == " is nested too deep or contains itself"
@@ -80,12 +80,12 @@ def test_what_holds_itself_is_told() -> None:
         10**99,
     ],
 )
-def test_what_can_be_written_and_read_back_passes(value: Any) -> None:
+def test_a_value_of_json_passes(value: Any) -> None:
     assert json_fault(value) is None
     assert json.loads(json.dumps(value)) is not None
 
 
-def test_a_value_passes_exactly_where_json_reads_it_back_as_it_was() -> None:
+def test_a_value_passes_if_json_reads_it_back() -> None:
     odd = (DAY, b"a", {1}, Place(), float("nan"), float("inf"), Decimal(1), np.int8(1), object())
     value = Values([odd, (0, 1, 0.5), ("", "a")], lambda draw: draw.choice(("a", "b", 1, None)))
     draw, passed = random.Random(7), 0

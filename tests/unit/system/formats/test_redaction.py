@@ -31,7 +31,7 @@ def logged() -> Iterator[io.StringIO]:
     logger.removeHandler(handler)
 
 
-def test_the_value_of_a_variable_named_like_a_secret_is_replaced_by_its_name() -> None:
+def test_the_value_of_a_secret_variable_is_redacted() -> None:
     assert redact(f"Bearer {PLANTED}!") == "Bearer [HF_TOKEN]!"
 
 
@@ -48,7 +48,7 @@ def test_a_password_in_a_url_is_replaced() -> None:
     assert redact("at http://host:5000/api, me@home") == "at http://host:5000/api, me@home"
 
 
-def test_a_tool_that_returns_or_raises_a_secret_does_not_tell_the_model() -> None:
+def test_secrets_in_results_of_tools_are_redacted() -> None:
     @tool
     def peek(fail: bool) -> str:
         """Look around."""
@@ -59,13 +59,13 @@ def test_a_tool_that_returns_or_raises_a_secret_does_not_tell_the_model() -> Non
     async def answers() -> list[Observation]:
         return [await peek.answer(ToolCall("peek", {"fail": fail}), {}) for fail in (False, True)]
 
-    assert [told.content for told in asyncio.run(answers())] == [
+    assert [result.content for result in asyncio.run(answers())] == [
         "token=[HF_TOKEN]",
         "RuntimeError: 401 for [HF_TOKEN]",
     ]
 
 
-def test_a_secret_is_neither_logged_nor_in_a_logged_traceback(logged: io.StringIO) -> None:
+def test_secrets_in_logs_and_tracebacks_are_redacted(logged: io.StringIO) -> None:
     try:
         raise ValueError(f"not allowed with {PLANTED}")
     except ValueError:
@@ -75,7 +75,7 @@ def test_a_secret_is_neither_logged_nor_in_a_logged_traceback(logged: io.StringI
     assert logged.getvalue().endswith("ValueError: not allowed with [HF_TOKEN]\n")
 
 
-def test_blocks_that_overlap_keep_secrets_to_the_end_of_each_and_redact_once(
+def test_overlapping_blocks_redact_until_the_last_ends(
     logged: io.StringIO,
 ) -> None:
     logging.setLogRecordFactory(logging.LogRecord)

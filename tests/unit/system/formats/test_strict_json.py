@@ -42,7 +42,7 @@ def test_a_plain_call_is_read() -> None:
         ('{"a": 1} {"a": 2}', "Extra data"),
     ],
 )
-def test_what_cannot_be_written_again_is_refused_with_its_reason(text: str, fault: str) -> None:
+def test_text_that_cannot_be_written_again_is_refused(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         strict_json.parse(text)
 
@@ -60,7 +60,7 @@ def test_the_deepest_allowed_value_is_read() -> None:
 
 
 @given(strategies.text())
-def test_any_text_is_either_read_or_a_value_error(text: str) -> None:
+def test_any_text_is_read_or_raises_value_error(text: str) -> None:
     try:
         value = strict_json.parse(text)
     except ValueError:
@@ -80,5 +80,5 @@ def test_any_text_is_either_read_or_a_value_error(text: str) -> None:
         max_leaves=20,
     )
 )
-def test_what_python_writes_is_read_back_the_same(value: object) -> None:
+def test_values_written_by_python_are_read_back(value: object) -> None:
     assert strict_json.parse(json.dumps(value)) == value

@@ -1,4 +1,4 @@
-"""YAML is read by version 1.2, and what is written is read back."""
+"""YAML is read by version 1.2, and written values are read back."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_another_version_of_yaml_is_refused() -> None:
     assert strict_yaml.parse("%YAML 1.2\n---\nseed: no\n", "here") == {"seed": "no"}
 
 
-def test_a_time_for_a_number_is_refused_by_its_key() -> None:
+def test_a_time_instead_of_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match=r"seed: Input should be a valid integer.*'1:30'"):
         loading.read(str(ROOT / "tests/conf/tiny.yaml"), ["seed=1:30"])
 
 
-def test_a_fault_in_a_file_has_its_place_and_its_line(tmp_path: Path) -> None:
+def test_an_error_has_its_place_and_its_line(tmp_path: Path) -> None:
     path = tmp_path / "e1.yaml"
     path.write_text("model: nano\nupdate:\n  epochs: 1\n   batches: 2\n")
     with pytest.raises(ValueError) as error:
@@ -60,7 +60,7 @@ def test_a_misplaced_line_has_the_remedy() -> None:
         strict_yaml.parse("  model: a\n steps: 3\n", "here")
 
 
-def test_a_key_that_comes_twice_is_refused() -> None:
+def test_a_repeated_key_is_refused() -> None:
     with pytest.raises(ValueError, match="line 2, column 1 is no valid YAML: the key 'a' is there"):
         strict_yaml.parse("a: 1\na: 2\n", "here")
 

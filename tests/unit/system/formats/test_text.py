@@ -24,7 +24,7 @@ def test_a_text_of_the_allowed_length_is_whole() -> None:
     assert clip("a" * 10, 10) == "a" * 10
 
 
-def test_what_is_no_utf8_is_replaced() -> None:
+def test_invalid_utf8_is_replaced() -> None:
     assert clip(b"\xffok", 100) == "\ufffdok"
     assert clip("half \ud83d pair", 100) == "half ? pair"
 
@@ -37,11 +37,11 @@ def test_the_cap_counts_bytes() -> None:
     strategies.text(strategies.characters(), max_size=300) | strategies.binary(max_size=300),
     strategies.integers(0, 60),
 )
-def test_whatever_comes_in_can_be_encoded(text: str | bytes, max_bytes: int) -> None:
+def test_any_clipped_text_can_be_encoded(text: str | bytes, max_bytes: int) -> None:
     assert len(clip(text, max_bytes).encode()) <= 3 * max_bytes + 40
 
 
-def test_a_fault_names_its_kind() -> None:
+def test_an_error_text_starts_with_its_type() -> None:
     assert fault(KeyError("answer")) == "KeyError: 'answer'"
 
 
@@ -52,12 +52,12 @@ class Broken(Exception):
     __repr__ = __str__
 
 
-def test_an_error_whose_text_cannot_be_had_is_told_nonetheless() -> None:
+def test_an_error_with_a_failing_str_is_described() -> None:
     assert fault(Broken()) == "Broken: str() failed with IndexError"
     assert shown(Broken()) == "repr() failed with IndexError"
 
 
-def test_an_error_without_a_text_is_told_with_its_cause() -> None:
+def test_an_error_without_text_is_described_by_its_cause() -> None:
     lost = TimeoutError()
     assert fault(lost) == "TimeoutError, without a message"
     lost.__context__ = ConnectionResetError(104, "Connection reset by peer")
@@ -69,7 +69,7 @@ def test_an_error_without_a_text_is_told_with_its_cause() -> None:
     assert fault(lost) == "TimeoutError, caused by TimeoutError"
 
 
-def test_a_group_of_errors_names_the_first_of_them_and_its_notes() -> None:
+def test_a_group_of_errors_is_described_by_its_first() -> None:
     group = ExceptionGroup(
         "2 judges", [ValueError("no answer"), ExceptionGroup("third", [KeyError("x")])]
     )
@@ -97,7 +97,7 @@ def test_a_sentence_ends_with_one_mark() -> None:
     ]
 
 
-def test_a_mistyped_name_is_told_the_nearest_or_all_or_that_there_is_none() -> None:
+def test_a_mistyped_name_gets_the_nearest_or_all_names() -> None:
     assert did_you_mean("mien", ["mine", "demo"]) == " Did you mean 'mine'?"
     assert did_you_mean("nosuch", ["mine", "demo"]) == " Known: mine, demo."
     assert did_you_mean("nosuch", []) == " There are none."
@@ -108,7 +108,7 @@ def test_a_noun_follows_its_number() -> None:
     assert [counted(*each) for each in nouns] == ["1 episode", "0 rows", "2 replies", "3 keys"]
 
 
-def test_what_happens_again_and_again_is_logged_with_details_once_and_then_counted(
+def test_a_repeated_event_is_logged_once_and_then_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for number in range(1000):

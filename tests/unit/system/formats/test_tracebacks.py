@@ -1,4 +1,4 @@
-"""Which line of whose code an error is told with."""
+"""The line of user code that an error is reported with."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def read_mine():
     return json.loads("{")
 
 
-def test_the_line_is_the_innermost_of_the_users_own():
+def test_the_line_is_the_innermost_line_of_user_code():
     line = read_mine.__code__.co_firstlineno + 1
     assert tracebacks.own_line(caught(read_mine)) == f"{__file__}:{line} in read_mine"
 
 
-def test_an_error_of_ours_or_of_an_installed_package_has_no_line_of_the_users():
+def test_errors_outside_of_user_code_have_no_line():
     ours = caught(lambda: parse("{"))
     while ours.__traceback__.tb_frame.f_code.co_filename == __file__:
         ours.__traceback__ = ours.__traceback__.tb_next
@@ -41,7 +41,7 @@ def test_an_error_of_ours_or_of_an_installed_package_has_no_line_of_the_users():
     assert tracebacks.own_line(ValueError("never raised")) is None
 
 
-def test_code_that_dataclasses_generate_has_no_line():
+def test_generated_code_has_no_line():
     generated = {}
     exec("def __init__(function): function()", generated)
     line = read_mine.__code__.co_firstlineno + 1
@@ -51,7 +51,7 @@ def test_code_that_dataclasses_generate_has_no_line():
     assert "<string>" not in tracebacks.own_line(error)
 
 
-def test_a_traceback_shows_the_users_lines_ours_and_the_innermost():
+def test_a_traceback_keeps_user_lines_and_the_innermost_line():
     def both():
         return parse("[1")
 
@@ -63,7 +63,7 @@ def test_a_traceback_shows_the_users_lines_ours_and_the_innermost():
     assert frames == ["caught", "both", "parse", "raw_decode"]
 
 
-def test_a_traceback_begins_with_the_users_first_line():
+def test_a_traceback_starts_with_the_first_user_line():
     def called_by_ours():
         return json.loads("{")
 
@@ -74,7 +74,7 @@ def test_a_traceback_begins_with_the_users_first_line():
     assert "called_by_ours" in tracebacks.trace(error)
 
 
-def test_a_callable_object_is_defined_where_its_class_says_what_it_does():
+def test_a_callable_object_has_the_place_of_its_class():
     class Agent:
         async def __call__(self, episode):
             return episode
