@@ -75,26 +75,26 @@ def room(module: str) -> str:
 
 @cache
 def imported(path: Path) -> list[str]:
-    """All that a file imports, in functions and for types too; `a.b.c` for `from a.b import c`."""
-    found: list[str] = []
+    """The imports of a file, in functions and for types too; `a.b.c` for `from a.b import c`."""
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             where = f"{path}:{node.lineno}"
             assert node.module and not node.level, f"{where} imports relative to itself"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 @cache
 def ours(module: str) -> list[str]:
     """The modules of ours that a module imports."""
-    found = {n if n in MODULES else n.rpartition(".")[0] for n in imported(MODULES[module])}
-    return sorted(found & MODULES.keys() - {module})
+    names = {n if n in MODULES else n.rpartition(".")[0] for n in imported(MODULES[module])}
+    return sorted(names & MODULES.keys() - {module})
 
 
-def test_every_module_stands_in_a_room_of_the_table():
+def test_every_module_has_a_room_in_the_table():
     assert {room(module) for module in MODULES} - RANK.keys() == {"agentfly_core", "reports"}
     assert {room(module) for module in CORE}.isdisjoint({"flows", "tasks"})
 
@@ -140,11 +140,11 @@ def test_a_room_of_the_core_has_3_to_13_modules():
     ]
 
 
-def test_modules_are_imported_by_their_name_only_by_import_paths_and_doors():
+def test_only_import_paths_and_doors_import_by_name():
     by_name = {module for module, path in MODULES.items() if "import_module(" in path.read_text()}
     preloads = {
         "agentfly_core.sandbox.guest.server"
-    }  # what programs may import, which is never ours
+    }  # imports of model-written programs, never ours
     lazy = {*DOORS} - {"agentfly_core.rl"}
     assert by_name == {*lazy, "agentfly_core.config.import_path", *preloads}
 
@@ -156,7 +156,7 @@ def homes(door: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_door_has_the_names_that_it_imports_and_none_is_a_modules(door):
+def test_a_door_exports_the_names_that_it_imports(door):
     names = vars(__import__(door, fromlist=["__all__"]))["__all__"]
     assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert {*names} == homes(door).keys()
@@ -167,13 +167,13 @@ def test_a_door_has_the_names_that_it_imports_and_none_is_a_modules(door):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_name_that_a_door_has_not_is_no_attribute(door):
+def test_a_door_has_no_other_attributes(door):
     with pytest.raises(AttributeError, match=f"module '{door}' has no attribute 'nothing'"):
         _ = __import__(door, fromlist=["nothing"]).nothing
 
 
 @pytest.mark.slow
-def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
+def test_the_door_for_authors_loads_no_slow_package():
     code = "import sys, agentfly_core as a; [getattr(a, name) for name in a.__all__];"
     code += f"print([name for name in {SLOW} if name in sys.modules])"
     done = subprocess.run(
@@ -182,7 +182,7 @@ def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_help_loads_none_of_the_packages_of_commands():
+def test_the_help_loads_no_package_of_a_command():
     assert loaded(ROOT, "--help") & {*HEAVY, "pydantic"} == set()
 
 
@@ -197,23 +197,23 @@ READY_MADE_PARTS = tuple(f"agentfly_core.{name}." for name in (*READY_MADE, "inf
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
-def test_what_is_shown_to_authors_imports_through_the_doors_only(path):
+def test_examples_for_authors_import_through_doors(path):
     lines = [line.split() for line in path.read_text().splitlines()]
     froms = [words[1] for words in lines if words[:1] == ["from"] and words[2:3] == ["import"]]
     plain = [words[1].rstrip(",") for words in lines if words[:1] == ["import"] and len(words) > 1]
-    found = [name for name in froms + plain if name.split(".")[0] == "agentfly_core"]
-    through = {name for name in found if not name.startswith(READY_MADE_PARTS)}
+    own_names = [name for name in froms + plain if name.split(".")[0] == "agentfly_core"]
+    through = {name for name in own_names if not name.startswith(READY_MADE_PARTS)}
     assert through <= {*DOORS, "agentfly_core.testing"}
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_every_name_of_a_door_is_in_the_pages(door):
+def test_every_name_of_a_door_is_documented(door):
     words = {word for path in SHOWN for word in re.findall(r"\w+", path.read_text())}
     assert homes(door).keys() - words == set()
 
 
 @pytest.mark.slow
-def test_the_kit_for_tests_is_used_by_tests_only_and_loads_neither_pytest_nor_anything_slow():
+def test_the_testing_kit_is_only_for_tests_and_loads_fast():
     users = [name for name in MODULES if any(room(used) == "testing" for used in ours(name))]
     assert [name for name in users if room(name) != "testing"] == []
     unwanted = ("pytest", "_pytest", "transformers", *SLOW)
@@ -232,7 +232,7 @@ def test_tests_import_nothing_from_other_tests():
 
 
 @pytest.mark.parametrize("package", list(ONLY))
-def test_a_heavy_package_has_its_one_place_in_the_core(package):
+def test_a_heavy_package_is_imported_in_one_place(package):
     core = ROOT / "agentfly_core"
     users = [
         path
@@ -244,13 +244,13 @@ def test_a_heavy_package_has_its_one_place_in_the_core(package):
     ] == []
 
 
-def test_tasks_are_a_thin_layer_that_knows_no_store():
+def test_tasks_do_not_import_the_store():
     paths = sorted((ROOT / "tasks").rglob("*.py"))
     assert sum(len(path.read_text().splitlines()) for path in paths) <= 250
     assert [name for path in paths for name in imported(path) if ".store." in name] == []
 
 
-def test_the_files_of_the_record_are_named_in_one_place():
+def test_one_module_names_the_files_of_the_record():
     code = [
         path
         for folder in ("agentfly_core", "flows", "tasks")
@@ -260,13 +260,13 @@ def test_the_files_of_the_record_are_named_in_one_place():
         assert [path.name for path in code if name in path.read_text()] == ["parquet.py"]
 
 
-def test_a_public_type_name_has_one_definition_and_variables_are_named_after_their_content():
+def test_type_names_are_unique_and_variables_not_vague():
     repository = Repository.read(ROOT)
     assert [name for name, modules in definitions(repository).items() if modules > 1] == []
     assert vague_names(repository) == {}
 
 
-def test_the_record_needs_the_standard_library_only():
+def test_the_record_imports_the_standard_library_only():
     names = {name.split(".")[0] for name in imported(ROOT / "agentfly_core/records/trajectory.py")}
     assert names <= {*sys.stdlib_module_names, "agentfly_core"}
 
@@ -286,7 +286,7 @@ RUNS_WHAT_IT_READS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "mar
 
 
 def dangers(path):
-    """Where a file would run, or hand to a shell, what it was merely given: "line 12: eval"."""
+    """The lines of a file that would run given text, in Python or a shell: "line 12: eval"."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             if (name := ast.unparse(node.func)) in FORBIDDEN:
@@ -308,11 +308,11 @@ def dangers(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["agentfly_core", "flows", "tasks", "benchmarks"])
-def test_nothing_runs_what_it_was_merely_given(folder):
-    found = {
+def test_no_module_runs_given_code(folder):
+    lines_of = {
         str(path.relative_to(ROOT)): list(dangers(path)) for path in (ROOT / folder).rglob("*.py")
     }
-    assert {path: what for path, what in found.items() if what} == {}
+    assert {path: what for path, what in lines_of.items() if what} == {}
 
 
 @pytest.mark.parametrize(
@@ -326,6 +326,6 @@ def test_nothing_runs_what_it_was_merely_given(folder):
         "import pickle",
     ],
 )
-def test_a_line_that_does_is_found(tmp_path, line):
+def test_a_line_that_runs_given_code_is_detected(tmp_path, line):
     (tmp_path / "bad.py").write_text(line)
     assert len(list(dangers(tmp_path / "bad.py"))) == 1

@@ -1,6 +1,4 @@
-"""What can be installed beside the core: pinned in the lists, and free of the GPL but for one that
-has a list of its own.
-"""
+"""Extras are pinned in the lists and free of the GPL. GPL packages have their own list."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tests.support.project import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OF_THE_LOCK = {"cpu", "gpu", "smollm2", "test"}
-"""What a list is made for; their packages ask for what the lists leave out on purpose."""
+"""The purpose of each list; the lists omit some dependencies on purpose."""
 UNDER_THE_GPL = "textworld"
 ADDED = sorted(EXTRAS.keys() - OF_THE_LOCK - {UNDER_THE_GPL})
 
@@ -30,16 +28,16 @@ def pins(name: str) -> dict[str, str]:
 
 
 def asked_for(first: list[str]) -> Iterator[Requirement]:
-    """What packages ask for, directly or not, as far as they are installed."""
+    """Direct and indirect requirements of packages, as far as they are installed."""
     left, seen = [Requirement(text) for text in first], set[str]()
     while left:
-        asked = left.pop()
-        yield asked
-        for text in requirements_of(asked.name) if asked.name not in seen else ():
+        requirement = left.pop()
+        yield requirement
+        for text in requirements_of(requirement.name) if requirement.name not in seen else ():
             further = Requirement(text)
-            if any(applies(further, extra) for extra in ("", *asked.extras)):
+            if any(applies(further, extra) for extra in ("", *requirement.extras)):
                 left.append(further)
-        seen.add(asked.name)
+        seen.add(requirement.name)
 
 
 def is_installed(name: str) -> bool:
@@ -53,52 +51,60 @@ def requirements_of(name: str) -> list[str]:
     return requires(name) or [] if is_installed(name) else []
 
 
-def name_missing(found: list[Requirement]) -> None:
-    """Skip a test that has looked at all else, with the packages that it could not look into."""
-    if missing := sorted({asked.name for asked in found if not is_installed(asked.name)}):
+def name_missing(requirements: list[Requirement]) -> None:
+    """Skip the rest of a test and name the packages that are not installed."""
+    if missing := sorted(
+        {requirement.name for requirement in requirements if not is_installed(requirement.name)}
+    ):
         pytest.skip(f"not installed, so not looked into: {', '.join(missing)}")
 
 
-def applies(asked: Requirement, extra: str) -> bool:
-    return asked.marker is None or asked.marker.evaluate({"extra": extra})
+def applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 @pytest.mark.parametrize("lock", ["cpu.txt", "gpu.txt"])
 @pytest.mark.parametrize("extra", [*ADDED, UNDER_THE_GPL])
-def test_an_extra_resolves_with_the_lock(extra: str, lock: str) -> None:
-    pinned, found = pins(lock), list(asked_for(EXTRAS[extra]))
+def test_the_lock_has_the_packages_of_each_extra(extra: str, lock: str) -> None:
+    pinned, requirements = pins(lock), list(asked_for(EXTRAS[extra]))
     if extra == UNDER_THE_GPL:
         pinned |= pins("textworld.txt")
-    for asked in found:
-        version = pinned.get(canonicalize_name(asked.name))
-        assert version, f"{lock} has no {asked.name}"
-        assert asked.specifier.contains(version, prereleases=True), f"{asked}, {lock} has {version}"
-    name_missing(found)
+    for requirement in requirements:
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version, f"{lock} has no {requirement.name}"
+        assert requirement.specifier.contains(version, prereleases=True), (
+            f"{requirement}, {lock} has {version}"
+        )
+    name_missing(requirements)
 
 
 @pytest.mark.parametrize("extra", ADDED)
-def test_no_extra_installs_what_is_under_the_gpl(extra: str) -> None:
-    found = list(asked_for(EXTRAS[extra]))
-    for asked in found:
-        if is_installed(asked.name):
-            assert not re.search(r"\bA?GPL|(?<!Lesser )General Public", licence(asked.name)), asked
-    name_missing(found)
+def test_no_extra_installs_gpl_packages(extra: str) -> None:
+    requirements = list(asked_for(EXTRAS[extra]))
+    for requirement in requirements:
+        if is_installed(requirement.name):
+            assert not re.search(
+                r"\bA?GPL|(?<!Lesser )General Public", licence(requirement.name)
+            ), requirement
+    name_missing(requirements)
 
 
 @pytest.mark.parametrize("lock", ["cpu.txt", "gpu.txt"])
-def test_what_is_under_the_gpl_is_in_no_list_but_its_own(lock: str) -> None:
+def test_gpl_packages_are_in_their_own_list_only(lock: str) -> None:
     assert pins("textworld.txt")["jericho"]
     assert not pins("textworld.txt").keys() & pins(lock).keys()
 
 
 def licence(package: str) -> str:
-    """What a package calls its licence; not the text, which also names what it may be linked to."""
-    told = metadata(package)
-    classifiers = [line for line in told.get_all("Classifier") or [] if line.startswith("License")]
-    written = told.get("License-Expression") or told.get("License") or ""
+    """The licence field of a package, not the text, which can name other licences."""
+    fields = metadata(package)
+    classifiers = [
+        line for line in fields.get_all("Classifier") or [] if line.startswith("License")
+    ]
+    written = fields.get("License-Expression") or fields.get("License") or ""
     return "; ".join([written.partition("\n")[0], *classifiers])
 
 
-def test_the_dry_run_of_make_is_of_every_extra() -> None:
+def test_make_dry_run_has_every_extra() -> None:
     (named,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert named.split(",") == ADDED

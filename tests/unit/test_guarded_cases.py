@@ -23,7 +23,7 @@ def test_every_guarded_case_has_tests_that_exist():
     assert [test for tests in cases.values() for test in tests if not exists(test)] == []
 
 
-def test_a_test_or_a_value_that_is_gone_is_noticed():
+def test_a_missing_test_or_value_is_noticed():
     here = "tests/unit/test_guarded_cases.py::test_every_guarded_case_has_tests_that_exist"
     assert exists(here)
     assert not exists("tests/unit/test_guarded_cases.py::test_of_" + "nothing")

@@ -1,4 +1,4 @@
-"""What a killed test session started ends with it."""
+"""Processes of a killed test session end with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_that_is_killed(server, tmp_path):
 
 
 @pytest.mark.slow
-def test_servers_and_commands_end_when_the_tests_are_killed(tmp_path: Path) -> None:
+def test_servers_and_commands_end_with_killed_tests(tmp_path: Path) -> None:
     (tmp_path / "test_session.py").write_text(SESSION)
     command = [
         sys.executable,
@@ -68,11 +68,9 @@ def test_servers_and_commands_end_when_the_tests_are_killed(tmp_path: Path) -> N
 
 
 def starts(path: Path) -> list[str]:
-    """Where a file starts programs that may outlive it: they neither read what it says nor die with
-    it.
-    """
+    """Lines that start programs without a pipe or a death signal, so they can outlive the file."""
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    found = []
+    places = []
     for call in calls:
         words = {word.arg: ast.unparse(word.value) for word in call.keywords}
         ends = words.get("preexec_fn") == die_with_parent.__name__ or words.get("stdin") in (
@@ -80,12 +78,12 @@ def starts(path: Path) -> list[str]:
             "-1",
         )
         if ast.unparse(call.func).endswith("Popen") and not ends:
-            found.append(f"{path.name}:{call.lineno}")
-    return found
+            places.append(f"{path.name}:{call.lineno}")
+    return places
 
 
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_no_test_starts_a_program_that_could_outlive_it(path: Path) -> None:
+def test_no_test_starts_a_program_that_can_outlive_it(path: Path) -> None:
     assert starts(path) == []

@@ -1,4 +1,4 @@
-"""What the tiers run and when they pass; and `make` installs again what was installed."""
+"""The commands of the tiers, and repeated installation by `make`."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ ON_GPU = (
 
 
 def make(folder: Path, tier: str, **codes: int) -> tuple[int, list[str]]:
-    """The exit status of a tier whose programs end with these codes, and what it called."""
+    """The exit status of a tier with these exit codes of its programs, and its calls."""
     calls = folder / "calls"
     (folder / "bin").mkdir()
     for name in ("ruff", "mypy", "pip", "python"):
@@ -76,7 +76,7 @@ def test_a_tier_checks_style_and_types_and_runs_its_tests_once(tmp_path, tier):
 
 @pytest.mark.parametrize("code", [1, 2, 137])
 @pytest.mark.parametrize("failing", ["ruff", "mypy", "pip", "python"])
-def test_what_fails_fails_the_tier_and_is_not_run_again(tmp_path, failing, code):
+def test_a_failure_fails_the_tier_without_a_repeat(tmp_path, failing, code):
     (tmp_path / "sound").mkdir()
     (tmp_path / "failing").mkdir()
     _, called = make(tmp_path / "sound", "test")
@@ -88,13 +88,16 @@ def test_ci_runs_make_test():
 
 
 @pytest.mark.parametrize(
-    ("installed", "said", "expected"),
+    ("installed", "requirements", "expected"),
     [(None, "", "cpu"), ("", "", "cpu"), (None, "gpu", "gpu"), ("gpu", "", "gpu")],
 )
-def test_what_was_installed_is_what_is_installed_again(tmp_path, installed, said, expected):
+def test_the_installed_list_is_installed_again(tmp_path, installed, requirements, expected):
     if installed is not None:
         (tmp_path / ".installed").write_text(f"requirements/{installed}.txt\n" if installed else "")
-    words = [f"VENV={tmp_path}", *([f"REQUIREMENTS=requirements/{said}.txt"] if said else [])]
+    words = [
+        f"VENV={tmp_path}",
+        *([f"REQUIREMENTS=requirements/{requirements}.txt"] if requirements else []),
+    ]
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", "install", *words],
         cwd=ROOT,
@@ -107,7 +110,7 @@ def test_what_was_installed_is_what_is_installed_again(tmp_path, installed, said
 
 
 @pytest.mark.parametrize("installed", ["", "requirements/cpu.txt\n"])
-def test_another_list_is_not_installed_over_what_is_there(tmp_path, installed):
+def test_another_list_is_not_installed_over_the_first(tmp_path, installed):
     (tmp_path / ".installed").write_text(installed)
     words = ["make", "install", f"VENV={tmp_path}", "REQUIREMENTS=requirements/gpu.txt"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -118,6 +121,6 @@ def test_another_list_is_not_installed_over_what_is_there(tmp_path, installed):
     )
 
 
-def test_the_tests_for_a_gpu_are_there(tmp_path):
+def test_the_gpu_tests_exist(tmp_path):
     assert make(tmp_path, "test-gpu") == (0, [f"python -m pytest {ON_GPU}"])
     assert all((ROOT / word).is_file() for word in ON_GPU.split() if word.startswith("tests/"))

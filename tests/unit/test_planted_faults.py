@@ -8,6 +8,6 @@ from benchmarks.planted_faults import CORE, FAULTS, ROOT, Fault
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_has_one_place_in_its_module_and_tests_that_are_there(fault: Fault) -> None:
+def test_a_fault_has_one_place_and_existing_tests(fault: Fault) -> None:
     assert (ROOT / CORE / fault.module).read_text().count(fault.before) == 1
     assert (ROOT / "tests" / fault.tests.partition("::")[0]).exists()

@@ -46,12 +46,12 @@ def test_update(workers): ...
         ("learner", ["test_update"]),
     ],
 )
-def test_tests_are_chosen_by_what_their_fixtures_start(tmp_path, monkeypatch, chosen, expected):
+def test_fixtures_decide_the_tier_of_a_test(tmp_path, monkeypatch, chosen, expected):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_some.py").write_text(TESTS)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
     command += ["--rootdir", tmp_path, "-m", chosen, tmp_path]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    found = [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
-    assert found == expected
+    selected = [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert selected == expected

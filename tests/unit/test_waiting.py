@@ -10,7 +10,7 @@ from tests.support.project import ROOT
 from tests.support.waiting import until
 
 
-def test_a_wait_ends_with_its_process_and_tells_what_it_printed():
+def test_a_wait_ends_with_its_process_and_its_output():
     command = [sys.executable, "-S", "-c", "print('no such table'); raise SystemExit(3)"]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
         with pytest.raises(AssertionError, match=r"ended with 3, printing 'no such table\\n'"):
@@ -23,7 +23,7 @@ def test_a_wait_ends_with_the_process_of_an_id():
             until(lambda: False, process.pid)
 
 
-def test_what_a_process_did_before_its_end_counts(tmp_path):
+def test_a_condition_met_before_the_end_counts(tmp_path):
     file = tmp_path / "made"
     command = [sys.executable, "-S", "-c", f"open({str(file)!r}, 'w')"]
     with subprocess.Popen(command, stdin=-1, text=True) as process:
@@ -43,6 +43,6 @@ def short_waits(file):
             yield f"{file.relative_to(ROOT)}:{call.lineno}"
 
 
-def test_no_test_waits_for_less_than_half_an_hour():
+def test_no_test_waits_less_than_half_an_hour():
     files = sorted((ROOT / "tests").rglob("*.py"))
     assert [line for file in files for line in short_waits(file)] == []
