@@ -156,7 +156,7 @@ async def test_a_blocking_policy_is_named_and_later_episodes_run(
         (played,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(blocks))
         assert played.ending is Ending.FAILED
         assert "The policy " in str(played.error)
-        assert "blocks_is_named_and_the_next_episodes_can_be_played held the" in str(played.error)
+        assert "policy_is_named_and_later_episodes_run held the" in str(played.error)
         (again,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(saying("ok")))
         assert again.ending is Ending.NO_TOOL_CALLS
     finally:
