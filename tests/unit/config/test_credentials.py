@@ -1,4 +1,4 @@
-"""A secret is no setting: it is refused by its name, or by what the environment holds."""
+"""A secret is refused as a setting, by its name or by its value in the environment."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *("data.apikey", "template.private_key", "algorithm.credentials", "data.db_passwd"),
     ],
 )
-def test_a_secret_is_refused_by_its_name_and_not_told(key: str) -> None:
+def test_a_secret_is_refused_by_its_name_and_not_shown(key: str) -> None:
     last = key.rpartition(".")[2]
     with pytest.raises(
         SecretGiven, match=rf"^an override: {key} is a secret by its name\."
-    ) as told:
+    ) as refusal:
         loading.read("tiny", [f"{key}={PLANTED}"])
-    assert f"{last}_env=MY_" in str(told.value)
-    assert PLANTED not in str(told.value)
+    assert f"{last}_env=MY_" in str(refusal.value)
+    assert PLANTED not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_secret_is_refused_by_its_name_and_not_told(key: str) -> None:
         "rewards={'my.secret:token': 1}",
     ],
 )
-def test_what_only_sounds_like_a_secret_is_a_setting(override: str) -> None:
+def test_a_setting_with_a_similar_name_is_accepted(override: str) -> None:
     assert loading.read("tiny", [override]).name == "tiny"
 
 
@@ -83,10 +83,10 @@ def test_a_secret_is_refused_under_any_name(
     override: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_KEY", PLANTED)
-    with pytest.raises(SecretGiven, match=message) as told:
+    with pytest.raises(SecretGiven, match=message) as refusal:
         loading.read("tiny", [override])
     for secret in (PLANTED, "opensesame", "123456"):
-        assert secret not in str(told.value)
+        assert secret not in str(refusal.value)
 
 
 def test_a_secret_among_the_settings_of_an_override_is_refused() -> None:
@@ -97,10 +97,10 @@ def test_a_secret_among_the_settings_of_an_override_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", [f"data.api_key: {PLANTED}", f"data.api_key=[{PLANTED}"])
-def test_what_cannot_be_read_is_not_told_either(text: str) -> None:
-    with pytest.raises(ValueError, match=r"override 'data\.api_key'") as told:
+def test_an_unreadable_secret_is_not_shown_either(text: str) -> None:
+    with pytest.raises(ValueError, match=r"override 'data\.api_key'") as refusal:
         loading.read("tiny", [text])
-    assert PLANTED not in str(told.value)
+    assert PLANTED not in str(refusal.value)
 
 
 def test_a_secret_in_the_file_is_refused_with_the_files_name(project: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_secret_in_the_file_is_refused_with_the_files_name(project: Path) -> N
         loading.read("tiny")
 
 
-def test_a_command_that_is_given_a_secret_leaves_nothing(
+def test_a_command_with_a_secret_leaves_no_files(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "tiny", f"data.api_key={PLANTED}"]) == 2
@@ -123,10 +123,10 @@ def test_a_command_that_is_given_a_secret_leaves_nothing(
     assert [path.name for path in project.iterdir()] == ["conf"]
 
 
-def test_a_flow_run_that_was_given_a_secret_says_how_prefect_forgets_it(
+def test_a_flow_run_with_a_secret_names_the_delete_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "5f0e")
-    with pytest.raises(SecretGiven, match=r"agentfly prefect flow-run delete 5f0e$") as told:
+    with pytest.raises(SecretGiven, match=r"agentfly prefect flow-run delete 5f0e$") as refusal:
         experiment_of_flow("tiny", [f"data.api_key={PLANTED}"], "local", "")
-    assert PLANTED not in str(told.value)
+    assert PLANTED not in str(refusal.value)

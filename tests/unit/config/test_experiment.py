@@ -1,4 +1,4 @@
-"""An experiment file: what is read, where it came from, what is refused."""
+"""Experiment files: values, their origins, and refusals."""
 
 import json
 
@@ -19,14 +19,14 @@ def tiny(tmp_path):
     return str(tmp_path / "tiny.yaml")
 
 
-def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
+def test_values_come_from_defaults_file_and_overrides(tiny):
     read = loading.read(tiny, ["rollout.group_size=4"])
     assert (read.settings.update.learning_rate, read.origin["update.learning_rate"]) == (3e-4, tiny)
     assert (read.settings.rollout.group_size, read.origin["rollout.group_size"]) == (4, "override")
     assert (read.settings.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
 
 
-def test_an_override_replaces_all_that_stands_at_its_key(tiny):
+def test_an_override_replaces_the_whole_value_of_its_key(tiny):
     read = loading.read(
         tiny,
         [
@@ -50,7 +50,7 @@ def test_an_import_path_is_one_key_of_an_override(tiny):
     assert read.origin["rewards.agentfly_core.rewards.exact:exact"] == "override"
 
 
-def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experiment(tiny):
+def test_a_number_is_short_for_an_environments_limit(tiny):
     short, full, worn = (
         loading.read(tiny, [f"environments={{my:Shop: {pool}}}"]).settings
         for pool in ("8", "{limit: 8}", "{limit: 8, max_uses: 100, lifetime: 3600}")
@@ -66,18 +66,14 @@ def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experime
 
 
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
-    with pytest.raises(
-        ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"
-    ):
+    with pytest.raises(ValueError, match=r"update.learning_rat: .* 'learning_rate'"):
         loading.read(tiny, ["update.learning_rat=1"])
     with pytest.raises(
         ValueError,
         match=r"experiment.*:\n  rollout.problems: .*greater than or equal to 1 \(got 0\)",
     ):
         loading.read(tiny, ["rollout.problems=0"])
-    with pytest.raises(
-        ValueError, match=r"environments.my:Shop.limt: there is no such key. Did you mean 'limit'"
-    ):
+    with pytest.raises(ValueError, match=r"environments.my:Shop.limt: .* 'limit'"):
         loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
@@ -112,9 +108,7 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         ("when: 2026-13-01\n", "tiny.yaml is no valid YAML: month must be in 1..12"),
     ],
 )
-def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(
-    text, message, tmp_path
-):
+def test_a_file_without_settings_is_refused_with_the_line(text, message, tmp_path):
     (tmp_path / "tiny.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         loading.read(str(tmp_path / "tiny.yaml"))
@@ -131,7 +125,7 @@ def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(
         (["=1"], "expected key=value"),
     ],
 )
-def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
+def test_an_unreadable_override_is_refused(overrides, message, tiny):
     with pytest.raises(ValueError, match=message):
         loading.read(tiny, overrides)
 
@@ -144,16 +138,16 @@ def test_a_number_may_be_written_with_an_exponent(text, value):
 
 
 @pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
-def test_a_value_that_contains_itself_is_refused_where_it_does(text):
+def test_a_value_that_contains_itself_is_refused_by_line(text):
     with pytest.raises(
         ValueError,
-        match=r"here, line 1, column \d+ is no valid YAML: \*x contains itself",
+        match=r"here, line 1, column \d+ .*: \*x contains itself",
     ):
         strict_yaml.parse(text, "here")
     assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 
 
-def test_an_override_may_be_json_of_any_text(tiny):
+def test_an_override_may_be_any_json(tiny):
     system = "Be brief \U0001f600: yes"
     assert (
         loading.read(tiny, [f"agent={json.dumps({'system': system})}"]).settings.agent.system
@@ -161,13 +155,13 @@ def test_an_override_may_be_json_of_any_text(tiny):
     )
 
 
-def test_a_mistyped_key_that_must_be_given_is_named() -> None:
-    said = r"data\.train: it must be given; is 'trian' meant for it\?"
-    with pytest.raises(ValueError, match=said):
+def test_a_mistyped_required_key_is_named() -> None:
+    message = r"data\.train: it must be given; is 'trian' meant for it\?"
+    with pytest.raises(ValueError, match=message):
         loading.read("quickstart", ["data={use: a:b, trian: 24, test: 4}"])
 
 
-def test_what_must_be_given_is_named(tmp_path):
+def test_a_missing_required_key_is_named(tmp_path):
     (tmp_path / "bare.yaml").write_text(TINY.replace("rewards:", "# rewards:"))
     with pytest.raises(ValueError, match=r"rewards: it must be given$"):
         loading.read(str(tmp_path / "bare.yaml"))
@@ -178,16 +172,16 @@ def test_another_value_is_another_experiment(tiny):
     assert loading.read(tiny).settings.digest != loading.read(tiny, ["seed=1"]).settings.digest
 
 
-def test_a_difference_says_whether_a_run_may_go_on_with_it(tiny):
+def test_a_difference_reports_whether_a_run_may_continue(tiny):
     old = loading.read(tiny).settings.model_dump(mode="json")
     new = loading.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).settings.model_dump(
         mode="json"
     )
-    found = {d.key: d.resumable for d in loading.differences(old, new)}
-    assert found == {"steps": True, "seed": False, "evaluate.every": True}
+    resumable = {d.key: d.resumable for d in loading.differences(old, new)}
+    assert resumable == {"steps": True, "seed": False, "evaluate.every": True}
 
 
-def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_path, monkeypatch):
+def test_a_site_comes_from_file_environment_and_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf/site").mkdir(parents=True)
     (tmp_path / "conf/site/local.yaml").write_text("ranks: 1\nzero_stage: 2\n")
@@ -205,7 +199,7 @@ def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_pa
         loading.site("lokal")
 
 
-def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(monkeypatch):
+def test_a_mistyped_variable_is_refused_but_not_internal_ones(monkeypatch):
     for name in ("AGENTFLY_RUN", "AGENTFLY_OWNER", "AGENTFLY_SANDBOX"):
         monkeypatch.setenv(name, "a mark")
     assert loading.site("local").name == "local"
@@ -216,7 +210,7 @@ def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(m
         loading.site("local")
 
 
-def test_a_value_of_the_environment_that_does_not_fit_is_refused_with_where_it_may_stand(
+def test_a_wrong_environment_value_is_refused_by_its_variable(
     monkeypatch,
 ):
     monkeypatch.setenv("AGENTFLY_RANKS", "two")
@@ -227,13 +221,13 @@ def test_a_value_of_the_environment_that_does_not_fit_is_refused_with_where_it_m
         loading.site("local")
 
 
-def test_a_password_is_no_setting_of_a_site(monkeypatch):
+def test_a_site_refuses_a_password(monkeypatch):
     monkeypatch.setenv("AGENTFLY_MLFLOW_TRACKING_URI", "http://me:opensesame@host:5000")
     with pytest.raises(ValueError, match=r"mlflow_tracking_uri: a secret is not a setting"):
         loading.site("local")
 
 
-def test_a_url_to_call_is_named_by_its_variable_and_never_shown(monkeypatch):
+def test_a_url_is_named_by_its_variable_and_never_shown(monkeypatch):
     monkeypatch.setenv("AGENTFLY_PING_URL_ENV", "MY_PING")
     assert loading.site("local").ping_url_env == "MY_PING"
     monkeypatch.setenv("AGENTFLY_PING_URL_ENV", "https://hc-ping.com/0c5d-91e1")
@@ -253,17 +247,17 @@ def test_a_url_to_call_is_named_by_its_variable_and_never_shown(monkeypatch):
         ({"offload": "optimizer", "zero_stage": 1}, "on `device: cpu`: leave it out"),
     ],
 )
-def test_offload_is_refused_where_it_can_do_nothing(settings, complaint):
+def test_useless_offload_is_refused(settings, complaint):
     with pytest.raises(ValueError, match=complaint):
         Site(**settings)
     assert Site(device="cuda", offload="all", zero_stage=3).offload == "all"
 
 
-def test_more_ranks_than_one_divide_the_optimizers_state():
+def test_several_ranks_divide_the_optimizer_state():
     assert [Site(ranks=ranks).zero_stage for ranks in (1, 2)] == [0, 1]
 
 
-def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept_beside_others(
+def test_zero_stage_0_with_ranks_and_bfloat16_is_refused(
     tiny,
 ):
     read = loading.read(tiny, ["dtype=bfloat16"])
@@ -276,7 +270,7 @@ def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("promotion.reward_margins={exat: 0.1}", r"got 'exat', expected one of exact"),
         ("promotion.confirmation=never", r"promotion.confirmation.use"),
@@ -288,19 +282,19 @@ def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept
         ('promotion.datasets={hard: {use: "a:b"}}', r"promotion.datasets.hard.test"),
     ],
 )
-def test_a_promotion_that_could_not_be_judged_is_refused_before_any_work(tiny, override, told):
-    with pytest.raises(ValueError, match=told):
+def test_an_impossible_promotion_is_refused_before_any_work(tiny, override, message):
+    with pytest.raises(ValueError, match=message):
         checks.check(loading.read(tiny, [override]).settings)
 
 
-def test_fresh_problems_are_only_asked_of_a_dataset_that_is_generated(tiny):
+def test_fresh_problems_need_a_generated_dataset(tiny):
     checks.check(loading.read(tiny, ["promotion.confirmation=fresh"]).settings)
     files = '{use: "tests.support.problems:clean", train: 64, test: 8}'
     with pytest.raises(ValueError, match=r"clean is not marked @generated: mark it .*=split"):
         checks.check(loading.read(tiny, [f"data={files}", "promotion.confirmation=fresh"]).settings)
 
 
-def test_an_experiment_that_is_promoted_otherwise_is_another_one_and_its_stages_are_not(tiny):
+def test_promotion_settings_change_no_stage_keys(tiny):
     plain, strict = (loading.read(tiny, o).settings for o in ([], ["promotion.tokens=0.1"]))
     assert plain.digest != strict.digest
     assert StageKeys(plain).prepare() == StageKeys(strict).prepare()

@@ -1,4 +1,4 @@
-"""What is named by its import path, and the settings beside it."""
+"""Objects named by import path, with their settings."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def spelled(
 
 
 class Canvas:
-    """What no file can hold."""
+    """A class that no file can express."""
 
 
 def drawn(canvas: Canvas, *more: int, **others: int) -> None: ...
 
 
-def test_settings_become_what_the_annotations_say() -> None:
+def test_settings_are_converted_to_the_annotated_types() -> None:
     assert construct(Tighter, {"low": 1, "cap": 3.0}) == Tighter(1.0, "k3", 3)
     assert construct(spelled, {"accent": "soft", "marks": ["!"]}, {"tokenizer": 7}) == (
         7,
@@ -52,16 +52,16 @@ def test_settings_become_what_the_annotations_say() -> None:
     )
 
 
-def test_settings_that_are_left_out_are_completed_with_their_values() -> None:
+def test_missing_settings_are_completed_with_their_defaults() -> None:
     assert with_defaults(Tighter, {"cap": 2}) == {"low": 0.2, "kind": "k3", "cap": 2}
 
 
 def test_sections_are_completed_too() -> None:
-    found = with_defaults(
+    completed = with_defaults(
         GRPO, {"policy_loss": {"use": "clip", "high": 0.28}, "aggregation": "seq_mean_token_sum"}
     )
-    assert found["policy_loss"] == {"use": "clip", "low": 0.2, "high": 0.28, "dual": None}
-    assert found["aggregation"] == {"use": "seq_mean_token_sum"}
+    assert completed["policy_loss"] == {"use": "clip", "low": 0.2, "high": 0.28, "dual": None}
+    assert completed["aggregation"] == {"use": "seq_mean_token_sum"}
 
 
 def test_a_module_name_is_short_for_its_class() -> None:

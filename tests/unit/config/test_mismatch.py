@@ -1,4 +1,4 @@
-"""The words in which a wrong setting is refused."""
+"""Messages about wrong settings."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def tiny(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("tools=calculator", "tools: Input should be a list (got 'calculator')"),
         ("update.betas={a: 1}", "update.betas: Input should be a list (got {'a': 1})"),
@@ -34,25 +34,25 @@ def tiny(tmp_path):
         ),
     ],
 )
-def test_a_setting_of_another_shape_is_refused_in_words_of_yaml(override, told, tiny):
+def test_a_setting_of_another_type_is_refused_in_yaml_terms(override, message, tiny):
     with pytest.raises(ValueError) as caught:
         loading.read(tiny, [override])
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 DEEP = ("[" * 3000 + "]" * 3000, "{a: " * 65 + "1" + "}" * 65, '{"a":' * 3000 + "1" + "}" * 3000)
 
 
 @pytest.mark.parametrize("text", DEEP, ids=["lists", "one too many", "JSON"])
-def test_what_is_nested_too_deeply_is_refused_with_its_source_and_place(text, tiny):
-    told = r"line 1, column \d+ is no valid YAML: it is more than 64 levels deep\."
-    with pytest.raises(ValueError, match=rf"^conf/deep.yaml, {told}"):
+def test_too_deep_nesting_is_refused_with_source_and_line(text, tiny):
+    message = r"line 1, column \d+ is no valid YAML: it is more than 64 levels deep\."
+    with pytest.raises(ValueError, match=rf"^conf/deep.yaml, {message}"):
         strict_yaml.parse(text, "conf/deep.yaml")
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         loading.read(tiny, [f"data.use={text}"])
 
 
-def test_what_is_nested_less_deeply_is_read():
+def test_allowed_nesting_is_read():
     assert strict_yaml.parse("{a: [" * 32 + "]}" * 32, "here") == strict_yaml.parse(
         '{"a": [' * 32 + "]}" * 32, "here"
     )

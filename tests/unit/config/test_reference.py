@@ -1,4 +1,4 @@
-"""What a person's word for a policy names."""
+"""Names of policies on the command line."""
 
 from __future__ import annotations
 
@@ -39,20 +39,18 @@ RUNS = ["mine", "rates-1f2e.b"]
         ("Qwen/Qwen2.5-3B-Instruct@main", HubModel("Qwen/Qwen2.5-3B-Instruct", "main")),
     ],
 )
-def test_a_policy_is_named_by_a_word_a_run_a_file_a_function_or_a_model(
-    text: str, named: Reference
-) -> None:
+def test_a_policy_is_a_word_a_run_a_file_a_function_or_a_model(text: str, named: Reference) -> None:
     assert reference(text, RUNS) == named
 
 
 @pytest.mark.parametrize("text", ["says", "gpt2", "yours@3", "shopx.says", "two words", "nano:big"])
-def test_what_names_none_is_refused_before_the_hub_is_asked(text: str) -> None:
-    with pytest.raises(ValueError, match=r"run:NAME, run:NAME@STEP|There is no nano model 'big'"):
+def test_a_wrong_policy_is_refused_without_asking_the_hub(text: str) -> None:
+    with pytest.raises(ValueError, match=r"run:NAME, run:NAME@STEP|nano model 'big'"):
         reference(text, RUNS)
 
 
 @pytest.mark.parametrize(("text", "meant"), [("mien@3", "mine"), ("randm", "random")])
-def test_a_mistyped_policy_is_told_the_nearest_run_or_word(text: str, meant: str) -> None:
+def test_a_mistyped_policy_is_refused_with_the_nearest_name(text: str, meant: str) -> None:
     with pytest.raises(ValueError, match=rf"Unknown policy '{text}'\. Did you mean '{meant}'"):
         reference(text, RUNS)
 
@@ -63,7 +61,7 @@ def test_a_folder_of_that_name_is_a_model(tmp_path: Path, monkeypatch: pytest.Mo
     assert reference("small", RUNS) == LocalModel("small")
 
 
-def test_the_policies_of_runs_are_named_with_or_without_run() -> None:
+def test_policies_of_runs_are_named_with_or_without_a_prefix() -> None:
     assert run_policy("mine") == run_policy("run:mine") == LastPolicy("mine")
     assert run_policy("mine@7") == run_policy("run:mine@7") == RunPolicy("mine", 7)
     with pytest.raises(ValueError, match=r"got 'a/b', expected run:NAME \(its last\) or run:NAME@"):

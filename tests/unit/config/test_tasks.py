@@ -1,4 +1,4 @@
-"""Tasks of an experiment: what is theirs, what is shared, and what is refused."""
+"""Tasks of an experiment: own settings, shared settings, and refusals."""
 
 import json
 import re
@@ -13,17 +13,17 @@ from agentfly_core.experiment.checks import check
 from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, settings_with
 
 
-def test_problems_are_divided_by_weight_and_the_largest_remainders_get_the_rest():
+def test_problems_are_divided_by_weight_and_remainders():
     assert quotas({"sums": 2, "shop": 1}, 8) == {"sums": 5, "shop": 3}  # 5 1/3 and 2 2/3
     assert quotas({"a": 1, "b": 1, "c": 1}, 8) == {
         "a": 3,
         "b": 3,
         "c": 2,
-    }  # of equal ones the first
+    }  # the first of equal remainders
     assert quotas({"a": 0.2, "b": 0.3}, 10) == {"a": 4, "b": 6}
 
 
-def test_a_task_is_an_experiment_with_its_own_sections_and_its_quota_of_a_step():
+def test_a_task_has_its_own_sections_and_its_share_of_a_step():
     sums, shop = settings_with().each.values()
     assert (sums.rollout.problems, shop.rollout.problems) == (2, 1)
     assert (sums.agent.max_turns, shop.agent.max_turns) == (4, 8)
@@ -36,12 +36,12 @@ def test_a_task_is_an_experiment_with_its_own_sections_and_its_quota_of_a_step()
     assert (sums.environments, [*shop.environments]) == ({}, [SHOP])
 
 
-def test_what_a_task_does_not_say_is_the_experiments():
+def test_missing_task_settings_come_from_the_experiment():
     shared = {key: SUMS[key] for key in ("tools", "rewards")}
     tasks = {"one": {"data": SUMS["data"]}, "two": {"data": {**SUMS["data"], "seed": 1}}}
-    found = settings_with(tasks=tasks, evaluate={"goal": EXACT}, **shared)
-    for one in found.each.values():
-        assert (one.tools, one.rewards, one.goal) == (found.tools, found.rewards, EXACT)
+    settings = settings_with(tasks=tasks, evaluate={"goal": EXACT}, **shared)
+    for one in settings.each.values():
+        assert (one.tools, one.rewards, one.goal) == (settings.tools, settings.rewards, EXACT)
 
 
 def test_an_experiment_without_tasks_has_one_task():
@@ -50,7 +50,7 @@ def test_an_experiment_without_tasks_has_one_task():
     assert plain.quotas(7) == {"single": 7}
 
 
-def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experiment():
+def test_a_mixture_sums_its_data_and_reads_back_equal():
     mixed = settings_with()
     assert (mixed.data.train, mixed.data.test) == (12 + 6, 4 + 2)
     again = Settings.model_validate(mixed.model_dump(mode="json"))
@@ -59,7 +59,7 @@ def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experimen
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"data": SUMS["data"]}, r"data\.test: each of the tasks sums, shop has data of its own"),
         ({"shop": {**BUYING, "rewards": {}}}, r"tasks\.shop\.rewards: name at least one reward"),
@@ -77,13 +77,13 @@ def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experimen
         ),
     ],
 )
-def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
-    with pytest.raises(ValueError, match=told):
+def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
+    with pytest.raises(ValueError, match=message):
         settings_with(**changes)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             {"shop": {**BUYING, "agent": {"max_model_len": 4000}}},
@@ -124,12 +124,12 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
         ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' asks for a Shop"),
     ],
 )
-def test_what_no_run_could_do_is_refused_before_any_work(changes, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_an_impossible_mixture_is_refused_before_any_work(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         check(settings_with(**changes))
 
 
-def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
+def test_a_shared_setting_is_refused_within_a_task(tmp_path):
     path = tmp_path / "two.yaml"
     path.write_text(
         "model: nano:calculator\nsteps: 1\n"
@@ -147,7 +147,7 @@ def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
     assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)
 
 
-def test_a_setting_of_a_task_that_is_not_there_is_refused_and_a_whole_task_is_taken():
+def test_an_unknown_task_setting_is_refused_and_a_new_task_read():
     with pytest.raises(ValueError, match=r"tasks.ofice.weight: .* Did you mean 'office'\?"):
         loading.read("mixture", ["tasks.ofice.weight=3"])
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 64, "test": 8}
@@ -162,24 +162,24 @@ def test_a_setting_of_a_task_that_is_not_there_is_refused_and_a_whole_task_is_ta
     assert [*tasks] == ["calculator", "office", "shop", "more"]
 
 
-def test_a_curriculum_is_read_from_a_file_as_it_is_written_there():
+def test_a_curriculum_is_read_from_a_file():
     rollout = loading.read("mixture", ["rollout.curriculum={window: 3}"]).settings.rollout
     assert (rollout.curriculum, rollout.refills) == (Curriculum(window=3), 0)
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("warm_start.settings={spoilt: 0.9}", "warm_start.settings: got .*tasks.calculator.warm"),
         (f"evaluate.goal={BOUGHT}", "evaluate.goal: got .*and each task has its own rewards"),
     ],
 )
-def test_what_every_task_has_for_itself_is_refused_beside_them(override, told):
-    with pytest.raises(ValueError, match=told):
+def test_a_setting_of_each_task_is_refused_for_the_whole(override, message):
+    with pytest.raises(ValueError, match=message):
         loading.read("mixture", [override])
 
 
-def test_a_mistake_in_a_task_is_told_alone(tmp_path):
+def test_a_mistake_in_a_task_is_the_only_message(tmp_path):
     path = tmp_path / "two.yaml"
     path.write_text(
         "model: nano:calculator\nsteps: 1\nwarm_start: {episodes: 8, rounds: 1, batch: 8}\n"
@@ -190,13 +190,13 @@ def test_a_mistake_in_a_task_is_told_alone(tmp_path):
     assert "demonstrations" not in str(refusal.value)
 
 
-def test_an_algorithm_has_its_refills_in_a_mixture_too():
+def test_an_algorithm_refills_in_a_mixture_too():
     assert loading.read("mixture", ["algorithm=dapo"]).settings.rollout.refills == 2
 
 
 def test_an_override_reaches_into_a_task():
-    found = loading.read("mixture", ["tasks.shop.data.train=64", f"tasks.shop.rewards.{BOUGHT}=2"])
-    assert found.settings.data.train == 4096 + 4096 + 64
-    assert found.settings.tasks["shop"].rewards[BOUGHT].weight == 2.0
-    assert found.origin["tasks.shop.data.train"] == "override"
-    assert found.origin["data.train"] == "tasks"
+    loaded = loading.read("mixture", ["tasks.shop.data.train=64", f"tasks.shop.rewards.{BOUGHT}=2"])
+    assert loaded.settings.data.train == 4096 + 4096 + 64
+    assert loaded.settings.tasks["shop"].rewards[BOUGHT].weight == 2.0
+    assert loaded.origin["tasks.shop.data.train"] == "override"
+    assert loaded.origin["data.train"] == "tasks"

@@ -30,20 +30,20 @@ def changed(tmp_path, before, **after):
     return {stage for stage in old if old[stage] != new[stage]}
 
 
-def test_a_rewards_weight_is_read_by_scores_alone(tmp_path):
+def test_a_reward_weight_changes_only_score_keys(tmp_path):
     after = {"rewards": {EXACT: {"weight": 0.5, "timeout": 9.0}}}
     before = {"rewards": {EXACT: {"timeout": 9.0}}}
     assert changed(tmp_path, before, **after) == {"score"}
     assert changed(tmp_path, {"rewards": {EXACT: 1.0}}, rewards={EXACT: 0.5}) == {"score"}
 
 
-def test_demonstrations_and_warm_start_read_no_reward(tmp_path):
+def test_demonstrations_and_warm_start_keys_ignore_rewards(tmp_path):
     more = {"rewards": {EXACT: 1.0, "agentfly_core.rewards.format:tool_format": 0.5}}
     goal = {"evaluate": {"goal": EXACT}}
     assert changed(tmp_path, goal, **more, **goal) == {"evaluate", "rollout", "score"}
 
 
-def test_the_demonstrations_of_a_mixture_read_no_reward(tmp_path):
+def test_demonstration_keys_of_a_mixture_ignore_rewards(tmp_path):
     def tasks(rewards, goal):
         data = {"use": "tests.support.problems:clean", "train": 64, "test": 4}
         sums = {"data": data, "rewards": rewards, "goal": goal, "warm_start": WARM_START}
@@ -54,6 +54,6 @@ def test_the_demonstrations_of_a_mixture_read_no_reward(tmp_path):
     assert changed(tmp_path, before, **after) == {"evaluate", "rollout", "score"}
 
 
-def test_demonstrations_do_not_read_the_fine_tuning(tmp_path):
+def test_demonstration_keys_ignore_the_fine_tuning(tmp_path):
     after = {"warm_start": {**WARM_START, "learning_rate": 1e-4, "rounds": 2, "batch": 8}}
     assert changed(tmp_path, {}, **after) == {"warm_start"}

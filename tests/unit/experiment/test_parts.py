@@ -1,4 +1,4 @@
-"""The parts of an experiment, made with their settings."""
+"""Parts of an experiment are created with their settings."""
 
 from __future__ import annotations
 
@@ -30,54 +30,54 @@ def whole(**settings: Any) -> Task:
     return experiment_of(Settings.model_validate(usual | settings)).whole
 
 
-async def test_a_tool_is_made_with_its_settings() -> None:
+async def test_a_tool_is_created_with_its_settings() -> None:
     (search,) = whole(tools=[{"use": f"{HERE}:Search", "index": "wiki", "results": 5}]).tools
     assert (search.name, search.schema.description) == ("search", "Find passages.")
     answer = await search.answer(ToolCall("search", {"query": "Chile"}), {})
     assert answer.content == "5 of wiki for Chile"
 
 
-async def test_a_tool_in_a_process_of_its_own_is_made_there_with_its_settings() -> None:
+async def test_a_tool_in_its_own_process_has_its_settings() -> None:
     plain, marked = (
         whole(tools=[{"use": f"{HERE}:Apart", **settings}]).tools[0]
         for settings in ({}, {"mark": "?"})
     )
     for tool, text in ((plain, "Sure!"), (marked, "Sure?"), (plain, "Sure!")):
         answer = await tool.answer(ToolCall("apart", {"text": "Sure"}), {})
-        said, _, process = answer.content.partition(" ")
-        assert said == text
+        content, _, process = answer.content.partition(" ")
+        assert content == text
         assert int(process) != os.getpid()
 
 
-async def test_a_reward_that_is_used_twice_has_names_of_the_experiments_own() -> None:
-    found = whole(
+async def test_a_reward_that_is_used_twice_has_two_names() -> None:
+    parts = whole(
         rewards={
             "brief": {"use": f"{HERE}:Shorter", "weight": 0.5, "than": 2},
             f"{HERE}:Shorter": {"than": 9},
         },
         evaluate={"goal": "brief"},
     )
-    (brief, shorter) = found.rewards
-    assert [(one.name, weight) for one, weight in found.rewards.items()] == [
+    (brief, shorter) = parts.rewards
+    assert [(one.name, weight) for one, weight in parts.rewards.items()] == [
         ("brief", 0.5),
         ("shorter", 1.0),
     ]
-    assert found.goal == "brief"
+    assert parts.goal == "brief"
     episode = await play(["<nothing>", "2"])
     assert [await one.score(episode, {}) for one in (brief, shorter)] == [Score(0.0), Score(1.0)]
 
 
-async def test_a_reward_in_a_process_of_its_own_keeps_its_settings_and_name() -> None:
+async def test_a_reward_in_its_own_process_keeps_settings_and_name() -> None:
     (long,) = whole(rewards={"long": {"use": f"{HERE}:LongerThan", "than": 5}}).rewards
     episode = await play(["123456"])
     assert await long.score(episode, {}) == Score(1.0)
     assert await long.score(await play(["1"]), {}) == Score(0.0)
     (wrong,) = whole(rewards={"wrong": {"use": f"{HERE}:LongerThan", "than": -1}}).rewards
-    found = await wrong.score(episode, {})
-    assert isinstance(found, Unscored) and "wrong: ValueError: than is -1, at " in found.reason
+    score = await wrong.score(episode, {})
+    assert isinstance(score, Unscored) and "wrong: ValueError: than is -1, at " in score.reason
 
 
-def test_an_experiment_sets_limits_of_a_reward_and_leaves_the_others() -> None:
+def test_an_experiment_overrides_single_limits_of_a_reward() -> None:
     limits = {"weight": 1.0, "timeout": 90, "retries": 2, "concurrency": 4}
     (exact,) = whole(rewards={EXACT: limits}).rewards
     assert (exact.name, exact.timeout, exact.retries, exact.concurrency) == ("exact", 90, 2, 4)
@@ -85,19 +85,19 @@ def test_an_experiment_sets_limits_of_a_reward_and_leaves_the_others() -> None:
     assert (bare.timeout, bare.retries, bare.concurrency) == (30, 0, None)
 
 
-async def test_an_environment_is_made_with_its_settings() -> None:
-    found = whole(
+async def test_an_environment_is_created_with_its_settings() -> None:
+    parts = whole(
         tools=[f"{HERE}:count"],
         environments={f"{HERE}:Shelf": {"limit": 2, "settings": {"books": 7}}},
     )
-    assert found.limits == {Shelf: Limit(2, settings={"books": 7})}
-    spec = rollout_spec(*found.tools, limits=found.limits)
+    assert parts.limits == {Shelf: Limit(2, settings={"books": 7})}
+    spec = rollout_spec(*parts.tools, limits=parts.limits)
     episode = await play([ToolCall("count", {}), "7"], spec=spec)
-    assert [told.content for told in episode.observations] == ["7"]
+    assert [observation.content for observation in episode.observations] == ["7"]
     assert (await play([ToolCall("count", {}), "2"], count)).observations[0].content == "2"
 
 
-async def test_an_agent_is_an_object_of_its_class_with_its_settings() -> None:
+async def test_an_agent_is_created_with_its_settings() -> None:
     agent = whole(agent={"use": f"{HERE}:Twice", "question": "Really?"}).agent
     episode = await play(["3", "2"], problem=ADD, spec=rollout_spec(agent=agent))
     (question,) = episode.turns[1].read
@@ -116,14 +116,14 @@ async def test_an_agent_is_an_object_of_its_class_with_its_settings() -> None:
         ({"agent": {"use": f"{HERE}:Shelf"}}, "is no agent, expected an `async def`"),
     ],
 )
-def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         whole(**settings)
 
 
-async def test_a_part_with_settings_can_be_made_in_a_test() -> None:
+async def test_a_part_with_settings_can_be_created_in_a_test() -> None:
     episode = await play(["123456"])
     assert await Shorter.with_settings(than=3).score(episode, {}) == Score(1.0)
-    with pytest.raises(ValueError, match=r"Shorter has no setting 'then'\. Did you mean 'than'"):
+    with pytest.raises(ValueError, match=r"setting 'then'\. Did you mean 'than'"):
         Shorter.with_settings(then=3)
     assert json.dumps(dict(Shorter.with_settings(than=3).settings)) == '{"than": 3}'

@@ -1,4 +1,4 @@
-"""Where played episodes lie, and what the next ones are called."""
+"""Folders of played episodes and the name of the next play."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from agentfly_core.experiment.play_layout import PlayLayout, next_play, plays
 from agentfly_core.store.store import Store
 
 
-def test_played_episodes_lie_in_a_folder_of_their_name() -> None:
-    here = PlayLayout("quickstart-3")
-    assert [here.record, here.rollout(1), here.scored, here.tokenizer] == [
+def test_played_episodes_are_in_a_folder_of_their_name() -> None:
+    layout = PlayLayout("quickstart-3")
+    assert [layout.record, layout.rollout(1), layout.scored, layout.tokenizer] == [
         "plays/quickstart-3/play.json",
         "plays/quickstart-3/rollout-001",
         "plays/quickstart-3/scored",
@@ -18,7 +18,7 @@ def test_played_episodes_lie_in_a_folder_of_their_name() -> None:
     ]
 
 
-def test_each_experiment_counts_its_plays_and_a_removed_ones_name_is_free_again(
+def test_each_experiment_counts_its_own_plays(
     tmp_path: Path,
 ) -> None:
     store = Store.at(str(tmp_path / "store"), tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""Policies named by their import path: a function itself, or what a function makes."""
+"""Policies named by their import path: a policy function or a factory."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def plain(problems: Sequence[Problem], seed: int) -> object:
     return lambda problem, chain, turn: "99"
 
 
-async def test_a_path_names_a_policy_or_what_makes_one_of_problems_seed_and_settings() -> None:
+async def test_a_path_names_a_policy_or_a_factory() -> None:
     assert await policy_at(f"{HERE}:direct", {}, PROBLEMS, 3)(BEGUN) == "seed 7"
     assert await policy_at(f"{HERE}:made", {"word": "and"}, PROBLEMS, 3)(BEGUN) == "3 and 2"
     assert await policy_at(f"{HERE}:Counting", {}, PROBLEMS, 3)(BEGUN) == "4"
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "told"),
+    ("name", "settings", "message"),
     [
         ("direct", {"word": "and"}, "direct is a policy itself and takes no settings, got word"),
         ("made", {"words": "and"}, "made has no setting 'words'"),
@@ -56,14 +56,14 @@ async def test_a_path_names_a_policy_or_what_makes_one_of_problems_seed_and_sett
         ("PROBLEMS", {}, "is a list, expected a function or a class"),
     ],
 )
-def test_what_names_no_policy_and_settings_that_it_does_not_have_are_refused(
-    name: str, settings: dict[str, object], told: str
+def test_a_wrong_policy_or_setting_is_refused(
+    name: str, settings: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         check_policy(f"{HERE}:{name}", settings)  # type: ignore[arg-type]
 
 
-def test_a_function_that_returns_something_else_is_told_what_is_expected() -> None:
+def test_another_return_value_is_refused_with_the_expected_one() -> None:
     with pytest.raises(ValueError, match=r"plain returned <function .* expected an `async def` of"):
         policy_at(f"{HERE}:plain", {}, PROBLEMS, 3)
 
@@ -72,12 +72,12 @@ def forgotten(conversation: Conversation) -> str:
     return "99"
 
 
-def test_a_policy_whose_async_was_forgotten_is_told_so() -> None:
+def test_a_policy_without_async_is_refused_with_a_hint() -> None:
     with pytest.raises(ValueError, match=r":forgotten is neither a policy, .*Is `async` missing\?"):
         check_policy(f"{HERE}:forgotten", {})
 
 
-async def test_the_policy_of_a_mixture_is_for_each_task_another_one_with_its_own_problems() -> None:
+async def test_each_task_of_a_mixture_has_its_own_policy() -> None:
     problems = [Problem("a", "?", task="sums"), Problem("b", "?", task="sums")]
     problems.append(Problem("a", "?", task="shop"))
     shown = {
@@ -85,11 +85,11 @@ async def test_the_policy_of_a_mixture_is_for_each_task_another_one_with_its_own
         "shop": {"demonstrations": f"{HERE}:spoils", "settings": {}},
     }
     policy = of_tasks(problems, 3, shown, spoilt=0.25)
-    said = [
+    replies = [
         await policy(Conversation(problem, 0, 0, (), (), seed=7))
         for problem in (problems[0], problems[2])
     ]
-    assert said == ["3 sums, 2", "3 0.25 of 1"]
+    assert replies == ["3 sums, 2", "3 0.25 of 1"]
 
 
 def spoils(problems: Sequence[Problem], seed: int, spoilt: float = 0.0) -> ScriptedPolicy:

@@ -15,7 +15,7 @@ CONNECT = (
 )
 
 
-def test_kill_9_while_the_database_is_created_leaves_none(tmp_path, monkeypatch):
+def test_kill_9_during_its_creation_leaves_no_database(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     process = subprocess.Popen(
         [sys.executable, "-c", CONNECT, str(tmp_path)], preexec_fn=die_with_parent, text=True

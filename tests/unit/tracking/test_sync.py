@@ -1,4 +1,4 @@
-"""What a sync sends to MLflow of a run's files."""
+"""Data of a run that a sync sends to MLflow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HARD = "evaluate.datasets={hard: {use: 'tests.support.problems:kinds', test: 8}}
 
 
 class Sent:
-    """An MLflow run that counts the points and tables it is sent, by metric and step."""
+    """An MLflow run that counts the points and tables it receives, by metric and step."""
 
     run_id = "5f0e"
 
@@ -66,7 +66,7 @@ class Sent:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A project in which the run `mine`, which has no episodes, is finished."""
+    """A project with the finished run `mine`, which is without episodes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sync_module.episodes, "read_step", lambda *_: None)
     monkeypatch.setattr(sync_module.episodes, "table", lambda _: None)
@@ -76,14 +76,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def forked(store: Store, *settings: str) -> tuple[str, ...]:
-    """The settings of the run `new`, finished, which continues from step 1 of `mine`."""
+    """Settings of the finished run `new`, which continues from step 1 of `mine`."""
     changed = ("fork={run: mine, step: 1}", "steps=3", *settings)
     finished(store, "new", "11111000", *changed)
     return changed
 
 
 def synced(store: Store, settings: tuple[str, ...], sent: Any = None) -> Sent:
-    """What MLflow has after a sync of `new`, by default after the first one."""
+    """Return the MLflow data after a sync of `new`, by default after the first one."""
     mlflow: Any = sent or Sent()
     with opened(experiment_with(store, *settings), "new") as run:
         sync(run, mlflow)
@@ -91,7 +91,7 @@ def synced(store: Store, settings: tuple[str, ...], sent: Any = None) -> Sent:
     return done
 
 
-def test_a_fork_is_sent_from_behind_the_step_that_it_continues_from(store: Store) -> None:
+def test_a_fork_is_sent_from_its_first_own_step(store: Store) -> None:
     mlflow = synced(store, forked(store))
     assert mlflow.steps_of("rollout/success") == [2, 3]
     assert mlflow.steps_of("evaluate/test/success") == [1, 3]
@@ -101,7 +101,7 @@ def test_a_fork_is_sent_from_behind_the_step_that_it_continues_from(store: Store
     assert store.read_json("runs/new/links.json") == {"mlflow_run_ids": ["5f0e"]}
 
 
-def test_the_next_sync_sends_what_follows_the_last_complete_step(store: Store) -> None:
+def test_the_next_sync_continues_after_the_last_complete_step(store: Store) -> None:
     settings, mlflow = forked(store), Sent()
     mlflow.tagged = synced(store, settings).tagged | {SYNCED: "2"}
     synced(store, settings, mlflow)
@@ -110,7 +110,7 @@ def test_the_next_sync_sends_what_follows_the_last_complete_step(store: Store) -
     assert mlflow.tagged[SYNCED] == "3"
 
 
-def test_a_step_is_complete_in_mlflow_once_its_evaluation_is_there(store: Store) -> None:
+def test_a_step_is_complete_once_mlflow_has_its_evaluation(store: Store) -> None:
     settings = forked(store, "evaluate.every=1")
     store.remove("runs/new/summary.json")
     mlflow = synced(store, settings)
@@ -123,7 +123,7 @@ def test_a_step_is_complete_in_mlflow_once_its_evaluation_is_there(store: Store)
     assert mlflow.status == "RUNNING"
 
 
-def test_steps_are_sent_again_when_the_run_evaluates_them_otherwise(store: Store) -> None:
+def test_steps_are_sent_again_after_a_changed_evaluation(store: Store) -> None:
     settings = forked(store)
     mlflow = synced(store, settings)
     synced(store, settings, mlflow)
@@ -149,7 +149,7 @@ def test_a_model_version_names_the_model_of_an_adapter(store: Store) -> None:
     assert base == {"uri": f"{store.uri}/{BASE.uri}", "digest": BASE.digest}
 
 
-def test_a_sync_sends_the_tags_that_people_gave_the_run(store: Store) -> None:
+def test_a_sync_sends_the_users_tags(store: Store) -> None:
     settings = forked(store)
     change_tags(store, "new", ["paper", "keep"], [])
     assert synced(store, settings).tagged["agentfly.tags"] == "keep paper"
@@ -173,7 +173,7 @@ def test_a_data_file_that_changes_during_the_run_stops_no_sync(
     assert mlflow.steps_of("evaluate/test/success") == [1, 3]
 
 
-def test_a_store_of_files_that_refuses_holds_back_no_metric() -> None:
+def test_a_refusing_artifact_store_holds_back_no_metric() -> None:
     def refuse(*_: object) -> None:
         raise PermissionError("403")
 
