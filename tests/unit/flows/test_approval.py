@@ -1,4 +1,4 @@
-"""What a person, or nobody, answers decides about the policy that was judged."""
+"""An answer, or its absence, decides about the judged policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ YES = Decision(approve=True, reason="It reads well.")
 
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
-    """A night of two steps, the first one's policy judged, which a person is asked about."""
+    """A night of two steps whose first policy was judged and awaits approval."""
     experiment = experiment_in(tmp_path)
     monkeypatch.setattr(approval, "experiment_of_flow", lambda *_: experiment)
     monkeypatch.setattr(approval, "flow_run", SimpleNamespace(id=str(THIS)))
@@ -44,7 +44,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, decision: Decision) -> None:
-    """A person who answers at once."""
+    """Answer at once."""
 
     async def paused(*_: object) -> Decision:
         return decision
@@ -52,7 +52,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, decision: Decision) -> None:
     monkeypatch.setattr(approval, "apause_flow_run", paused)
 
 
-def test_the_policy_that_was_judged_reigns_whatever_its_run_has_done_since(
+def test_the_judged_policy_is_promoted_despite_later_steps(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, YES)
@@ -60,7 +60,7 @@ def test_the_policy_that_was_judged_reigns_whatever_its_run_has_done_since(
     assert ledger.champion() == JUDGED
 
 
-def test_a_policy_that_was_compared_with_an_earlier_champion_is_not_promoted(
+def test_a_comparison_with_an_earlier_champion_promotes_nothing(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.append("mine", "promoted", details=OTHER)
@@ -73,7 +73,7 @@ def test_a_policy_that_was_compared_with_an_earlier_champion_is_not_promoted(
 
 
 def closing(monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None) -> list[object]:
-    """Prefect with this answer when the days are over; returns the states that were forced."""
+    """Let Prefect return this answer after the deadline; return the forced states."""
     forced: list[object] = []
 
     def set_state(flow_run: UUID, state: object, force: bool) -> None:
@@ -90,7 +90,7 @@ def closing(monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None) -
     return forced
 
 
-def test_no_answer_in_time_is_a_no_and_no_failure(
+def test_no_answer_in_time_is_a_rejection_without_a_failure(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forced = closing(monkeypatch, None)
@@ -101,7 +101,7 @@ def test_no_answer_in_time_is_a_no_and_no_failure(
     assert ledger.champion() == REIGNING
 
 
-def test_an_answer_between_the_last_look_and_the_end_of_the_days_counts(
+def test_an_answer_just_before_the_deadline_counts(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closing(monkeypatch, YES.model_dump())
@@ -109,7 +109,7 @@ def test_an_answer_between_the_last_look_and_the_end_of_the_days_counts(
     assert ledger.champion() == JUDGED
 
 
-def test_what_was_decided_on_the_command_line_meanwhile_stays(
+def test_a_decision_on_the_command_line_is_kept(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def promoted_meanwhile(*_: object) -> Decision:

@@ -64,7 +64,7 @@ def test_a_commands_help_groups_its_options(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in TABLE if name != "prefect"])
-def test_the_usage_of_a_command_that_takes_settings_says_so(
+def test_the_usage_of_a_command_shows_its_settings(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([name, "--help"]) == 0
@@ -73,7 +73,7 @@ def test_the_usage_of_a_command_that_takes_settings_says_so(
     assert f"Usage: agentfly {name}" in shown
 
 
-def test_settings_stand_anywhere_among_options() -> None:
+def test_settings_may_be_mixed_with_options() -> None:
     words = shlex.split("train --new tiny seed=1 --tag a steps=3 --site lab --tag b seed=2")
     _, bound, _ = agentfly(words).parse_args(words, exit_on_error=False)
     options = bound.kwargs["options"]
@@ -111,7 +111,7 @@ def test_prefect_gets_every_word() -> None:
         ("score x", "--reward requires an argument"),
     ],
 )
-def test_a_mistyped_command_is_one_message_with_the_remedy(
+def test_a_mistyped_command_gives_one_message_with_a_remedy(
     project: Path, words: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words.split()) == 2
@@ -122,7 +122,7 @@ def test_a_mistyped_command_is_one_message_with_the_remedy(
 
 
 def completions(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    """The words that a shell offers behind these."""
+    """Return the completions that a shell offers after these words."""
     main(["__complete", *words])
     return capsys.readouterr().out.splitlines()
 

@@ -1,4 +1,4 @@
-"""What the commands print that need no run."""
+"""Output of the commands that need no run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_command_that_only_reads_writes_nothing(project: Path, command: list[s
     assert {*project.rglob("*")} == before
 
 
-def test_config_shows_settings_and_site_with_where_each_value_came_from(
+def test_config_shows_settings_and_site_with_their_origins(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AGENTFLY_RANKS", "2")
@@ -73,7 +73,7 @@ def test_config_shows_settings_and_site_with_where_each_value_came_from(
         assert row in rows
 
 
-def test_a_run_names_the_places_that_hear_of_it_and_why(
+def test_a_run_names_its_mlflow_and_prefect_with_the_reason(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
@@ -87,7 +87,7 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
     )
 
 
-def test_the_end_of_a_run_names_its_store_where_it_is_not_the_usual_one(
+def test_the_end_of_a_run_names_another_store(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for store, more in ((".", ""), ("elsewhere", f" --store {project}/elsewhere")):
@@ -99,23 +99,23 @@ def test_the_end_of_a_run_names_its_store_where_it_is_not_the_usual_one(
         ]
 
 
-def test_a_run_is_looked_for_where_its_own_site_sent_it(
+def test_a_run_is_opened_at_the_mlflow_of_its_site(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store.at("elsewhere", project)
     store.write_json("runs/mine/run.json", {"site": {"mlflow_tracking_uri": "http://127.0.0.1:9"}})
     store.write_json("runs/mine/links.json", {"mlflow_run_ids": ["5f0e"]})
     assert main(["open", "mlflow", "mine", "--store", "elsewhere"]) == 2
-    told = (
+    start = (
         "agentfly: MLflow at http://127.0.0.1:9 (mlflow_tracking_uri of the site) "
         "does not show the run 5f0e: "
     )
-    assert capsys.readouterr().err.startswith(told)
+    assert capsys.readouterr().err.startswith(start)
 
 
 @pytest.fixture
 def finished(project: Path) -> Store:
-    """The run `base`, which has done all its steps and which MLflow has."""
+    """The run `base`, finished and complete in MLflow."""
     read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Experiment.of("tiny", read.settings, read.origin, Site(), store), "base") as run:
         store.write_json(run.layout.mlflow, mark(RunRequest(run.experiment, "base")))
@@ -126,7 +126,7 @@ def finished(project: Path) -> Store:
 
 
 @pytest.mark.usefixtures("finished")
-def test_a_finished_run_is_refused_with_other_settings_key_by_key(
+def test_a_finished_run_is_refused_with_other_settings_by_key(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     other = ["update.learning_rate=3e-4", "update.epochs=2", "evaluate.every=1"]
@@ -141,7 +141,7 @@ def test_a_finished_run_is_refused_with_other_settings_key_by_key(
     )
 
 
-def test_a_finished_run_shows_its_summary_where_only_that_changes_which_may(
+def test_a_finished_run_allows_changes_of_resumable_settings(
     finished: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = finished.read_json("runs/base/run.json")
@@ -150,7 +150,7 @@ def test_a_finished_run_shows_its_summary_where_only_that_changes_which_may(
     assert finished.read_json("runs/base/run.json") == before
 
 
-def test_a_finished_run_of_other_data_is_not_shown_as_done(
+def test_a_finished_run_of_other_data_is_refused(
     finished: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = finished.read_json("runs/base/run.json")
@@ -164,7 +164,7 @@ def test_a_finished_run_of_other_data_is_not_shown_as_done(
     assert "the flow compares the data" in capsys.readouterr().err
 
 
-def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
+def test_a_run_missing_in_mlflow_is_named_with_the_sync_command(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = loading.read("tiny")
@@ -187,7 +187,7 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     assert capsys.readouterr().err.startswith(f"agentfly: There is no run '../mine' in {project}; ")
 
 
-def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behind_it(
+def test_an_error_message_has_the_line_of_the_users_code(
     project: Path,
 ) -> None:
     (project / "mine.py").write_text("def years(text):\n    return int(text)\n")
@@ -205,14 +205,14 @@ def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behi
         except (ValueError, TypeError) as error:
             error.__traceback__ = (
                 error.__traceback__ and error.__traceback__.tb_next
-            )  # this test is no user's code
+            )  # without the frame of this test
             assert message(error).endswith(expected)
             assert ("File" in message(error)) is isinstance(error, TypeError)
     assert message(TimeoutError()) == "TimeoutError, without a message"
     assert message(ValueError("There is no run 'x'.")) == "There is no run 'x'."
 
 
-def test_a_refusal_does_not_end_with_a_command_that_continues() -> None:
+def test_a_refusal_offers_no_command_to_continue() -> None:
     for refusal in (ValueError("cannot be trained"), WrongFiles("1 missing"), GateClosed("9 of 9")):
         expected = "The same command fails again until that is corrected."
         assert next_step(refusal, lambda: "agentfly train tiny") == expected
@@ -236,7 +236,7 @@ def test_the_report_of_a_night_is_shown_and_written(
     assert "| tokens sampled to train on | 64 |" in page.read_text()
 
 
-def test_there_is_no_report_of_a_night_that_is_not_there(
+def test_the_report_of_a_missing_night_is_refused(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "nightly-2026-11-21"]) == 2
@@ -274,14 +274,12 @@ def test_config_shows_a_mixture_s_changes_once(capsys: pytest.CaptureFixture[str
     assert "data.tasks" not in printed
 
 
-def test_config_refuses_a_run_that_is_not_there(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_config_refuses_a_missing_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "tiny", "model=run:mine@3"]) == 2
     assert "The run 'mine' has published no policy" in capsys.readouterr().err
 
 
-def test_config_tells_what_is_seldom_meant_on_the_side(
+def test_config_prints_remarks_on_standard_error(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "my_quiet_tools.py").write_text(
@@ -289,11 +287,11 @@ def test_config_tells_what_is_seldom_meant_on_the_side(
     )
     monkeypatch.syspath_prepend(str(project))
     assert main(["config", "tiny", "tools=[my_quiet_tools:look]"]) == 0
-    told = "agentfly: The tool 'look': its parameter 'key' has no description: "
-    assert capsys.readouterr().err.startswith(told)
+    message_of_tool = "agentfly: The tool 'look': its parameter 'key' has no description: "
+    assert capsys.readouterr().err.startswith(message_of_tool)
 
 
-def test_every_command_on_an_experiment_looks_at_its_data_files_and_its_model_first(
+def test_commands_check_data_files_and_model_first(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = (

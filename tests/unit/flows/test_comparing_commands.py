@@ -57,13 +57,13 @@ def test_compare_prints_a_row_a_setting_curves_and_a_sentence(
 
 def test_compare_writes_one_json_document(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RUNS, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["sentence"].startswith(SENTENCE)
-    slow, fast = found["groups"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["sentence"].startswith(SENTENCE)
+    slow, fast = document["groups"]
     assert (slow["policies"], slow["difference"]) == (["slow@2"], None)
     assert fast["success"]["value"] == 0.8125
     assert fast["difference"]["over"] == "problems and seeds"
-    (curve,) = found["learning"]["update.learning_rate=1e-6"]
+    (curve,) = document["learning"]["update.learning_rate=1e-6"]
     assert curve == {
         "success": pytest.approx([0.5, 0.6]),
         "steps": [1.0, 2.0],
@@ -85,7 +85,7 @@ def test_compare_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("agentfly: RUN is missing.")
 
 
-def test_compare_refuses_to_hold_runs_against_another(
+def test_compare_refuses_an_unlisted_baseline(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", "slow", "--against", "fast-0"]) == 2
@@ -99,7 +99,7 @@ Trained = tuple[str, tuple[str, ...], dict[str, object]]
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Trained]:
-    """Calls of `train`, which does nothing."""
+    """Calls of `train`, which is replaced."""
     calls: list[Trained] = []
     monkeypatch.setattr(
         training, "train", lambda name, *words, **of: calls.append((name, words, of))
@@ -107,7 +107,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Trained]:
     return calls
 
 
-def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
+def test_fork_trains_with_the_runs_settings_and_the_overrides(
     store: Store, trained: list[Trained]
 ) -> None:
     words = ["fork.optimizer_state=fresh", "update.epochs=2", "steps=5", "--run", "new"]
@@ -123,16 +123,16 @@ def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
     ]
 
 
-def test_fork_refuses_a_step_without_a_learner_state_before_anything_starts(
+def test_fork_refuses_a_step_without_a_learner_state(
     store: Store, trained: list[Trained], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fork", "slow@1"]) == 2
-    said = "agentfly: The learner state of slow@1 is not kept. Steps that have one: none. Fork"
-    assert capsys.readouterr().err.startswith(said)
+    message = "agentfly: The learner state of slow@1 is not kept. Steps that have one: none. Fork"
+    assert capsys.readouterr().err.startswith(message)
     assert trained == []
 
 
-def test_fork_names_the_last_step_where_the_one_to_go_on_from_is_not_there(
+def test_fork_names_the_last_step_if_the_step_is_missing(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fork", "fast-1@7"]) == 2
@@ -140,7 +140,7 @@ def test_fork_names_the_last_step_where_the_one_to_go_on_from_is_not_there(
 
 
 @pytest.mark.parametrize("origin", ["slow", "slow@0", "slow@x"])
-def test_fork_wants_a_step(store: Store, origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fork_needs_a_step(store: Store, origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fork", origin]) == 2
     assert f"Got '{origin}', expected RUN@STEP with a step of 1" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""`agentfly show` as it is typed."""
+"""The `agentfly show` command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "words", [["demo", "--step", "6"], ["demo@6"], ["run:demo@6"], ["run:demo@6", "--step", "6"]]
 )
-def test_a_step_is_named_in_every_usual_way(
+def test_a_step_may_be_named_in_several_ways(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", *words, "--worst", "1"]) == 0
@@ -36,40 +36,40 @@ def test_a_step_is_named_in_every_usual_way(
 def test_filters_combine_and_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--above", "0.2", "--below", "0.8", "--ending", "terminal", "--chain", "2"]
     assert main(["show", "demo@6", *words, "--text", "98", "--best", "9", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [found["episodes"], found["matching"]] == [4, 1]
-    assert [each["reward"] for each in found["shown"]] == [0.5]
+    document = json.loads(capsys.readouterr().out)
+    assert [document["episodes"], document["matching"]] == [4, 1]
+    assert [each["reward"] for each in document["shown"]] == [0.5]
 
 
-def test_two_steps_are_shown_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_steps_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "demo@6", "--problem", "add-41-58", "--against", "7", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["against"] == "run:demo@7"
-    assert [each["shown"]["chain"] for each in found["shown"]] == [1]
+    document = json.loads(capsys.readouterr().out)
+    assert document["against"] == "run:demo@7"
+    assert [each["shown"]["chain"] for each in document["shown"]] == [1]
     assert main(["show", "demo@6", "--against", "dem@7"]) == 0
     assert "1 episode of the same problems" in capsys.readouterr().out
 
 
-def test_a_run_is_shown_step_by_step_and_not_with_what_chooses_episodes(
+def test_steps_of_a_run_are_shown_without_episode_filters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finished(tried_runs.project(tmp_path), "mine", "11010111")
     assert main(["show", "mine", "--steps", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["run"] == "mine"
-    assert [step.get("success") for step in found["steps"]][-2:] == [0.5, pytest.approx(0.6)]
+    document = json.loads(capsys.readouterr().out)
+    assert document["run"] == "mine"
+    assert [step.get("success") for step in document["steps"]][-2:] == [0.5, pytest.approx(0.6)]
     assert main(["show", "mine", "--steps"]) == 0
     assert "success in training over steps" in capsys.readouterr().out
     refused = (["mine", "--tool", "search"], ["mine", "--worst", "3"], ["mine@2"])
     for words in refused:
         assert main(["show", *words, "--steps"]) == 2
-    told = capsys.readouterr().err
-    assert "--steps shows no episodes: leave --tool out." in told
-    assert "--steps shows no episodes: leave --worst out." in told
-    assert "--steps shows all steps of a RUN; got mine@2." in told
+    errors = capsys.readouterr().err
+    assert "--steps shows no episodes: leave --tool out." in errors
+    assert "--steps shows no episodes: leave --worst out." in errors
+    assert "--steps shows all steps of a RUN; got mine@2." in errors
 
 
-def test_a_mistake_is_one_message_that_says_what_there_is(
+def test_a_mistake_gives_one_message_with_the_choices(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["show", "demo@9"]) == 2

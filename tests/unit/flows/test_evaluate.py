@@ -1,4 +1,4 @@
-"""Which policy is evaluated, and on what."""
+"""Selection of the evaluated policy and its datasets."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from tests.support import experiments
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
-    """An experiment whose run demo, and the run of its own name, have the policies of a start and
-    of two steps.
-    """
+    """An experiment with two runs, demo and the default one, each with a start and two policies."""
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     values = {
         "model": "nano:calculator",
@@ -50,7 +48,7 @@ def experiment(tmp_path: Path) -> Experiment:
     return made
 
 
-def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_name(
+def test_the_test_split_is_played_before_further_datasets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hard = {"use": "tests.support.problems:clean", "test": 2, "seed": 9}
@@ -66,9 +64,9 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     policy, own, other = (Pointer("", name) for name in ("9f2c", "da7a", "4a6d"))
     services: Any = None
     further = {"hard": Evaluator(Stages(), there, other)}
-    found = Evaluator(Stages(), here, own, further).on_test(services, policy, 3)
+    evaluation = Evaluator(Stages(), here, own, further).on_test(services, policy, 3)
     assert played == [(4, "da7a", "test"), (2, "4a6d", "test")]
-    assert (found.split, found.datasets["hard"].split) == ("test", "hard")
+    assert (evaluation.split, evaluation.datasets["hard"].split) == ("test", "hard")
     assert there.settings.data.seed == 9
 
 
@@ -76,12 +74,12 @@ def policy_named(experiment: Experiment, reference: str) -> Pointer:
     return inputs.policy_named(experiment, reference, inputs.base_model)
 
 
-def test_a_chat_service_is_another_policy_with_another_model_and_the_same_with_another_budget(
+def test_the_model_of_a_chat_service_is_its_identity(
     experiment: Experiment,
 ) -> None:
     def chosen(**settings: Any) -> Pointer:
-        said = {"url": "http://127.0.0.1:9/v1", "model": "wise", **settings}
-        site = Site.model_validate({"endpoints": {"sage": said}})
+        endpoint = {"url": "http://127.0.0.1:9/v1", "model": "wise", **settings}
+        site = Site.model_validate({"endpoints": {"sage": endpoint}})
         return policy_named(replace(experiment, site=site), "endpoint:sage")
 
     assert chosen() == chosen(max_requests=3, timeout=1.0)
@@ -106,7 +104,7 @@ def test_a_policy_is_named_by_its_run_and_step(experiment: Experiment) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"\xff\0", b"[]", b'{"uri": "runs/demo"}', b'{"uri": 1, "digest": "77b0"}']
 )
-def test_a_file_that_is_no_pointer_is_refused_by_its_name(
+def test_a_file_that_is_not_a_pointer_is_refused_by_its_name(
     experiment: Experiment, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "policy.json").write_bytes(content)
@@ -143,8 +141,6 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
         ("run:dmo", "The run 'dmo' has published no policy in "),
     ],
 )
-def test_a_policy_that_is_not_there_is_refused(
-    reference: str, message: str, experiment: Experiment
-) -> None:
+def test_a_missing_policy_is_refused(reference: str, message: str, experiment: Experiment) -> None:
     with pytest.raises(ValueError, match=message):
         policy_named(experiment, reference)

@@ -1,4 +1,4 @@
-"""`agentfly promote` changes the ledger only where the next night can start from what it names."""
+"""`agentfly promote` writes the ledger only if the next night can start from the policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = "nightly-2026-11-21"
 
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
-    """A project folder with one experiment, and a run of it that has a policy of each step."""
+    """A project folder with one experiment and a run with the policy of each step."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     return experiment
 
 
-def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_back(
+def test_promoting_the_champion_again_changes_nothing(
     experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = NightLedger(experiment.store, "tiny")
@@ -54,13 +54,13 @@ def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_ba
     )
 
 
-def test_promote_refuses_an_experiment_whose_file_is_gone(experiment: Experiment) -> None:
+def test_promote_refuses_an_experiment_without_its_file(experiment: Experiment) -> None:
     Path("conf/tiny.yaml").unlink()
     assert main(["promote", RUN]) != 0
     assert NightLedger(experiment.store, "tiny").entries() == []
 
 
-def test_promote_refuses_a_step_without_the_learner_state_that_the_next_night_needs(
+def test_promote_refuses_a_step_without_a_needed_learner_state(
     experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("conf/tiny.yaml").write_text(f"{TINY}update: {{optimizer_state: parent}}\n")
@@ -81,7 +81,7 @@ def test_nights_restores_a_missing_entry_of_the_ledger(
     assert f"The champion is run:{RUN}@2." in capsys.readouterr().out
 
 
-def test_nights_fails_where_an_entry_of_the_ledger_is_lost(
+def test_nights_fails_if_an_entry_of_the_ledger_is_lost(
     experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["promote", RUN]) == 0

@@ -1,4 +1,4 @@
-"""A URL is called after each night, and nothing that is written down has it."""
+"""A URL is called after each night, and no log or file contains it."""
 
 import logging
 import socket
@@ -27,12 +27,12 @@ def ping(variable: str, success: bool) -> None:
             raise KeyError
 
 
-def told(caplog):
-    """What the module itself has logged; threads of other tests may log at the same time."""
+def logged(caplog):
+    """Return the records of this module; other threads may log at the same time."""
     return [record for record in caplog.records if record.name == nightly.logger.name]
 
 
-def test_a_good_night_calls_the_url_and_a_bad_one_its_path_with_fail(monkeypatch, caplog):
+def test_a_good_night_calls_the_url_and_a_bad_one_its_fail_path(monkeypatch, caplog):
     with receiver() as service:
         for url in (f"{service.url}{SECRET}", f"{service.url}{SECRET}/?create=1"):
             monkeypatch.setenv("MY_PING", url)
@@ -44,7 +44,7 @@ def test_a_good_night_calls_the_url_and_a_bad_one_its_path_with_fail(monkeypatch
         f"{SECRET}/?create=1",
         f"{SECRET}/fail?create=1",
     ]
-    assert told(caplog) == []
+    assert logged(caplog) == []
     assert "secret" not in caplog.text
 
 
@@ -57,13 +57,13 @@ def test_a_failure_is_logged_without_the_url(monkeypatch, caplog):
             for url in wrong:
                 monkeypatch.setenv("MY_PING", url + SECRET)
                 ping("MY_PING", success=True)
-    assert len(told(caplog)) == len(wrong)
+    assert len(logged(caplog)) == len(wrong)
     assert "The URL in MY_PING answered 404." in caplog.text
     assert "The URL in MY_PING could not be called: URLError." in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_a_service_that_never_answers_does_not_keep_the_night_waiting(monkeypatch, caplog):
+def test_a_service_that_never_answers_does_not_delay_the_night(monkeypatch, caplog):
     monkeypatch.setattr(nightly, "LIMIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MY_PING", f"http://127.0.0.1:{silent.getsockname()[1]}{SECRET}")
@@ -73,9 +73,9 @@ def test_a_service_that_never_answers_does_not_keep_the_night_waiting(monkeypatc
     assert "MY_PING" in caplog.text and "secret" not in caplog.text
 
 
-def test_without_a_name_nothing_is_called_and_without_a_value_it_is_logged(monkeypatch, caplog):
+def test_without_a_name_or_value_no_url_is_called(monkeypatch, caplog):
     ping("", success=True)
-    assert told(caplog) == []
+    assert logged(caplog) == []
     monkeypatch.delenv("MY_PING", raising=False)
     ping("MY_PING", success=True)
     assert "MY_PING is not set" in caplog.text

@@ -1,4 +1,4 @@
-"""`agentfly play`, on an experiment of one's own and with policies of one's own."""
+"""`agentfly play` with an own experiment and own policies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = "tests.support.capitals"
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """That of a project folder, the working directory, with one experiment."""
+    """The store of a project folder, the working directory, with one experiment."""
     (tmp_path / "atlas.yaml").write_text(EXPERIMENT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
@@ -39,7 +39,7 @@ def played(*words: str) -> int:
 
 
 def episodes(store: Store, name: str) -> list[Trajectory]:
-    """What was played, as its artifacts have it."""
+    """Read the played episodes from their artifacts."""
     scored = store.artifact(PlayLayout(name).scored)
     folders = [store.open(rollout) for rollout in rollouts(scored)]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
@@ -50,7 +50,7 @@ def rewards(store: Store, name: str) -> list[object]:
     return [one.reward for one in read_scores(scored / SCORES)]
 
 
-def test_a_damaged_policy_of_the_run_is_not_passed_over_for_the_base_model(
+def test_the_base_model_does_not_replace_a_damaged_policy(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = load_experiment("atlas.yaml", [], "local", "").run_name(
@@ -65,7 +65,7 @@ def test_a_damaged_policy_of_the_run_is_not_passed_over_for_the_base_model(
     assert plays(store) == []
 
 
-def test_a_policy_of_ones_own_plays_with_the_tools_and_is_stored_and_summed_up(
+def test_an_own_policy_plays_and_its_episodes_are_stored(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert played("--policy", f"{PATH}:knows", "-n", "7") == 0
@@ -79,15 +79,15 @@ def test_a_policy_of_ones_own_plays_with_the_tools_and_is_stored_and_summed_up(
     assert out[4] == "14 tool calls, 0 answered with an error"
     assert out[-1] == "Read them: agentfly show play:atlas-1"
 
-    found = episodes(store, "atlas-1")
-    assert [(t.problem.id, t.chain) for t in found[:4]] == [
+    trajectories = episodes(store, "atlas-1")
+    assert [(t.problem.id, t.chain) for t in trajectories[:4]] == [
         ("Chile", 0),
         ("Chile", 1),
         ("Japan", 0),
         ("Kenya", 0),
     ]
-    assert {t.role for t in found} == {"evaluation"}
-    assert found[0].answer == "Santiago"
+    assert {t.role for t in trajectories} == {"evaluation"}
+    assert trajectories[0].answer == "Santiago"
     assert rewards(store, "atlas-1") == [1.0] * 7
     assert store.names("plays/atlas-1") == [
         "play.json",
@@ -98,14 +98,16 @@ def test_a_policy_of_ones_own_plays_with_the_tools_and_is_stored_and_summed_up(
     ]
 
 
-def test_play_json_says_who_played_what_and_by_which_command(store: Store) -> None:
+def test_play_json_has_policy_problems_and_command(store: Store) -> None:
     assert played("seed=3", "--policy", f"{PATH}:knows", "-n", "1", "--split", "test") == 0
     record = store.read_json(PlayLayout("atlas-1").record)
     assert record["command"] == (
         f"agentfly play atlas.yaml seed=3 --policy {PATH}:knows -n 1 --split test"
     )
-    asked = {key: record[key] for key in ("experiment", "policy", "script", "way", "split", "seed")}
-    assert asked == {
+    chosen = {
+        key: record[key] for key in ("experiment", "policy", "script", "way", "split", "seed")
+    }
+    assert chosen == {
         "experiment": "atlas",
         "policy": f"{PATH}:knows",
         "script": f"{PATH}:knows",
@@ -117,13 +119,13 @@ def test_play_json_says_who_played_what_and_by_which_command(store: Store) -> No
     assert [t.problem.id for t in episodes(store, "atlas-1")] == ["Norway"]
 
 
-def test_the_oracle_is_the_warm_starts_policy_without_its_mistakes(store: Store) -> None:
+def test_the_oracle_is_the_warm_start_policy_without_mistakes(store: Store) -> None:
     assert played("--policy", "oracle", "-n", "3") == 0
     assert played("--policy", f"{PATH}:shown", "-n", "3") == 0
     assert [rewards(store, name) for name in plays(store)] == [[1.0] * 3, [0.0] * 3]
 
 
-def test_playing_an_oracle_loads_no_package_that_computes_with_weights(tmp_path: Path) -> None:
+def test_playing_an_oracle_loads_no_package_for_weights(tmp_path: Path) -> None:
     words = ("play", str(ROOT / "conf/quickstart.yaml"), "--policy", "oracle", "-n", "1")
     unused = {"torch", "deepspeed", "vllm", "prefect", "mlflow", "httpx", "fsspec"}
     assert loaded(tmp_path, *words) & unused == set()
@@ -137,19 +139,19 @@ def test_the_help_says_when_an_oracle_makes_no_mistakes(
     assert "with a setting spoilt of 0" in shown
 
 
-def test_one_problem_is_played_again_and_again_and_all_is_played_anew(
+def test_one_problem_is_played_several_times_in_each_play(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
         assert played("--policy", "random", "--problem", "Japan", "-n", "2", "--json") == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["play"] for one in told] == plays(store) == ["atlas-1", "atlas-2"]
-    assert (told[0]["episodes"], told[0]["problems"]) == (2, 1)
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["play"] for one in printed] == plays(store) == ["atlas-1", "atlas-2"]
+    assert (printed[0]["episodes"], printed[0]["problems"]) == (2, 1)
     assert episodes(store, "atlas-1") == episodes(store, "atlas-2")
     assert {t.problem.id for t in episodes(store, "atlas-1")} == {"Japan"}
 
 
-def test_the_base_model_plays_where_no_run_with_these_settings_has_a_policy(
+def test_the_base_model_plays_if_no_run_has_a_policy(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert played("agent.max_tokens=5", "agent.max_turns=1", "-n", "2") == 0
@@ -163,7 +165,7 @@ def test_the_base_model_plays_where_no_run_with_these_settings_has_a_policy(
     assert {first.ending, second.ending} <= {Ending.MAX_TURNS, Ending.NO_TOOL_CALLS}
 
 
-def test_a_nano_model_of_ones_own_plays_and_so_does_a_script_in_its_tokens(store: Store) -> None:
+def test_an_own_nano_model_and_a_script_in_its_tokens_play(store: Store) -> None:
     words = ("model=nano", "warm_start.episodes=8", "agent.max_turns=2", "-n", "3")
     assert played(*words, "--policy", f"{PATH}:knows") == 0
     assert played(*words, "--policy", "base") == 0
@@ -171,13 +173,13 @@ def test_a_nano_model_of_ones_own_plays_and_so_does_a_script_in_its_tokens(store
     assert store.read_json(PlayLayout("atlas-2").record)["sampled_from"]["uri"].endswith(model)
 
 
-def test_episodes_that_fail_are_stored_to_be_looked_at(store: Store) -> None:
+def test_failed_episodes_are_stored(store: Store) -> None:
     assert played("agent.deadline=0.000001", "--policy", f"{PATH}:knows", "-n", "3") == 0
     assert {t.ending for t in episodes(store, "atlas-1")} == {Ending.FAILED}
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--policy", f"{PATH}:breaks"], "KeyError: 'river'"),
         (["--policy", f"{PATH}:loses"], "agentfly: the server died"),
@@ -192,15 +194,15 @@ def test_episodes_that_fail_are_stored_to_be_looked_at(store: Store) -> None:
         (["--policy", "random", "--split", "validation"], "The validation split is empty"),
     ],
 )
-def test_what_cannot_be_played_is_one_message(
-    store: Store, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_an_impossible_play_is_refused_with_one_message(
+    store: Store, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert played(*words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert plays(store) == []
 
 
-def test_in_another_folder_than_the_projects_it_is_said_where_to_play(
+def test_in_another_folder_the_project_folder_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"
@@ -213,20 +215,20 @@ def test_in_another_folder_than_the_projects_it_is_said_where_to_play(
     assert f"{other} has no folder conf. Give the command in the" in capsys.readouterr().err
 
 
-def test_what_was_stored_before_an_error_can_be_read(store: Store) -> None:
+def test_episodes_stored_before_an_error_can_be_read(store: Store) -> None:
     words = ["--policy", f"{PATH}:breaks_at_kenya", "-n", "3", "--live"]
     assert played(*words) == 2
     assert store.names("plays/atlas-1") == ["play.json", "rollout-000", "rollout-001", "tokenizer"]
 
 
-def test_a_scripted_policy_needs_no_prefect_no_mlflow_and_no_weights(store: Store) -> None:
+def test_a_scripted_policy_needs_no_prefect_mlflow_or_weights(store: Store) -> None:
     before = {"prefect", "mlflow", "vllm"} & {*sys.modules}
     assert played("--policy", "oracle") == 0
     assert {"prefect", "mlflow", "vllm"} & {*sys.modules} == before
     assert store.names("artifacts") == ["prepare"]
 
 
-def test_live_shows_each_turn_of_each_episode_with_the_marks_of_show(
+def test_live_shows_each_turn_with_the_marks_of_show(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert played("--policy", f"{PATH}:knows", "-n", "2", "--live") == 0
@@ -260,12 +262,12 @@ def test_live_shows_each_turn_of_each_episode_with_the_marks_of_show(
 
 
 def chat(monkeypatch: pytest.MonkeyPatch, policy: str, *typed: str) -> int:
-    """Chat with a policy about Japan, typing these lines, then the end of the input."""
+    """Type these lines and the end of the input in a chat about Japan."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in typed)))
     return played("--policy", f"{PATH}:{policy}", "--problem", "Japan", "--chat")
 
 
-def test_a_chat_shows_what_the_policy_calls_and_what_its_tools_answer(
+def test_a_chat_shows_tool_calls_and_results(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(monkeypatch, "knows", "And its capital?") == 0
@@ -280,19 +282,19 @@ def test_a_chat_shows_what_the_policy_calls_and_what_its_tools_answer(
         'call>   answer {"text": "Tokyo"}',
         "tool>   answer: Tokyo",
     ]
-    (found,) = episodes(store, "atlas-1")
-    assert found.turns[0].read == (Message("user", "And its capital?"),)
-    assert (found.ending, found.agent) == (Ending.TERMINAL, "chat")
+    (trajectory,) = episodes(store, "atlas-1")
+    assert trajectory.turns[0].read == (Message("user", "And its capital?"),)
+    assert (trajectory.ending, trajectory.agent) == (Ending.TERMINAL, "chat")
 
 
-def test_a_chat_is_no_attempt_at_a_problem_and_play_json_says_that_it_is_one(
+def test_a_chat_is_not_scored_and_play_json_marks_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(monkeypatch, "chats", "hi", "there") == 0
     out = capsys.readouterr().out.splitlines()
     assert out[-4] == "1 episode of 1 problem: 1 no_tool_calls"
     assert out[-3] == "0 tool calls, 0 answered with an error"
-    assert not any(told in line for line in out for told in ("solved", "reward"))
+    assert not any(word in line for line in out for word in ("solved", "reward"))
     assert store.read_json(PlayLayout("atlas-1").record)["way"] == "chat"
 
 
@@ -304,16 +306,16 @@ def test_a_chat_ends_with_an_empty_line_or_the_end_of_the_input(
     last: list[str],
 ) -> None:
     assert chat(monkeypatch, "chats", "Norway's?", "Are you sure?", *last) == 0
-    (found,) = episodes(store, "atlas-1")
-    typed = [item.content for turn in found.turns for item in turn.read]
+    (trajectory,) = episodes(store, "atlas-1")
+    typed = [item.content for turn in trajectory.turns for item in turn.read]
     assert typed == ["Norway's?", "Are you sure?"]
-    assert found.ending is Ending.NO_TOOL_CALLS
-    told = [line for line in capsys.readouterr().out.splitlines() if ">" in line[:8]]
-    assert told[:2] == ["you>    Norway's?", "policy> I think that it is Oslo."]
-    assert len(told) == 4  # no prompt is shown where nobody types
+    assert trajectory.ending is Ending.NO_TOOL_CALLS
+    prompts = [line for line in capsys.readouterr().out.splitlines() if ">" in line[:8]]
+    assert prompts[:2] == ["you>    Norway's?", "policy> I think that it is Oslo."]
+    assert len(prompts) == 4  # without a terminal no prompt is shown
 
 
-def test_a_chat_in_which_nothing_is_said_is_not_stored(
+def test_a_chat_without_messages_is_not_stored(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(monkeypatch, "chats") == 0

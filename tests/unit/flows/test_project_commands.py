@@ -1,4 +1,4 @@
-"""What `agentfly init` writes is whole, and asks of DVC and Prefect what our own project does."""
+"""`agentfly init` writes a complete project with our DVC and Prefect files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shipped(name: str) -> Any:
     return yaml.safe_load(template()[name])
 
 
-def test_the_project_is_written_and_its_experiment_is_valid(
+def test_the_new_project_has_a_valid_experiment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "my shöp"
@@ -38,20 +38,20 @@ def test_the_project_is_written_and_its_experiment_is_valid(
     checks.check_beginning(settings)
 
 
-def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_file_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "market.py").write_text("mine")
     assert main(["init", str(tmp_path)]) == 2
     assert "has market.py already, and nothing was written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["market.py"]
 
 
-def test_a_folder_within_a_repository_is_given_no_other_one(tmp_path: Path) -> None:
+def test_a_folder_within_a_repository_gets_no_new_one(tmp_path: Path) -> None:
     assert main(["init", str(tmp_path)]) == 0
     assert main(["init", str(tmp_path / "second")]) == 0
     assert not (tmp_path / "second" / ".git").exists()
 
 
-def test_its_pipeline_is_ours_but_for_the_code_that_it_watches() -> None:
+def test_its_pipeline_is_ours_except_for_the_watched_code() -> None:
     ours, theirs = of_ours("dvc.yaml")["stages"], shipped("dvc.yaml")["stages"]
     for stage in (*ours.values(), *theirs.values()):
         stage.pop("deps", None)
@@ -60,7 +60,7 @@ def test_its_pipeline_is_ours_but_for_the_code_that_it_watches() -> None:
     assert "agentfly_core\n" not in pipeline
 
 
-def test_its_deployments_are_ours_for_its_own_experiment() -> None:
+def test_its_deployments_are_ours_with_its_own_experiment() -> None:
     ours, theirs = of_ours("prefect.yaml")["deployments"], shipped("prefect.yaml")["deployments"]
     assert [one.pop("parameters") for one in theirs] == [{"experiment": "market"}] * len(ours)
     assert theirs == ours

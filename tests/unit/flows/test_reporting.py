@@ -1,4 +1,4 @@
-"""Calls to MLflow in a thread: no stage waits for them."""
+"""Calls to MLflow run in a thread, so stages do not wait for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Output = pytest.CaptureFixture[str]
 
 
 def connected() -> Any:
-    """A run at an MLflow that refuses nothing."""
+    """A run at an MLflow that accepts every call."""
     return SimpleNamespace(refused={}, got=[])
 
 
@@ -34,7 +34,7 @@ def nothing(mlflow: Any) -> None:
     """A call that sends nothing."""
 
 
-def test_a_call_is_left_out_while_one_is_at_work_and_the_last_one_is_made(capsys: Output) -> None:
+def test_calls_are_skipped_during_a_call_except_the_last_one(capsys: Output) -> None:
     sending, at_work, released = Background(OWN, connected), threading.Event(), threading.Event()
     got: list[str] = []
 
@@ -82,7 +82,7 @@ def test_a_call_after_an_outage_connects_and_clears_the_error(capsys: Output) ->
     assert sending.error is None
 
 
-def test_refused_entries_are_named_and_nothing_is_promised(capsys: Output) -> None:
+def test_refused_entries_are_named_without_a_promise(capsys: Output) -> None:
     def refuse(mlflow: Any) -> None:
         mlflow.refused.update({f"the metric '{name}'": "not a number" for name in "abcde"})
 

@@ -1,4 +1,4 @@
-"""`agentfly list` and `agentfly tag` as they are typed."""
+"""The `agentfly list` and `agentfly tag` command lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.mlflow_store import new_store
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A project folder with the runs `one` and `two`, which have other seeds."""
+    """A project folder with the runs `one` and `two` of different seeds."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def test_listing_runs_loads_no_heavy_package(store: Store) -> None:
     assert loaded(store.root, "list") & HEAVY == set()
 
 
-def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
+def test_tags_of_an_active_run_are_added_and_removed(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with local_lock(store.root / "runs/one"):
@@ -65,7 +65,7 @@ def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
 
 
 @pytest.mark.slow
-def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
+def test_mlflow_gets_the_tags_of_a_synced_run(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new_store(store.root / ".agentfly")
@@ -77,15 +77,15 @@ def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
     assert run.client.get_run(run.run_id).data.tags["agentfly.tags"] == "baseline"
 
 
-def test_tags_that_mlflow_did_not_get_are_kept_for_later(
+def test_tags_that_mlflow_missed_are_kept_for_later(
     store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     store.write_json("runs/one/links.json", {"mlflow_run_ids": ["5f0e"]})
     store.write_json("runs/one/mlflow.json", {"synced": "9f2c"})
     assert main(["tag", "one", "baseline"]) == 0
-    told = capsys.readouterr().out
-    assert "MLflow was not reached" in told
-    assert "agentfly train tiny --run one" in told
+    output = capsys.readouterr().out
+    assert "MLflow was not reached" in output
+    assert "agentfly train tiny --run one" in output
     assert tags_of(store, "one") == ("baseline",)
-    assert store.read_json("runs/one/mlflow.json") is None  # the next sync is not left out
+    assert store.read_json("runs/one/mlflow.json") is None  # the next sync is not skipped

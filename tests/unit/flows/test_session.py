@@ -1,4 +1,4 @@
-"""What MLflow hears of a run from beginning to end."""
+"""States of a run in MLflow from beginning to end."""
 
 import pytest
 from mlflow import MlflowClient
@@ -15,14 +15,12 @@ from tests.support.mlflow_store import new_store
 @pytest.mark.parametrize(
     ("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")]
 )
-def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(
-    tmp_path, monkeypatch, error, status
-):
+def test_a_stopped_run_is_failed_until_it_continues(tmp_path, monkeypatch, error, status):
     monkeypatch.chdir(tmp_path)
     store = new_store(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
 
-    def told():
+    def status_and_failure():
         client = MlflowClient(store)
         (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
         return run.info.status, run.data.tags.get("agentfly.last_failure")
@@ -30,10 +28,10 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(
     with opened(experiment(tmp_path), "demo") as run:
         with pytest.raises(error), reporting(run):
             raise error("gates.failed allows 10%")
-        assert told() == (status, f"{error.__name__}: gates.failed allows 10%")
+        assert status_and_failure() == (status, f"{error.__name__}: gates.failed allows 10%")
         with reporting(run):
             pass
-        assert told()[0] == "RUNNING"
+        assert status_and_failure()[0] == "RUNNING"
 
 
 @pytest.mark.slow

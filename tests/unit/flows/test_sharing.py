@@ -1,4 +1,4 @@
-"""A policy is shared by a folder or a bucket, and fetched by who alone writes the run."""
+"""A policy is shared by a folder or a bucket; only the run's writer fetches it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flows.cli import sharing
 from tests.support.experiments import experiment
 
 
-def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_path: Path) -> None:
+def test_a_run_is_not_fetched_while_a_process_writes_it(tmp_path: Path) -> None:
     with opened(experiment(tmp_path), "demo") as run:
         with run.store.publish(ArtifactKey(run.layout.step(1).policy, "update", "key", {})) as made:
             (made / "model.safetensors").write_text("1")
@@ -25,6 +25,6 @@ def test_a_run_that_a_process_writes_is_not_fetched_until_that_has_ended(tmp_pat
     assert (mine / "runs/demo/steps/000001/policy/model.safetensors").read_text() == "1"
 
 
-def test_a_remote_that_is_no_folder_is_refused_with_its_path(tmp_path: Path) -> None:
+def test_a_remote_that_is_not_a_folder_is_refused_by_path(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^/dev/null is not a folder"):
         sharing.pull("demo", remote="/dev/null", store_uri=str(tmp_path))

@@ -1,4 +1,4 @@
-"""`agentfly sweep`: its runs one after the other, whatever becomes of one of them."""
+"""`agentfly sweep` trains its runs in sequence and continues after a failed one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND = ["sweep", "tiny", "update.learning_rate=1e-5,3e-5", "--seeds", "2", "-
 
 
 class Trained:
-    """Runs that are over as soon as they are asked for; `fate` says how a number's ends."""
+    """Runs that finish at once; `fate` has the exit status by number of the call."""
 
     def __init__(self, store: Store, fate: dict[int, int]) -> None:
         self.store, self.fate, self.words = store, fate, list[Sequence[str]]()
@@ -53,7 +53,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 @pytest.fixture
 def train(store: Store, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """`train({2: 1})`: the second run that is asked for ends with the status 1."""
+    """`train({2: 1})`: the second run ends with the status 1."""
 
     def instead(fate: dict[int, int]) -> Trained:
         trained = Trained(store, fate)
@@ -63,7 +63,7 @@ def train(store: Store, monkeypatch: pytest.MonkeyPatch) -> Train:
     return instead
 
 
-def test_a_run_is_announced_with_those_settings_alone_that_not_all_runs_have(
+def test_a_run_is_announced_with_its_differing_settings(
     train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train({})
@@ -98,7 +98,7 @@ def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
     assert capsys.readouterr().out.splitlines()[-1] == lines[-2]
 
 
-def test_a_sweep_is_written_down_before_its_first_run_and_goes_on_after_a_kill(
+def test_a_sweep_is_recorded_first_and_continues_after_a_kill(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -121,7 +121,7 @@ def test_a_sweep_is_written_down_before_its_first_run_and_goes_on_after_a_kill(
     assert "Sweep rates: 4 runs, 2 finished." in capsys.readouterr().out
 
 
-def test_a_sweep_with_a_run_that_may_not_begin_begins_none(
+def test_a_sweep_with_a_refused_run_starts_no_run(
     store: Store, train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained = train({})
@@ -130,7 +130,7 @@ def test_a_sweep_with_a_run_that_may_not_begin_begins_none(
     assert (trained.words, store.names("sweeps")) == ([], [])
 
 
-def test_a_damaged_record_of_a_sweep_is_named_with_the_way_out_which_leads_on(
+def test_a_damaged_sweep_record_is_named_with_a_working_remedy(
     store: Store, train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train({})
@@ -139,15 +139,15 @@ def test_a_damaged_record_of_a_sweep_is_named_with_the_way_out_which_leads_on(
     record.write_bytes(bytes(300))
     for command in (COMMAND, ["compare", "sweep:rates"]):
         assert main(command) == 2
-        said = capsys.readouterr().err
-        assert f"agentfly: {record} is damaged" in said
-        assert "Remove it and repeat the `agentfly sweep` command." in said
+        errors = capsys.readouterr().err
+        assert f"agentfly: {record} is damaged" in errors
+        assert "Remove it and repeat the `agentfly sweep` command." in errors
     record.unlink()
     assert main(COMMAND) == 0
     assert main(["compare", "sweep:rates"]) == 0
 
 
-def test_a_run_that_fails_does_not_end_the_sweep_and_is_told_at_the_end(
+def test_a_failed_run_does_not_end_the_sweep_and_is_reported(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -155,18 +155,18 @@ def test_a_run_that_fails_does_not_end_the_sweep_and_is_told_at_the_end(
     trained = train({2: 1})
     assert main(COMMAND) == 1
     assert len(trained.words) == 4
-    said = capsys.readouterr()
-    assert "Run 3 of 4, 1 failed: update.learning_rate=1e-5 seed=1" in said.out
-    assert "1 against 2 seeds" in said.out
+    printed = capsys.readouterr()
+    assert "Run 3 of 4, 1 failed: update.learning_rate=1e-5 seed=1" in printed.out
+    assert "1 against 2 seeds" in printed.out
     failed = trained.words[1][trained.words[1].index("--run") + 1]
-    assert said.err.splitlines() == [
+    assert printed.err.splitlines() == [
         f"{failed} failed: update.learning_rate=3e-5 seed=0",
         "1 of 4 runs failed. Correct the causes, then continue: agentfly sweep tiny "
         "update.learning_rate=1e-5,3e-5 --seeds 2 --name rates",
     ]
 
 
-def test_more_values_and_seeds_may_be_added_to_a_sweep_and_others_may_not(
+def test_only_values_and_seeds_may_be_added_to_a_sweep(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -197,7 +197,7 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
 
 
 @pytest.mark.parametrize(
-    ("listed", "told"),
+    ("listed", "message"),
     [
         ("data.test=8,4", "they are tried on other problems"),
         (
@@ -208,17 +208,17 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
         ("update.keep_learner=1,2", "have the same settings and the same seed"),
     ],
 )
-def test_runs_that_could_not_be_compared_are_refused_before_the_first_one(
-    store: Store, train: Train, capsys: pytest.CaptureFixture[str], listed: str, told: str
+def test_runs_that_cannot_be_compared_are_refused_at_the_start(
+    store: Store, train: Train, capsys: pytest.CaptureFixture[str], listed: str, message: str
 ) -> None:
     trained = train({})
     assert main(["sweep", "tiny", listed]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert trained.words == []
     assert store.names("sweeps") == []
 
 
-def test_runs_that_failed_are_told_even_where_the_others_cannot_be_compared(
+def test_failed_runs_are_reported_even_without_a_comparison(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -230,12 +230,12 @@ def test_runs_that_failed_are_told_even_where_the_others_cannot_be_compared(
     train({2: 1})
     monkeypatch.setattr(comparing, "_compared", lost)
     assert main(COMMAND) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert "failed: update.learning_rate=3e-5 seed=0" in said[0]
-    assert "agentfly: The dataset is not there." in said
+    errors = capsys.readouterr().err.splitlines()
+    assert "failed: update.learning_rate=3e-5 seed=0" in errors[0]
+    assert "agentfly: The dataset is not there." in errors
 
 
-def test_a_sweep_that_is_not_there_is_refused(
+def test_a_missing_sweep_is_refused(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -248,7 +248,7 @@ def test_a_sweep_that_is_not_there_is_refused(
     assert "Got the sweep '../rates', expected letters" in capsys.readouterr().err
 
 
-def test_a_runs_command_is_a_process_of_its_own_at_the_same_prefect(
+def test_each_run_is_its_own_process_at_the_same_prefect(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "flows.py").write_text("import os, sys; sys.exit(len(sys.argv) + 40)")

@@ -1,4 +1,4 @@
-"""What `agentfly up` and `down` say before anything is started."""
+"""Messages of `agentfly up` and `down` before anything starts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_where_nothing_runs_status_and_down_say_so(
+def test_without_services_status_and_down_report_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
-    assert (main(["up", "--status"]), capsys.readouterr().out) == (1, said)
-    assert (main(["down"]), capsys.readouterr().out) == (0, said)
+    message = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
+    assert (main(["up", "--status"]), capsys.readouterr().out) == (1, message)
+    assert (main(["down"]), capsys.readouterr().out) == (0, message)
 
 
 HOLDS = """
@@ -61,7 +61,7 @@ def served(project: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_only_one_serves_a_project(
+def test_only_one_process_serves_a_project(
     served: subprocess.Popen[str], project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert keeper(project / ".agentfly") == served.pid
@@ -69,7 +69,7 @@ def test_only_one_serves_a_project(
     assert "`agentfly up` runs in this folder already" in capsys.readouterr().err
 
 
-def test_status_names_what_does_not_work(
+def test_status_names_broken_services(
     served: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
@@ -113,7 +113,7 @@ def test_the_password_is_not_printed_for_an_mlflow_of_others(
     assert line == f"MLflow   {uri.replace('secret', '[password]')}"
 
 
-def test_down_ends_no_process_that_only_a_file_names(
+def test_down_ends_no_process_without_the_lock(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["down"])
@@ -131,9 +131,9 @@ def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
     assert main(["up"]) == 2
-    told = capsys.readouterr().err
-    assert "Prefect is elsewhere: https://prefect.example/api" in told
-    assert "python -m flows.deploy" in told
+    errors = capsys.readouterr().err
+    assert "Prefect is elsewhere: https://prefect.example/api" in errors
+    assert "python -m flows.deploy" in errors
 
 
 def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> None:
@@ -144,7 +144,7 @@ def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> 
         deploy.main()
 
 
-def test_status_does_not_send_the_password_to_another_server_on_the_port(
+def test_status_never_sends_the_password_to_another_server(
     served: subprocess.Popen[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -156,7 +156,7 @@ def test_status_does_not_send_the_password_to_another_server_on_the_port(
     assert "Prefect DOES NOT WORK" in capsys.readouterr().out
 
 
-def test_what_others_could_enter_before_is_closed(
+def test_folders_that_others_could_enter_are_closed(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / ".agentfly").mkdir(mode=0o755)

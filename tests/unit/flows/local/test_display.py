@@ -28,8 +28,8 @@ def shown(terminal: bool) -> list[str]:
     """The words of each line printed while the reports come in."""
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
     with Display("quickstart-1f2e3d4c", 15, console) as display, listening(display):
-        for told in REPORTS:
-            report(told)
+        for event in REPORTS:
+            report(event)
     assert isinstance(console.file, io.StringIO)
     plain = Text.from_ansi(console.file.getvalue()).plain
     return [" ".join(line.split()) for line in re.split(r"[\r\n]+", plain) if line.strip()]
@@ -45,7 +45,7 @@ def test_without_a_terminal_each_stage_is_one_line() -> None:
     ]
 
 
-def test_on_a_terminal_the_run_its_step_its_reward_and_the_stage_are_in_sight() -> None:
+def test_a_terminal_shows_run_step_reward_and_stage() -> None:
     lines = shown(terminal=True)
     run = next(line for line in reversed(lines) if line.startswith("quickstart-1f2e3d4c"))
     stage = next(line for line in reversed(lines) if line.startswith("rollout"))
@@ -53,7 +53,7 @@ def test_on_a_terminal_the_run_its_step_its_reward_and_the_stage_are_in_sight() 
     assert "96/128" in stage
 
 
-def test_a_stage_that_fails_still_tells_how_far_it_came() -> None:
+def test_a_failed_stage_still_shows_its_progress() -> None:
     console = Console(file=io.StringIO(), width=120)
     with pytest.raises(OSError, match="disk full"), Display("demo", 15, console) as display:
         display(Progress("rollout", 3, 40, 128))
@@ -62,9 +62,7 @@ def test_a_stage_that_fails_still_tells_how_far_it_came() -> None:
     assert "40/128" in console.file.getvalue()
 
 
-def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_stage_by_stage() -> (
-    None
-):
+def test_the_end_of_a_run_shows_success_and_seconds_by_stage() -> None:
     console = Console(file=io.StringIO(), width=80)
     command = "agentfly open mlflow quickstart-1f2e3d4c"
     console.print(summary_table(SUMMARY, {"MLflow": command}))
@@ -78,7 +76,7 @@ def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_s
     assert text.endswith(f"MLflow {command}")
 
 
-def test_all_rates_of_an_evaluation_stand_in_a_table_and_in_the_end_of_a_run() -> None:
+def test_all_rates_of_an_evaluation_are_in_a_table() -> None:
     def rate(success: float, problems: int) -> dict[str, float]:
         low, high = wilson(success * problems, problems)
         return {
@@ -88,14 +86,14 @@ def test_all_rates_of_an_evaluation_stand_in_a_table_and_in_the_end_of_a_run() -
             "interval_high": high,
         }
 
-    found = {
+    evaluation = {
         **rate(0.5, 1000),
         "pass_at": {"4": rate(0.75, 990)},
         "by": {"kind": {"hard": rate(0.25, 400)}},
         "datasets": {"gsm8k": {**rate(0.1, 200), "pass_at": {"4": rate(0.2, 200)}}},
     }
     console = Console(file=io.StringIO(), width=80)
-    console.print(rates_table(found))
+    console.print(rates_table(evaluation))
     assert isinstance(console.file, io.StringIO)
     lines = [[*map(str.strip, line.split("│"))] for line in console.file.getvalue().splitlines()]
     assert lines[2:] == [
@@ -105,7 +103,7 @@ def test_all_rates_of_an_evaluation_stand_in_a_table_and_in_the_end_of_a_run() -
         ["gsm8k", "10.0%", "6.6% to 14.9%", "200"],
         ["gsm8k, pass@4", "20.0%", "15.0% to 26.1%", "200"],
     ]
-    summary: Any = {**SUMMARY, "evaluations": {"before": found, "after": found}}
+    summary: Any = {**SUMMARY, "evaluations": {"before": evaluation, "after": evaluation}}
     console.print(summary_table(summary, {}))
     assert console.file.getvalue().count("gsm8k, pass@4") == 3
 
@@ -118,7 +116,7 @@ def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_what_would_be_logged_on_the_terminal_goes_into_the_file_and_back(tmp_path: Path) -> None:
+def test_logs_go_to_the_file_and_later_to_the_terminal_again(tmp_path: Path) -> None:
     terminal = io.StringIO()
     handler = logging.StreamHandler(terminal)
     logger = logging.getLogger("a library")

@@ -12,13 +12,13 @@ from flows.local import doctor
 from flows.local.doctor import Finding
 
 
-def test_whatever_this_machine_cannot_run_comes_with_what_to_do(tmp_path: Path) -> None:
+def test_everything_that_cannot_run_has_a_remedy(tmp_path: Path) -> None:
     findings = doctor.examine(tmp_path, "", "")
     assert len({finding.name for finding in findings}) == len(findings)
     assert [finding.name for finding in findings if not finding.ok and not finding.remedy] == []
 
 
-def test_the_quickstart_is_ready_when_only_things_that_it_does_not_need_are_missing() -> None:
+def test_the_quickstart_is_ready_without_unneeded_programs() -> None:
     compiler, gpu = (
         Finding("C++ compiler", True, "g++"),
         Finding("GPU", False, "none", "buy one", needed=False),
@@ -27,7 +27,7 @@ def test_the_quickstart_is_ready_when_only_things_that_it_does_not_need_are_miss
     assert not doctor.ready([Finding("C++ compiler", False, "not found", "apt install g++"), gpu])
 
 
-def test_a_missing_compiler_is_named_with_what_installs_one(
+def test_a_missing_compiler_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -37,9 +37,9 @@ def test_a_missing_compiler_is_named_with_what_installs_one(
     assert "apt install g++" in finding.remedy
 
 
-def test_an_mlflow_server_that_is_not_there_is_found_out(tmp_path: Path) -> None:
+def test_a_missing_mlflow_server_is_reported(tmp_path: Path) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        unused.bind(("127.0.0.1", 0))  # bound, without a listener
         place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
         finding = doctor.mlflow(place)
     assert not finding.ok
@@ -49,7 +49,7 @@ def test_an_mlflow_server_that_is_not_there_is_found_out(tmp_path: Path) -> None
     )
 
 
-def test_a_prefect_server_that_is_not_there_is_found_out() -> None:
+def test_a_missing_prefect_server_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         api = f"http://127.0.0.1:{unused.getsockname()[1]}/api"
@@ -58,7 +58,7 @@ def test_a_prefect_server_that_is_not_there_is_found_out() -> None:
     assert f"{api}: " in finding.detail
 
 
-def test_a_damaged_mlflow_database_is_found_out_and_a_new_one_is_well(tmp_path: Path) -> None:
+def test_a_damaged_mlflow_database_is_reported(tmp_path: Path) -> None:
     place = MlflowStore.choose(tmp_path / "project", f"sqlite:///{tmp_path}/project/mlflow.db")
     assert doctor.mlflow(place).ok
     (tmp_path / "project").mkdir()
@@ -86,17 +86,17 @@ def test_s3_is_possible_as_soon_as_there_are_credentials(
     assert "team" not in doctor.s3().detail
 
 
-def test_the_sandbox_is_told_with_its_backend_and_where_it_is_switched_off(
+def test_the_sandbox_is_reported_with_its_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = doctor.sandbox()
-    assert found.detail.startswith(("forkserver: ", "bubblewrap: ")) is found.ok
+    check = doctor.sandbox()
+    assert check.detail.startswith(("forkserver: ", "bubblewrap: ")) is check.ok
     monkeypatch.setenv("AGENTFLY_SANDBOX", "unsafe")
     switched_off = doctor.sandbox()
     assert (switched_off.ok, switched_off.remedy) == (False, "unset AGENTFLY_SANDBOX")
 
 
-def test_the_table_says_what_to_do_only_where_something_is_missing() -> None:
+def test_the_table_has_remedies_only_for_missing_things() -> None:
     console = Console(file=io.StringIO(), width=100)
     console.print(
         doctor.table(
@@ -119,7 +119,7 @@ def test_the_table_says_what_to_do_only_where_something_is_missing() -> None:
         ("fpu avx2 sse4_2", False, "none on the CPU"),
     ],
 )
-def test_whether_the_processor_multiplies_in_bfloat16_is_told(
+def test_bfloat16_support_of_the_processor_is_reported(
     flags: str, ok: bool, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda path: f"flags : {flags}")

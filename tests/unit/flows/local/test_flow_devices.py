@@ -1,4 +1,4 @@
-"""Which flow runs take turns on a machine without GPUs."""
+"""Flow runs take turns on a machine without GPUs."""
 
 from contextvars import copy_context
 from uuid import UUID, uuid4
@@ -14,17 +14,17 @@ from flows.local.devices import devices
 
 
 class Waits(Exception):
-    """Raised where a run would wait."""
+    """Raised instead of a wait."""
 
 
 class Log:
-    def warning(self, told):
-        raise Waits(told)
+    def warning(self, text):
+        raise Waits(text)
 
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A site whose only slot another run uses, within a flow run; to wait for it raises Waits."""
+    """A site with one slot, which another run uses. A wait for it in a flow run raises Waits."""
     monkeypatch.setattr(flow_devices, "get_run_logger", Log)
     monkeypatch.setattr(flow_devices, "logger", Log())
     other, taken = copy_context(), held([slot(1, str(tmp_path))], "the run of another", print)
@@ -35,13 +35,13 @@ def site(tmp_path, monkeypatch):
     other.run(taken.__exit__, None, None, None)
 
 
-def test_what_is_started_in_a_terminal_waits_for_no_slot(site, monkeypatch):
+def test_a_command_in_a_terminal_waits_for_no_slot(site, monkeypatch):
     monkeypatch.delenv("PREFECT__FLOW_RUN_ID", raising=False)
     with devices(site, [], "the run mine"):
         pass
 
 
-def test_what_a_worker_starts_waits_for_a_slot_and_says_for_whom(site, monkeypatch):
+def test_a_flow_run_of_a_worker_waits_and_names_the_slots_owner(site, monkeypatch):
     monkeypatch.setenv("PREFECT__FLOW_RUN_ID", str(uuid4()))
     with pytest.raises(Waits, match="used by the run of another"):
         with devices(site, [], "the run mine"):

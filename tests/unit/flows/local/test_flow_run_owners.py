@@ -14,17 +14,17 @@ from flows.local.flow_run_owners import crash_abandoned
 
 
 class Api:
-    """A Prefect server with two flow runs at work on a page."""
+    """A Prefect server with two active flow runs on each page."""
 
     def __init__(self) -> None:
         self.running = [FlowRun(id=uuid4(), flow_id=UUID(int=0), state=Running()) for _ in range(5)]
 
     def read_flow_runs(self, *, flow_run_filter: object, offset: int = 0) -> list[FlowRun]:
-        """A page of those at work."""
+        """Return one page of the active flow runs."""
         return self.running[offset : offset + 2]
 
     def set_flow_run_state(self, chosen: UUID, state: State[None], force: bool) -> None:
-        """Those of other states are on no page."""
+        """Move a flow run to another state, so no page contains it."""
         self.running = [run for run in self.running if run.id != chosen]
 
 

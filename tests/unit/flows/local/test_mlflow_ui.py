@@ -17,7 +17,7 @@ def place(tmp_path, monkeypatch):
     return MlflowStore(f"sqlite:///{tmp_path}/mlflow.db", tmp_path, "the project's own store")
 
 
-def test_a_run_is_served_with_a_password_beside_a_stranger(place, monkeypatch, capsys):
+def test_a_run_is_served_with_a_password_on_another_port(place, monkeypatch, capsys):
     started = []
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
     with listener() as stranger:

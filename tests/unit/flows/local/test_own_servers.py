@@ -1,4 +1,4 @@
-"""A project's own servers: the password, and the ports that other programs use."""
+"""A project's own servers: the password, and ports in use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flows.local.mlflow_ui import mlflow_server
 from flows.local.own_servers import FILE, free_port, password, require_free
 
 
-def test_a_project_has_one_password_which_only_its_owner_reads(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_the_password_of_a_project(tmp_path: Path) -> None:
     created = password(tmp_path)
     assert password(tmp_path) == created
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     assert len(created) >= 32
 
 
-def test_a_new_password_is_mlflows_too_whose_accounts_begin_anew(tmp_path: Path) -> None:
+def test_a_new_password_resets_the_mlflow_accounts(tmp_path: Path) -> None:
     first = password(tmp_path)
     (tmp_path / "mlflow-users.db").touch()
     (tmp_path / FILE).unlink()
@@ -29,13 +29,13 @@ def test_a_new_password_is_mlflows_too_whose_accounts_begin_anew(tmp_path: Path)
     assert not (tmp_path / "mlflow-users.db").exists()
 
 
-def test_an_empty_password_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_an_empty_password_is_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     with pytest.raises(ValueError, match=r"is empty\. Remove it"):
         password(tmp_path)
 
 
-def test_mlflow_grants_nothing_to_others_and_keeps_its_accounts_in_the_state(
+def test_mlflow_grants_nothing_by_default(
     tmp_path: Path,
 ) -> None:
     state = tmp_path / "my 100% shöp"

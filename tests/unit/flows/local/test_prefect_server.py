@@ -15,7 +15,7 @@ START = ["server", "start"]
 
 
 class Became(Exception):
-    """The command that this process would have become, and its environment."""
+    """Raised with the command and the environment that would replace this process."""
 
     def __init__(self, words, env):
         super().__init__(words)
@@ -25,7 +25,7 @@ class Became(Exception):
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     def execve(program, words, env):
-        assert env["PYTHONSAFEPATH"] == "1"  # and so for the flow runs that a worker starts
+        assert env["PYTHONSAFEPATH"] == "1"  # the flow runs of a worker inherit it
         raise Became(words[3:], env)
 
     monkeypatch.setattr(os, "execve", execve)
@@ -78,7 +78,7 @@ def test_port_and_password_of_the_prefect_profile_stay(alone, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--port", "4217"], ["--port=4217", "--host", "127.0.0.1"]])
-def test_the_page_of_a_server_on_another_port_asks_that_server(alone, words):
+def test_the_page_uses_the_port_of_its_server(alone, words):
     with pytest.raises(Became) as became:
         prefect_command(alone, [*START, *words])
     assert became.value.env[PAGE_API] == "http://127.0.0.1:4217/api"
@@ -91,7 +91,7 @@ def test_the_url_that_a_user_set_for_the_page_stays(alone, monkeypatch):
     assert became.value.env[PAGE_API] == "https://prefect.example/api"
 
 
-def test_the_page_of_a_server_whose_port_is_in_the_environment_asks_that_server(alone, monkeypatch):
+def test_the_page_uses_the_port_of_the_environment(alone, monkeypatch):
     monkeypatch.setenv("PREFECT_SERVER_API_PORT", "4217")
     with pytest.raises(Became) as became:
         prefect_command(alone, START)
@@ -105,7 +105,7 @@ def test_a_password_that_a_user_set_for_the_server_stays(alone, monkeypatch):
     assert became.value.env[GUARD] == "someone:secret"
 
 
-def test_a_flow_run_is_served_beside_a_stranger_on_the_usual_port(alone, monkeypatch, capsys):
+def test_a_flow_run_is_served_although_the_usual_port_is_taken(alone, monkeypatch, capsys):
     with listener() as stranger:
         monkeypatch.setattr(prefect_server, "PORT", stranger)
         with pytest.raises(Became) as became:

@@ -1,4 +1,4 @@
-"""State lies in the project unless somebody chose another place, and nothing is told to anybody."""
+"""State is in the project by default, and no usage data are sent."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def bare_environment(monkeypatch, tmp_path):
         "PREFECT_LOCAL_STORAGE_PATH",
     )
     for name in (*ELSEWHERE, *NO_TELEMETRY, *WAITING, *paths, "PREFECT_PROFILE"):
-        monkeypatch.setenv(name, "set first, so that what settle sets is undone too")
+        monkeypatch.setenv(name, "set first, for the undo")
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
@@ -28,7 +28,7 @@ def profile(tmp_path, settings):
     path.write_text(f'active = "work"\n[profiles.work]\n{settings}\n')
 
 
-def test_state_lies_in_the_project_by_absolute_path(tmp_path, monkeypatch):
+def test_state_is_in_the_project_by_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places = settle(Path("."))
     assert places.state == tmp_path / ".agentfly"
@@ -58,13 +58,13 @@ def test_an_api_in_the_active_profile_is_used(tmp_path):
     assert places.prefect.endswith("(PREFECT_API_URL in the Prefect profile 'work')")
 
 
-def test_a_profile_that_chooses_no_place_leaves_the_project_its_own(tmp_path):
+def test_a_profile_without_an_api_keeps_the_projects_server(tmp_path):
     profile(tmp_path, 'PREFECT_LOGGING_LEVEL = "DEBUG"')
     assert settle(tmp_path).prefect.endswith("(the project's own)")
     assert os.environ["PREFECT_PROFILES_PATH"] == str(tmp_path / "home/.prefect/profiles.toml")
 
 
-def test_nothing_is_told_to_anybody_unless_asked_for(tmp_path, monkeypatch):
+def test_no_usage_data_are_sent_by_default(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "true")
     settle(tmp_path)
     assert (
@@ -77,8 +77,6 @@ def test_nothing_is_told_to_anybody_unless_asked_for(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("trial", [".dvc/tmp/exps/tmp4f2", ".dvc/tmp/exps/standalone/tmp4f2"])
-def test_what_dvc_tries_in_a_copy_has_its_runs_where_the_project_has(
-    tmp_path: Path, trial: str
-) -> None:
+def test_a_dvc_experiment_uses_the_runs_of_the_project(tmp_path: Path, trial: str) -> None:
     assert main_workspace(tmp_path / trial) == tmp_path
     assert main_workspace(tmp_path) == tmp_path

@@ -1,4 +1,4 @@
-"""Foreign text is printed without the characters that control a terminal."""
+"""Foreign text is printed without terminal control characters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_console_prints_no_foreign_control_characters(where: str) -> None:
     assert r"\x1b]0;title" in printed
 
 
-def test_whatever_is_printed_or_logged_has_no_control_characters(
+def test_printed_and_logged_text_has_no_control_characters(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with visible_output():
@@ -77,7 +77,7 @@ def test_json_has_its_control_characters_escaped(capsys: pytest.CaptureFixture[s
     assert json.loads(printed) == {"text": HOSTILE, "plain": "é"}
 
 
-def test_every_console_of_the_commands_is_one_that_prints_visibly() -> None:
+def test_every_console_of_the_commands_escapes_foreign_text() -> None:
     sources = {path: path.read_text() for path in (ROOT / "flows").rglob("*.py")}
     assert [
         path for path, text in sources.items() if re.search(r"(?<!\w)Console\(\w*[)=]", text)
@@ -85,7 +85,7 @@ def test_every_console_of_the_commands_is_one_that_prints_visibly() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_hostile_texts_prints_none_of_their_control_characters(
+def test_a_run_prints_no_control_characters_of_its_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "hostile.yaml").write_text(EXPERIMENT)

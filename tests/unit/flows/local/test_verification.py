@@ -1,4 +1,4 @@
-"""A run that is trained again: its inputs from other runs, its code, and the compared artifacts."""
+"""A run is trained again: inputs from other runs, code, and compared artifacts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def publish(store: Store, uri: str, base: Artifact | None = None) -> Artifact:
-    """A policy, which stands on a base where it is an adapter."""
+    """Publish a policy, on a base model for an adapter."""
     with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
         (folder / "model.safetensors").write_text(uri)
         if base:
@@ -38,7 +38,7 @@ def publish(store: Store, uri: str, base: Artifact | None = None) -> Artifact:
     return store.artifact(uri)
 
 
-def test_adapters_of_other_runs_come_with_their_models_and_say_whose_they_are(
+def test_adapters_of_other_runs_come_with_their_models(
     tmp_path: Path,
 ) -> None:
     store = experiment(tmp_path).store
@@ -59,7 +59,7 @@ def finish(run: Run) -> None:
     run.store.write_json(run.layout.summary, as_json(SUMMARY))
 
 
-def test_a_run_of_edited_code_is_refused_by_file(project: Path) -> None:
+def test_a_run_with_edited_code_is_refused_with_the_file(project: Path) -> None:
     (project / "prices.csv").write_text("tea,3\n")
     with opened(here(project, code_files=["prices.csv"]), "demo") as run:
         finish(run)
@@ -117,7 +117,7 @@ def written(store: Store, uri: str, **files: str) -> None:
         ({}, "is not in the first store"),
     ],
 )
-def test_an_artifact_agrees_if_only_its_times_differ(
+def test_artifacts_that_differ_only_in_times_agree(
     tmp_path: Path, first: dict[str, str], difference: str
 ) -> None:
     store = Store.at(str(tmp_path / "store"), tmp_path / "cache")

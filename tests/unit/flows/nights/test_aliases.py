@@ -1,4 +1,4 @@
-"""MLflow's aliases are a report of what the ledger says."""
+"""MLflow's aliases are a report of the ledger."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.experiments import experiment as experiment_in
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_night_goes_on_where_the_policy_of_an_alias_is_gone(
+def test_a_night_continues_if_the_policy_of_an_alias_is_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     experiment = experiment_in(tmp_path)
@@ -30,7 +30,7 @@ def test_a_night_goes_on_where_the_policy_of_an_alias_is_gone(
     assert "nightly-2026-11-21" in caplog.text
 
 
-def test_a_night_goes_on_where_no_place_of_mlflow_can_be_chosen(
+def test_a_night_continues_without_an_mlflow_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""A policy that awaits approval is asked about, whatever happened to the form before."""
+"""Approval is requested for a waiting policy, also after a failed request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ FIRST, SECOND, THIRD = (f"nightly-2026-11-{day}" for day in (20, 21, 22))
 
 
 class Forms:
-    """A Prefect server that has flow runs of `promote`, by their parameters; `refuses` is raised
-    instead of starting one.
-    """
+    """A Prefect server with flow runs of `promote`, by parameters. A start raises `refuses`."""
 
     def __init__(self, refuses: Exception | None = None) -> None:
         self.waiting: list[dict[str, str]] = []
@@ -52,7 +50,7 @@ def ledger(experiment: Experiment) -> NightLedger:
 
 
 def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
-    """Let the product talk to these."""
+    """Connect the product to these."""
     client = prefect.client.orchestration
     monkeypatch.setattr(client, "get_client", lambda sync_client: nullcontext(forms))
     monkeypatch.setattr(prefect.deployments, "run_deployment", forms.start)
@@ -60,7 +58,7 @@ def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
     return forms
 
 
-def test_a_night_asks_again_about_each_open_question_that_has_no_form(
+def test_a_night_requests_each_approval_that_has_no_form(
     experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = at(monkeypatch, Forms())
@@ -78,7 +76,7 @@ def test_a_night_asks_again_about_each_open_question_that_has_no_form(
     }
 
 
-def test_the_form_of_another_experiment_is_not_ours(
+def test_a_form_of_another_experiment_does_not_count(
     experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = at(monkeypatch, Forms())
@@ -89,7 +87,7 @@ def test_the_form_of_another_experiment_is_not_ours(
     assert [form["experiment"] for form in forms.waiting] == ["shop", "tiny"]
 
 
-def test_a_prefect_that_refuses_is_logged_with_what_to_do_and_does_not_fail_the_night(
+def test_a_refusal_of_prefect_is_logged_with_a_remedy(
     experiment: Experiment,
     ledger: NightLedger,
     monkeypatch: pytest.MonkeyPatch,

@@ -23,7 +23,7 @@ def november(*days: int) -> list[date]:
 
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
-    """An experiment that is scheduled every night."""
+    """The ledger of an experiment with a nightly schedule."""
 
     def every_night(experiment: str, since: datetime, until: datetime) -> list[date]:
         return 2 * november(*range(since.day, until.day + 1))
@@ -51,7 +51,7 @@ def test_a_night_with_a_date_in_the_future_hides_no_missed_one(ledger: NightLedg
     assert missed(ledger) == ["nightly-2026-11-21"]
 
 
-def test_before_the_first_night_none_is_missed(ledger: NightLedger) -> None:
+def test_no_night_is_missed_before_the_first_one(ledger: NightLedger) -> None:
     ledger.append("nightly-2026-11-23", "began")
     record_missed(ledger, date(2026, 11, 23))
     assert missed(ledger) == []
@@ -71,7 +71,7 @@ def test_without_a_prefect_server_the_night_continues(
 
 @pytest.fixture
 def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine in New York, where the clock is put back on 1 November 2026."""
+    """A machine in New York, where the clock is set back on 1 November 2026."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "America/New_York")
         time.tzset()
@@ -80,7 +80,7 @@ def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def flow_runs(cron: str, zone: str, start: datetime, days: int) -> list[FlowRun]:
-    """Flow runs as Prefect's server makes them of a schedule."""
+    """Flow runs of a schedule, as Prefect's server creates them."""
     schedule = CronSchedule(cron=cron, timezone=zone)
     dates = asyncio.run(schedule.get_dates(days, start=start))
     return [
@@ -101,9 +101,7 @@ def test_two_schedules_around_a_clock_change_are_two_nights(in_new_york: None) -
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("hour", [0, 1, 4, 19, 23])
-def test_each_night_of_a_year_has_a_date_of_its_own(
-    in_new_york: None, zone: str, hour: int
-) -> None:
+def test_each_night_of_a_year_has_its_own_date(in_new_york: None, zone: str, hour: int) -> None:
     runs = flow_runs(f"30 {hour} * * *", zone, datetime(2026, 1, 1, tzinfo=UTC), 366)
     assert len({scheduled_date(run) for run in runs}) == 366
 

@@ -1,4 +1,4 @@
-"""A night continues whatever becomes of the messages about it."""
+"""A night continues if its messages fail."""
 
 import prefect.events
 import pytest
@@ -36,7 +36,7 @@ def test_secrets_are_removed_from_a_message(monkeypatch):
     assert event["payload"]["message"] == "No [SEARCH_API_KEY] fits."
 
 
-def test_without_a_prefect_api_no_server_is_started_for_a_message(monkeypatch):
+def test_without_a_prefect_api_a_message_starts_no_server(monkeypatch):
     monkeypatch.setattr(prefect.events, "emit_event", lambda **event: pytest.fail("it was sent"))
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         emit("quickstart", NightEntry(4, 0, NIGHT, "kept", "The champion stays."))

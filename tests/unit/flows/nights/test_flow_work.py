@@ -1,4 +1,4 @@
-"""A new entry of the ledger is emitted, asked about and reported."""
+"""A new entry of the ledger is emitted, sent for approval and reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlowWork:
     return FlowWork(experiment, ledger, [], None)
 
 
-def test_a_person_is_asked_before_anything_that_is_only_reported(
+def test_approval_is_requested_before_reports(
     work: FlowWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []

@@ -1,4 +1,4 @@
-"""What is read, and what is played, to judge a policy."""
+"""Reading and playing of the episodes that judge a policy."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def published(experiment: Experiment) -> Artifact:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
-    """The policies that are played; each solves every second problem."""
-    asked: list[Artifact] = []
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
+    """The played policies; each solves every second problem."""
+    judged: list[Artifact] = []
 
     def on_split(here: Evaluator, _: Any, policy: Artifact, split: str, step: int) -> None:
-        asked.append(policy)
+        judged.append(policy)
         play(here.experiment, policy, here.data)
 
     monkeypatch.setattr(flow_work, "TASKS", stages_with(prepare=published))
     monkeypatch.setattr(flow_work, "rollout_services", lambda *_: nullcontext())
     monkeypatch.setattr(Evaluator, "on_split", on_split)
-    return asked
+    return judged
 
 
 def play(experiment: Experiment, policy: Artifact, data: Artifact) -> None:
@@ -70,25 +70,25 @@ def match(experiment: Experiment, folder: Path) -> Match:
     return Match(experiment, policy("old"), policy("new"), "nightly-2026-11-21", folder / "logs")
 
 
-def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
-    tmp_path: Path, asked: list[Artifact]
+def test_only_missing_or_damaged_episodes_are_played(
+    tmp_path: Path, judged: list[Artifact]
 ) -> None:
     experiment = experiment_in(tmp_path, promotion={"confirmation": "none"})
     here = match(experiment, tmp_path)
     data = published(experiment)
     play(experiment, here.champion, data)
     assert here.verdict(0).comparisons[0].problems == 4
-    assert asked == [here.challenger]
+    assert judged == [here.challenger]
     assert here.verdict(0).comparisons[0].problems == 4
-    assert asked == [here.challenger]
+    assert judged == [here.challenger]
     shard = StageKeys(experiment.settings).evaluation(here.champion, data, "test", 0, {})
     (experiment.store.root / shard.uri / "MANIFEST.json").write_text("{")
     assert here.verdict(0).comparisons[0].problems == 4
-    assert asked == [here.challenger, here.champion]
+    assert judged == [here.challenger, here.champion]
 
 
-def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
-    tmp_path: Path, asked: list[Artifact]
+def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems(
+    tmp_path: Path, judged: list[Artifact]
 ) -> None:
     sized = [{**task, "data": {**task["data"], "test": 40}} for task in (SUMS, BUYING)]
     settings = mixture(*sized, rollout={"problems": 3, "group_size": 2, "shard": 500})
@@ -99,7 +99,7 @@ def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
         judged_night.evaluated(held, here.champion, data, "test", lambda _: ("99", 0.0))
         judged_night.evaluated(held, here.challenger, data, "test", lambda _: ("99", 1.0))
     verdict = here.verdict(0)
-    assert (asked, verdict.promoted) == ([], True)
+    assert (judged, verdict.promoted) == ([], True)
     compared = {one.name: one.problems for one in verdict.comparisons}
     assert compared == {
         **{"goal": 80, "reward/exact": 80, "task/shop": 40, "task/sums": 40, "tokens": 80},
@@ -109,9 +109,7 @@ def test_a_win_on_a_mixture_is_confirmed_on_fresh_problems_of_each_task(
 
 
 @pytest.mark.slow
-def test_a_confirmation_counts_no_problem_of_the_experiment_and_of_the_confirmation_before(
-    tmp_path: Path, asked: list[Artifact]
-) -> None:
+def test_a_confirmation_counts_only_unused_problems(tmp_path: Path, judged: list[Artifact]) -> None:
     tiny = experiment_in(tmp_path, rollout={"shard": 4000})
     experiment = tiny.on(Settings.model_validate({**tiny.settings.model_dump(), "data": DATA}))
     before = experiment.on(experiment.settings.with_fresh_problems(0))

@@ -1,4 +1,4 @@
-"""The start of the programs of `agentfly up`, their log, and deploying again."""
+"""Starting the programs of `agentfly up`, their log, and repeated deployment."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from flows.up.status import LOG
 
 
 def program(kind: str, code: str) -> Program:
-    """A program of Python that stands for a server."""
+    """A Python program in place of a server."""
     return Program(kind, [sys.executable, "-S", "-c", code], {})
 
 
-def test_a_program_that_cannot_start_ends_the_wait_whichever_it_is(tmp_path: Path) -> None:
+def test_any_program_that_cannot_start_ends_the_wait(tmp_path: Path) -> None:
     lives = program("prefect", "import signal; signal.pause()")
     with (
         ExitStack() as stack,
@@ -49,7 +49,7 @@ class Enough(Exception):
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowStore:
-    """A project that is looked at four times, and whose server runs."""
+    """A project with a running server, checked four times."""
     turns: Iterator[None] = iter([None] * 4)
 
     def turn(seconds: float) -> None:
@@ -62,7 +62,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowStore:
     return MlflowStore.choose(tmp_path)
 
 
-def test_what_could_not_be_deployed_is_tried_again_and_its_fault_is_printed_once(
+def test_a_failed_deployment_is_retried_and_printed_once(
     place: MlflowStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = iter(["The server is busy.", "The server is busy.", ""])
@@ -74,7 +74,7 @@ def test_what_could_not_be_deployed_is_tried_again_and_its_fault_is_printed_once
     assert list(faults) == []
 
 
-def test_a_long_log_moves_while_programs_append_to_it(
+def test_a_long_log_is_rotated_while_programs_append_to_it(
     place: MlflowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "LARGEST_LOG", 8)

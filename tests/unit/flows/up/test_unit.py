@@ -1,4 +1,4 @@
-"""The unit with which systemd starts `agentfly up` at each boot, as systemd would read it."""
+"""The systemd unit that starts `agentfly up` at each boot, parsed like systemd."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def sections(text: str) -> configparser.ConfigParser:
 
 
 def words(command: str) -> list[str]:
-    """The words of ExecStart=, systemd.service(5): quotes and backslashes, %% for %, $$ for $."""
+    """Split ExecStart= by systemd.service(5): quotes and backslashes, %% for %, $$ for $."""
     return [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(command)]
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an awkward name on a machine that systemd runs."""
+    """A folder with an awkward name on a machine with systemd."""
     monkeypatch.setattr(units, "SYSTEMD", tmp_path)
     return tmp_path / "my 100% shöp"
 
 
 def unit_of(project: Path) -> configparser.SectionProxy:
-    """The section [Service] of the unit that is written for a project."""
+    """Return the section [Service] of the unit of a project."""
     at_boot(project, (4201, 5001))
     (path,) = (project / ".agentfly").glob("*.service")
     return sections(path.read_text())["Service"]
 
 
-def test_the_unit_starts_this_very_program_in_the_project_whatever_is_in_its_path(
+def test_the_unit_starts_this_program_for_any_project_path(
     project: Path,
 ) -> None:
     service, escaped = unit_of(project), str(project).replace("%", "%%")
@@ -62,7 +62,7 @@ def test_a_word_with_quotes_and_dollars_arrives_as_it_is(
     assert words(unit_of(project)["ExecStart"])[0] == strange
 
 
-def test_the_unit_is_given_the_time_in_which_a_flow_run_may_end_what_it_writes(
+def test_the_unit_allows_flow_runs_the_time_to_stop(
     project: Path,
 ) -> None:
     service = unit_of(project)
@@ -71,14 +71,14 @@ def test_the_unit_is_given_the_time_in_which_a_flow_run_may_end_what_it_writes(
     assert service["Restart"] == "on-failure"
 
 
-def test_a_project_that_cannot_start_is_not_started_for_ever(project: Path) -> None:
+def test_a_project_that_cannot_start_is_not_retried_forever(project: Path) -> None:
     at_boot(project, (4201, 5001))
     (path,) = (project / ".agentfly").glob("*.service")
     unit = sections(path.read_text())["Unit"]
     assert (unit["StartLimitIntervalSec"], unit["StartLimitBurst"]) == ("900", "5")
 
 
-def test_with_systemd_the_unit_is_enabled_by_a_name_that_no_other_project_has(
+def test_the_unit_is_enabled_by_a_unique_name(
     project: Path,
 ) -> None:
     enable, linger = at_boot(project, (4201, 5001))
