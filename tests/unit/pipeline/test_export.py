@@ -1,4 +1,4 @@
-"""A policy is exported as a directory that transformers and vLLM load as its page says."""
+"""A policy is exported as a directory that transformers and vLLM load as described."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALCULATOR = "agentfly_core.tools.calculator:calculator"
 
 
 def stored(tmp_path: Path, nano: Path, **settings: Any) -> Store:
-    """A store with the policy of step 3 of the run `mine`, and its run.json."""
+    """A store with the policy of step 3 of the run `mine` and its run.json."""
     made = experiment(tmp_path, **settings)
     made.store.write_json("runs/mine/run.json", {"settings": made.settings.model_dump(mode="json")})
     with made.store.publish(ArtifactKey(POLICY, "update", "1", {})) as folder:
@@ -47,17 +47,17 @@ def read(folder: Path, name: str) -> Any:
 
 
 def blocks(folder: Path) -> list[str]:
-    """The Python of the page: of transformers, and of vLLM."""
+    """Return the Python blocks of the page: for transformers and for vLLM."""
     return re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
 
 
 def logits(model: Any) -> torch.Tensor:
     with torch.no_grad():
-        found: torch.Tensor = model(torch.arange(8)[None]).logits
-    return found
+        logits_of_eight: torch.Tensor = model(torch.arange(8)[None]).logits
+    return logits_of_eight
 
 
-def test_an_exported_policy_loads_as_its_page_says_and_is_the_same_model(
+def test_an_exported_policy_loads_as_documented_and_is_equal(
     tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, folder = stored(tmp_path, nano, agent={"max_tokens": 3}), tmp_path / "out/policy"
@@ -82,7 +82,7 @@ def test_an_exported_policy_loads_as_its_page_says_and_is_the_same_model(
     assert 'llm = LLM(".", dtype="float32", generation_config="vllm")' in vllm
 
 
-def test_an_adapter_is_exported_with_the_model_that_it_stands_on(
+def test_an_adapter_is_exported_with_its_base_model(
     tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, folder = stored(tmp_path, nano), tmp_path / "policy"
@@ -92,7 +92,7 @@ def test_an_adapter_is_exported_with_the_model_that_it_stands_on(
     adapted = lora.load(nano, None, "float32")
     lora.add(adapted, SHAPE, seed=1)
     for name, weight in adapted.named_parameters():
-        if "lora_B" in name:  # which begins as 0, so that nothing would differ
+        if "lora_B" in name:  # it begins as 0 and would change nothing
             torch.nn.init.constant_(weight, 0.1)
     with store.publish(ArtifactKey(POLICY, "update", "1", {})) as made:
         adapted.save_pretrained(made)
@@ -121,15 +121,13 @@ def test_an_exported_policy_ends_its_replies_as_in_training(tmp_path: Path, nano
     assert "stop_token_ids=[0, 2])" in (tmp_path / "policy/README.md").read_text()
 
 
-def test_an_exported_policy_has_the_chat_template_that_it_was_trained_with(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_an_exported_policy_has_its_training_chat_template(tmp_path: Path, nano: Path) -> None:
     store = stored(tmp_path, nano, tools=[CALCULATOR], agent={"system": "Be brief."})
     export(store, "run:mine@3", tmp_path / "policy")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "policy")
-    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
     listed = [{"type": "function", "function": {"name": "f", "description": "", "parameters": {}}}]
-    text = tokenizer.apply_chat_template(said, tools=listed, tokenize=False)
+    text = tokenizer.apply_chat_template(messages, tools=listed, tokenize=False)
     assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools\n\n")
     page = (tmp_path / "policy/README.md").read_text()
     assert f"in this order: `{CALCULATOR}`." in page
@@ -143,9 +141,7 @@ class Plain:
     def __init__(self, tokenizer: object) -> None: ...
 
 
-def test_a_template_that_cannot_be_written_for_transformers_is_told_on_the_page(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_a_template_without_jinja_is_named_on_the_page(tmp_path: Path, nano: Path) -> None:
     store = stored(tmp_path, nano, template={"use": f"{__name__}:Plain"})
     export(store, "run:mine@3", tmp_path / "policy")
     page = (tmp_path / "policy/README.md").read_text()
@@ -153,9 +149,7 @@ def test_a_template_that_cannot_be_written_for_transformers_is_told_on_the_page(
     assert f"`{__name__}:Plain` has no `jinja`" in page
 
 
-def test_what_is_published_and_exported_is_readable_by_who_may_read_its_folder(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_exported_files_have_the_permissions_of_their_folder(tmp_path: Path, nano: Path) -> None:
     store = stored(tmp_path, nano)
     export(store, "run:mine@3", tmp_path / "policy")
     for folder in (store.root / POLICY, tmp_path / "policy"):
@@ -163,20 +157,20 @@ def test_what_is_published_and_exported_is_readable_by_who_may_read_its_folder(
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {rights & 0o666}
 
 
-def test_a_policy_that_is_not_there_and_a_folder_that_is_are_refused(
+def test_a_missing_policy_and_an_existing_folder_are_refused(
     tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = stored(tmp_path, nano)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
-    for policy, folder, told in (
+    for policy, folder, message in (
         ("run:yours", "policy", "The run 'yours' has published no policy in"),
         ("run:mine@9", "policy", "The run 'mine' has no policy of step 9 in"),
         ("mine@end", "policy", "policy: got 'mine@end', expected run:NAME (its last) or run:NAME@"),
         ("run:mine@3", "there", "there is there already: name a folder that is not, or remove it."),
     ):
         assert main(["export", policy, folder, "--store", str(store.root)]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.glob("*policy*")] == []
     assert main(["export", "mine@3", "policy", "--store", str(store.root)]) == 0
     assert capsys.readouterr().out == ("policy holds mine@3; its README.md shows how to load it.\n")

@@ -1,4 +1,4 @@
-"""A run that continues from a step of another has that run's numbers, order, seeds and states."""
+"""A run continues from a step of another with its numbers, order, seeds and states."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def publish(store: Store, target: ArtifactKey) -> Artifact:
 
 
 def scored(run: Run, step: int) -> Artifact:
-    """A scored step, of as many problems as PROBLEMS says."""
+    """Publish a scored step of PROBLEMS problems."""
     uri = run.layout.step(step).scored
     rows = [LedgerRow(step, "single", f"p{n}", 1, 1, 0.0, "used") for n in range(PROBLEMS[step])]
     with run.store.publish(ArtifactKey(uri, "score", str(step), {})) as folder, measuring(folder):
@@ -50,7 +50,7 @@ def scored(run: Run, step: int) -> Artifact:
 
 
 def step(run: Run, number: int) -> Artifact:
-    """A step, done, with its learner state."""
+    """Publish a finished step with its learner state."""
     before = policy_of(run.store, run.name, number - 1)
     target = StageKeys(run.settings).policy(run.name, before, scored(run, number), number)
     publish(run.store, keys.learner(target))
@@ -59,7 +59,7 @@ def step(run: Run, number: int) -> Artifact:
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Experiment:
-    """An experiment whose run `old` has done three of its four steps."""
+    """An experiment and its run `old`, which has finished three of four steps."""
     place = experiment(tmp_path, steps=4)
     with opened(place, "old") as run:
         model = ArtifactKey("artifacts/model/tiny", "model", "0", {})
@@ -70,7 +70,7 @@ def origin(tmp_path: Path) -> Experiment:
 
 
 def fork_of(place: Experiment, run: str = "old", at: int = 2, **changed: Any) -> Any:
-    """The experiment of a fork, in the same store."""
+    """An experiment of a fork in the same store."""
     settings: dict[str, Any] = {"steps": 4, "fork": {"run": run, "step": at}} | changed
     made = experiment(place.store.root.parent, **settings)
     return Experiment.of(made.name, made.settings, {}, made.site, place.store)
@@ -78,14 +78,14 @@ def fork_of(place: Experiment, run: str = "old", at: int = 2, **changed: Any) ->
 
 @pytest.fixture
 def run(origin: Experiment) -> Iterator[Run]:
-    """The run `new`, a fork of old@2 that is about to begin its first step."""
+    """The run `new`, a fork of old@2 before its first step."""
     with opened(fork_of(origin), "new") as run:
         assert run.parent is not None
         run.remember_start(run.parent.policy)
         yield run
 
 
-def test_a_forks_step_numbers_go_on(run: Run) -> None:
+def test_a_fork_continues_the_step_numbers(run: Run) -> None:
     assert (run.settings.start_step, [*run.settings.own_steps]) == (2, [3, 4])
     assert run.record["parent"] == {
         "run": "old",
@@ -94,18 +94,18 @@ def test_a_forks_step_numbers_go_on(run: Run) -> None:
     }
 
 
-def test_an_experiment_that_is_no_fork_starts_at_step_0(tmp_path: Path) -> None:
+def test_an_experiment_without_a_fork_starts_at_step_0(tmp_path: Path) -> None:
     settings = experiment(tmp_path).settings
     assert (settings.start_step, [*settings.own_steps]) == (0, [1, 2])
 
 
-def test_a_fork_has_to_do_a_step(tmp_path: Path) -> None:
-    said = r"steps: got 3, expected more than fork\.step, 3, which is done already"
-    with pytest.raises(ValueError, match=said):
+def test_a_fork_must_do_a_step(tmp_path: Path) -> None:
+    message = r"steps: got 3, expected more than fork\.step, 3, which is done already"
+    with pytest.raises(ValueError, match=message):
         experiment(tmp_path, steps=3, fork={"run": "old", "step": 3})
 
 
-def test_with_no_other_setting_a_forks_step_is_bit_for_bit_that_of_the_run_it_was_forked_from(
+def test_a_fork_with_equal_settings_has_bit_equal_steps(
     run: Run,
 ) -> None:
     assert step(run, 3) == Pointer(
@@ -113,10 +113,10 @@ def test_with_no_other_setting_a_forks_step_is_bit_for_bit_that_of_the_run_it_wa
     )
 
 
-def test_earlier_steps_of_a_fork_are_those_of_the_run_it_goes_on_from(run: Run) -> None:
+def test_earlier_steps_of_a_fork_are_those_of_its_origin(run: Run) -> None:
     step(run, 3)
-    found = [policy_of(run.store, "new", number).uri for number in (0, 1, 2, 3)]
-    assert found == [
+    uris = [policy_of(run.store, "new", number).uri for number in (0, 1, 2, 3)]
+    assert uris == [
         "artifacts/model/tiny",
         "runs/old/steps/000001/policy",
         "runs/old/steps/000002/policy",
@@ -129,7 +129,7 @@ def test_earlier_steps_of_a_fork_are_those_of_the_run_it_goes_on_from(run: Run) 
     ]
 
 
-def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: Experiment) -> None:
+def test_a_fork_of_a_fork_continues_both(run: Run, origin: Experiment) -> None:
     step(run, 3)
     with opened(fork_of(origin, "new", 3), "newest") as newest:
         assert [done_by(newest.store, "newest", number) for number in (0, 2, 3, 4)] == [
@@ -140,13 +140,13 @@ def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: Experiment) -> No
         ]
 
 
-def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> None:
+def test_a_fork_continues_after_the_problems_of_its_origin(run: Run) -> None:
     assert run.problems_before(3) == {"single": 3 + 1}
     scored(run, 3)
     assert run.problems_before(4) == {"single": 3 + 1 + 2}
 
 
-def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
+def test_a_fork_reads_the_dataset_of_its_origin(
     origin: Experiment,
 ) -> None:
     theirs, changed = Pointer("artifacts/prepare/1", "9f2c"), Pointer("artifacts/prepare/2", "77")
@@ -159,7 +159,7 @@ def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"seed": 1}, "  seed: 0 -> 1"),
         ({"data": {"use": "tests.support.problems:clean", "train": 16, "test": 4}}, "  data.train"),
@@ -167,30 +167,30 @@ def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
         ({"rollout": {"refills": 1}}, "  rollout.refills: 0 -> 1"),
     ],
 )
-def test_a_fork_with_another_order_of_problems_is_refused_with_the_way_out(
-    origin: Experiment, changed: dict[str, Any], told: str
+def test_a_fork_with_another_order_of_problems_is_refused(
+    origin: Experiment, changed: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(ValueError, match="these settings give another order:") as refusal:
         with opened(fork_of(origin, **changed), "new") as run:
             check_start(run)
-    assert told in str(refusal.value)
+    assert expected in str(refusal.value)
     assert "without its optimizer: model=run:old@2." in str(refusal.value)
     assert origin.store.names("runs") == ["old"]
 
 
 def keeping_one(run: Run) -> Any:
-    """The run, of which one learner state and the weights of one policy are kept."""
+    """A run that keeps one learner state and the weights of one policy."""
     update = run.settings.update.model_copy(update={"keep_learner": 1, "keep_policies": 1})
     settings = run.settings.model_copy(update={"update": update})
     return replace(run, experiment=run.experiment.on(settings))
 
 
 def kept(store: Store, file: str) -> list[int]:
-    found = store.root.glob(f"runs/old/steps/*/{file}/model.safetensors")
-    return sorted(int(path.parent.parent.name) for path in found)
+    paths = store.root.glob(f"runs/old/steps/*/{file}/model.safetensors")
+    return sorted(int(path.parent.parent.name) for path in paths)
 
 
-def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: Experiment) -> None:
+def test_an_active_run_keeps_states_that_its_forks_need(origin: Experiment) -> None:
     with opened(origin, "old") as old:
         step(old, 4)
         with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as new:
@@ -203,7 +203,7 @@ def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: Experiment) -> No
         assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 2, 4])
 
 
-def test_a_run_at_work_keeps_the_policies_that_a_run_at_work_has_frozen(
+def test_an_active_run_keeps_policies_frozen_by_active_runs(
     origin: Experiment,
 ) -> None:
     with opened(origin, "old") as old:
@@ -218,7 +218,7 @@ def test_a_run_at_work_keeps_the_policies_that_a_run_at_work_has_frozen(
         assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 4])
 
 
-def test_a_run_keeps_what_a_fork_of_its_fork_goes_on_with(run: Run) -> None:
+def test_a_run_keeps_states_that_a_fork_of_its_fork_needs(run: Run) -> None:
     step(run, 3)
     newest = fork_of(run.experiment, "new", 1)
     with opened(newest, "newest"):
@@ -226,7 +226,7 @@ def test_a_run_keeps_what_a_fork_of_its_fork_goes_on_with(run: Run) -> None:
         assert kept_for_others(run.store, "new") == Kept(set(), set())
 
 
-def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_before_it_plays(
+def test_a_fork_without_its_learner_state_plays_nothing(
     origin: Experiment,
 ) -> None:
     origin.store.remove("runs/old/steps/000002/learner")
@@ -236,13 +236,13 @@ def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_befo
     assert origin.store.names("runs") == ["old"]
 
 
-def test_a_fork_of_a_run_without_its_record_is_refused(origin: Experiment) -> None:
+def test_a_fork_of_a_run_without_a_record_is_refused(origin: Experiment) -> None:
     origin.store.remove("runs/old/run.json")
-    with pytest.raises(ValueError, match=r"There is no run\.json of 'old' in /.* to continue from"):
+    with pytest.raises(ValueError, match=r"run\.json of 'old' in /.* to continue from"):
         require_origin(origin.store, Fork(run="old", step=2), 0, {})
 
 
-def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
+def test_a_started_fork_needs_no_policies_of_its_origin(
     origin: Experiment,
 ) -> None:
     with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as run:
@@ -265,7 +265,7 @@ def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
     assert played == [3, 4]
 
 
-def test_a_fork_stays_near_the_policy_that_the_first_run_started_from(
+def test_a_fork_keeps_the_reference_policy_of_the_first_run(
     origin: Experiment,
 ) -> None:
     near = {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": {"use": "loss", "weight": 0.1}}
@@ -274,9 +274,9 @@ def test_a_fork_stays_near_the_policy_that_the_first_run_started_from(
         assert str(job_of(run, 3).reference).endswith("artifacts/model/tiny")
 
 
-def test_a_fork_that_has_begun_is_listed_at_the_step_it_goes_on_from(run: Run) -> None:
-    found = {one.name: one for one in listed(run.store) if isinstance(one, Listed)}
-    assert (found["new"].step, found["new"].steps) == (2, 4)
+def test_a_started_fork_is_listed_at_its_origins_step(run: Run) -> None:
+    entries = {one.name: one for one in listed(run.store) if isinstance(one, Listed)}
+    assert (entries["new"].step, entries["new"].steps) == (2, 4)
     step(run, 3)
     (again,) = [one for one in listed(run.store) if one.name == "new"]
     assert isinstance(again, Listed)
@@ -290,7 +290,7 @@ def job_of(run: Run, number: int) -> Any:
     return step_job(run, before, done, target, number)
 
 
-def test_the_first_update_of_a_fork_goes_on_with_the_learner_state_of_the_step_before(
+def test_the_first_update_of_a_fork_continues_the_learner_state(
     run: Run, origin: Experiment
 ) -> None:
     job = job_of(run, 3)
@@ -309,20 +309,20 @@ def test_a_fork_may_start_with_a_fresh_optimizer(origin: Experiment) -> None:
         assert step(run, 3).digest != policy_of(run.store, "old", 3).digest
 
 
-def test_a_step_whose_learner_state_is_gone_is_refused_with_those_that_have_one(run: Run) -> None:
+def test_a_step_without_its_learner_state_is_refused(run: Run) -> None:
     run.store.remove("runs/old/steps/000002/learner")
-    said = (
+    message = (
         r"The learner state of old@2 is not kept\. Steps that have one: 1, 3\. Fork from such a "
         r"step, or start with a fresh optimizer: fork\.optimizer_state=fresh\."
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         require_learner_state(run.store, Fork(run="old", step=2))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         label_of(run, 2)
 
 
 class Scripted:
-    """A learner that knows which state it has, and which jobs led there."""
+    """A learner that records the label of its state and its jobs."""
 
     def __init__(self) -> None:
         self.jobs: list[Any] = []
@@ -334,7 +334,7 @@ class Scripted:
         self.jobs.append(job)
 
 
-def test_a_killed_fork_runs_its_own_updates_again_and_none_of_the_other_run(run: Run) -> None:
+def test_a_killed_fork_repeats_only_its_own_updates(run: Run) -> None:
     step(run, 3)
     run.store.remove("runs/new/steps/000003/learner")
     learner = Scripted()
@@ -344,7 +344,7 @@ def test_a_killed_fork_runs_its_own_updates_again_and_none_of_the_other_run(run:
     ]
 
 
-def test_what_a_fork_does_not_keep_is_its_own(run: Run) -> None:
+def test_a_fork_removes_only_its_own_files(run: Run) -> None:
     for number in (3, 4):
         step(run, number)
     settings = run.settings.model_copy(
@@ -357,38 +357,40 @@ def test_what_a_fork_does_not_keep_is_its_own(run: Run) -> None:
     assert not run.store.holds("runs/new/steps/000003/learner")
 
 
-def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first(
+def test_a_fork_first_samples_from_policies_of_its_origin(
     origin: Experiment,
 ) -> None:
-    found: list[tuple[int, int, str]] = []
+    sampled: list[tuple[int, int, str]] = []
 
     def play(policy: Artifact, version: int, number: int) -> PlayedStep:
-        found.append((number, version, policy.uri))
+        sampled.append((number, version, policy.uri))
         return [], policy
 
     settings = {"rollout": {"max_staleness": 1}}
     with opened(fork_of(origin, **settings), "new") as run, ahead(run, play) as played_by:
         for number in (3, 4):
             played_by(number, policy_of(run.store, "old", number - 1))
-    assert found == [
+    assert sampled == [
         (3, 1, "runs/old/steps/000001/policy"),
         (4, 2, "runs/old/steps/000002/policy"),
     ]
 
 
 @pytest.mark.parametrize("override", ["model=nano:letters", "fork.step=1", "warm_start=null"])
-def test_what_a_fork_has_behind_it_cannot_be_changed(origin: Experiment, override: str) -> None:
+def test_inherited_settings_of_a_fork_cannot_change(origin: Experiment, override: str) -> None:
     with pytest.raises(ValueError, match=rf"Got '{override}', but a fork inherits .* from old@2"):
         forked(Fork(run="old", step=2), [override])
 
 
-def test_a_step_that_a_run_has_not_done_is_refused(origin: Experiment) -> None:
-    said = r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
-    with pytest.raises(ValueError, match=said):
+def test_a_step_without_a_policy_is_refused(origin: Experiment) -> None:
+    message = (
+        r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
+    )
+    with pytest.raises(ValueError, match=message):
         require_origin(origin.store, Fork(run="old", step=9), 0, {})
 
 
-def test_a_fork_can_be_read_from_its_record_alone(run: Run) -> None:
+def test_a_fork_can_be_loaded_from_its_record(run: Run) -> None:
     settings = Settings.model_validate(run.record["settings"])
     assert settings.fork == Fork(run="old", step=2)
     assert RunLayout("new").steps(run.store) == []

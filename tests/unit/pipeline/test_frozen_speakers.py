@@ -1,6 +1,4 @@
-"""The frozen speakers of an experiment: which settings are refused, what the keys of episodes have
-of them, and who is loaded for them.
-"""
+"""Frozen speakers of an experiment: settings, keys of episodes, and loading."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ DATA, POLICY = Pointer("artifacts/data", "da7a"), Pointer("artifacts/start", "9f
 
 
 def experiment(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experiment:
-    """An experiment with these frozen speakers, on a site that has the endpoint `gpt`."""
+    """An experiment with these frozen speakers, at a site with the endpoint `gpt`."""
     made = experiments.experiment(folder, agent={"frozen": frozen})
     site = Site.model_validate({"endpoints": {"gpt": {**GPT, **endpoint}}})
     return replace(made, site=site)
@@ -49,7 +47,7 @@ def speakers_of(here: Experiment, tokenizer: Any) -> dict[str, Frozen]:
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
-    """Have the run demo publish the policy of a step, made of these files."""
+    """Let the run demo publish the policy of a step from these files."""
     uri = f"runs/demo/steps/{step:06d}/policy"
     store.remove(uri)
     with store.publish(ArtifactKey(uri, "update", f"demo {step}", {})) as folder:
@@ -59,7 +57,7 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
 
 
 def episodes(here: Experiment) -> list[str]:
-    """The keys of what is played with the frozen speakers."""
+    """Return the keys of episodes played with the frozen speakers."""
     settings, frozen = here.settings, here.frozen
     drawn = schedule_of(settings).first_round(1, False).drawn(schedule_of(settings))
     return [
@@ -73,9 +71,7 @@ def changed(before: list[str], after: list[str]) -> list[bool]:
     return [old != new for old, new in zip(before, after, strict=True)]
 
 
-def test_episodes_with_another_frozen_policy_have_other_keys_and_with_the_same_one_the_same(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_a_frozen_policy_changes_the_keys_of_episodes(tmp_path: Path, nano: Path) -> None:
     here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1)
     first = episodes(here)
@@ -86,7 +82,7 @@ def test_episodes_with_another_frozen_policy_have_other_keys_and_with_the_same_o
     assert here.frozen["critic"] == here.store.artifact("runs/demo/steps/000001/policy").digest
 
 
-def test_episodes_with_another_chat_service_have_other_keys_whatever_its_budget_is(
+def test_a_chat_service_changes_keys_but_its_budget_does_not(
     tmp_path: Path,
 ) -> None:
     frozen = {"critic": "endpoint:gpt"}
@@ -96,7 +92,7 @@ def test_episodes_with_another_chat_service_have_other_keys_whatever_its_budget_
     assert changed(first, episodes(experiment(tmp_path, {"judge": "endpoint:gpt"}))) == [True] * 3
 
 
-def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
+def test_an_experiment_without_frozen_speakers_keeps_its_name(tmp_path: Path) -> None:
     usual = experiments.experiment(tmp_path)
     assert usual.settings.digest == experiment(tmp_path, {}).settings.digest
     assert usual.settings.digest != experiment(tmp_path, {"critic": "endpoint:gpt"}).settings.digest
@@ -104,7 +100,7 @@ def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frozen", "told"),
+    ("frozen", "message"),
     [
         ({"critic": "run:demo"}, "critic: 'run:demo', expected run:NAME@STEP"),
         ({"critic": "gpt"}, "critic: 'gpt', expected run:NAME@STEP.* or endpoint:NAME"),
@@ -112,8 +108,10 @@ def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
     ],
     ids=["no step", "no policy", "an instance"],
 )
-def test_what_names_nobody_is_refused(frozen: dict[str, str], told: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"agent\.frozen\n.*{told}"):
+def test_a_wrong_frozen_speaker_is_refused(
+    frozen: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=rf"agent\.frozen\n.*{message}"):
         experiment(tmp_path, frozen)
 
 
@@ -123,9 +121,7 @@ def test_the_agent_itself_cannot_be_frozen(tmp_path: Path) -> None:
         checks.check(settings)
 
 
-def test_a_policy_that_was_kept_without_its_weights_is_refused_before_any_work(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_a_frozen_policy_without_weights_is_refused(tmp_path: Path, nano: Path) -> None:
     here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [nano / "model.safetensors"])
     here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
@@ -133,7 +129,7 @@ def test_a_policy_that_was_kept_without_its_weights_is_refused_before_any_work(
         checks.check_run(here, "mine")
 
 
-def test_a_run_goes_on_with_the_speakers_that_it_began_with(
+def test_a_run_continues_with_its_first_speakers(
     tmp_path: Path, nano: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     frozen = {"critic": "run:demo@1", "judge": "endpoint:gpt"}
@@ -153,46 +149,42 @@ def test_a_run_goes_on_with_the_speakers_that_it_began_with(
             run.experiment.require_speakers_unchanged()
 
 
-def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
+def test_the_record_of_a_run_without_speakers_names_none(tmp_path: Path) -> None:
     with opened(experiments.experiment(tmp_path), "mine") as run:
         assert "frozen" not in run.record
 
 
-def test_who_is_not_there_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_a_missing_frozen_speaker_is_refused_before_any_work(tmp_path: Path) -> None:
     here = experiment(tmp_path, {"critic": "run:demo@3"})
     with pytest.raises(ValueError, match=r"agent\.frozen\.critic: The run 'demo' has published no"):
         checks.check_run(here, "mine")
-    with pytest.raises(
-        ValueError, match=r"agent\.frozen\.critic: The site 'local' has no endpoint"
-    ):
+    with pytest.raises(ValueError, match=r"agent\.frozen\.critic: .*'local' has no endpoint"):
         checks.check_place(experiment(tmp_path, {"critic": "endpoint:gpd"}).settings, Site())
 
 
-def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_roles_of_one_policy_share_a_sampler(tmp_path: Path, nano: Path) -> None:
     here = experiment(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
-    found = speakers_of(here, AutoTokenizer.from_pretrained(nano))
-    critic, referee, judge = found["critic"], found["referee"], found["judge"]
+    speakers = speakers_of(here, AutoTokenizer.from_pretrained(nano))
+    critic, referee, judge = speakers["critic"], speakers["referee"], speakers["judge"]
     assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
     assert critic.sampler is referee.sampler
     assert isinstance(judge, FrozenEndpoint)
-    assert [one.name for one in found.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
+    assert [one.name for one in speakers.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
 
 
-def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budget(
+def test_a_service_in_two_roles_has_one_budget(
     tmp_path: Path,
 ) -> None:
     here = experiment(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
     plays = inputs.policy_named(here, "endpoint:gpt", inputs.base_model)
-    with rollout_services(here, plays, "owner", tmp_path) as found:
-        critic, judge = found.frozen["critic"], found.frozen["judge"]
-        assert isinstance(found.sampler, EndpointSampler)
+    with rollout_services(here, plays, "owner", tmp_path) as services:
+        critic, judge = services.frozen["critic"], services.frozen["judge"]
+        assert isinstance(services.sampler, EndpointSampler)
         assert isinstance(critic, FrozenEndpoint) and isinstance(judge, FrozenEndpoint)
-        assert critic.service is judge.service is found.sampler.service
+        assert critic.service is judge.service is services.sampler.service
 
 
 def test_frozen_policies_rest_with_the_sampler(
@@ -204,14 +196,14 @@ def test_frozen_policies_rest_with_the_sampler(
     monkeypatch.setattr(TransformersSampler, "rest", lambda sampler: rested.append(sampler))
     with rollout_services(
         here, inputs.policy_named(here, "endpoint:gpt", inputs.base_model), "owner", tmp_path
-    ) as found:
-        found.rest()
-        critic = found.frozen["critic"]
+    ) as services:
+        services.rest()
+        critic = services.frozen["critic"]
         assert isinstance(critic, FrozenPolicy) and rested == [critic.sampler]
 
 
 @pytest.mark.parametrize("same_vocabulary", [False, True])
-def test_a_policy_with_tokens_of_another_model_is_refused(
+def test_a_frozen_policy_with_other_tokens_is_refused(
     same_vocabulary: bool, tmp_path: Path, nano: Path
 ) -> None:
     here = experiment(tmp_path, {"critic": "run:demo@1"})
@@ -227,7 +219,7 @@ def test_a_policy_with_tokens_of_another_model_is_refused(
         speakers_of(here, tokenizer)
 
 
-def test_a_training_in_which_nobody_is_trained_stops() -> None:
+def test_a_training_without_a_trained_speaker_stops() -> None:
     spoken = turn([1, 2], {3: -0.1})
     ours = trajectory(spoken, name="a", agent="planner")
     theirs = trajectory(spoken, name="b", agent="critic", policy="run:demo@7")

@@ -1,4 +1,4 @@
-"""Signs that training goes wrong."""
+"""Signs of a failing training."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def steps(signs, *values):
     return metrics
 
 
-def test_a_sign_is_told_when_it_has_lasted_long_enough():
+def test_a_sign_is_reported_after_its_steps():
     assert warnings(DULL, steps(DULL, 0.5, 0.004)) == []
-    told = "train/entropy is 0.004, below 0.01, for 2 steps in a row"
-    assert warnings(DULL, steps(DULL, 0.5, 0.009, 0.004)) == [told]
+    warning = "train/entropy is 0.004, below 0.01, for 2 steps in a row"
+    assert warnings(DULL, steps(DULL, 0.5, 0.009, 0.004)) == [warning]
 
 
-def test_a_sign_that_lasts_is_told_again_after_twice_as_many_steps():
+def test_a_lasting_sign_is_reported_again_after_twice_the_steps():
     dull = [0.004] * 9
-    told = [warnings(DULL, steps(DULL, *dull[:count])) for count in range(1, 10)]
-    assert [count for count, lines in enumerate(told, 1) if lines] == [2, 4, 8]
+    warnings_by_step = [warnings(DULL, steps(DULL, *dull[:count])) for count in range(1, 10)]
+    assert [count for count, lines in enumerate(warnings_by_step, 1) if lines] == [2, 4, 8]
 
 
-def test_a_good_step_between_starts_the_count_anew():
+def test_a_good_step_resets_the_count():
     assert steps(DULL, 0.001, 0.001, 0.5, 0.001)["health/entropy"] == 1.0
 
 
-def test_a_sign_that_shall_stops_the_run():
+def test_a_sign_with_stop_ends_the_run():
     fatal = {"entropy": DULL["entropy"].model_copy(update={"stop": True})}
     warnings(fatal, steps(fatal, 0.001))
     with pytest.raises(
@@ -57,24 +57,24 @@ def test_a_sign_that_shall_stops_the_run():
         warnings(fatal, steps(fatal, 0.001, 0.001))
 
 
-def test_what_was_not_measured_is_no_sign():
+def test_a_missing_measurement_is_not_a_sign():
     assert lasting(DULL, {}, {}) == {"health/entropy": 0.0}
 
 
-def test_a_sign_whose_metric_is_not_there_is_told_with_the_name_that_was_meant():
+def test_a_sign_of_an_unknown_metric_names_the_nearest_one():
     signs = {**DULL, "typo": Sign(metric="train/entrpy", below=0.01), "none": None}
-    told = (
+    message = (
         "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
     )
-    assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [told]
+    assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [message]
 
 
-def test_of_a_vetted_metric_that_an_algorithm_does_not_have_nothing_is_told():
+def test_a_vetted_metric_of_another_algorithm_is_ignored():
     assert unmeasured(SIGNS, {"train/loss": 0.1}) == []
 
 
 def logged(tmp_path, algorithm, updates, **settings):
-    """The metrics of steps whose groups earned the same, and whose updates measured this."""
+    """Return metrics of steps with groups of equal rewards and these update metrics."""
     rollout = {"problems": 2, "group_size": 1}
     with opened(
         experiment(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo"
@@ -97,29 +97,29 @@ def published(store, step, name, measures):
 @pytest.mark.parametrize(
     ("algorithm", "shown"), [("ppo", 0.0), ("reinforce_pp", 0.0), ("grpo", 3.0)]
 )
-def test_equal_rewards_are_a_sign_only_for_an_algorithm_that_compares_them(
-    algorithm, shown, tmp_path, caplog
-):
+def test_equal_rewards_are_a_sign_only_for_group_algorithms(algorithm, shown, tmp_path, caplog):
     last = logged(tmp_path, algorithm, [{"train/optimizer_steps": 1.0}] * 3)[-1]
     assert last["health/zero_spread"] == shown
     assert ("zero_spread_groups" in caplog.text) == (shown > 0)
 
 
-def test_a_sign_that_is_mistyped_is_told_once_after_the_first_step_that_learned(tmp_path, caplog):
+def test_a_mistyped_sign_is_reported_once(tmp_path, caplog):
     learned = {"train/optimizer_steps": 1.0, "train/entropy": 0.5}
     updates = [{"train/optimizer_steps": 0.0}, learned, learned]
     logged(tmp_path, "ppo", updates, health={"typo": Sign(metric="train/entrpy", below=0.01)})
-    told = [
+    messages = [
         record.getMessage() for record in caplog.records if "not measured" in record.getMessage()
     ]
     hint = "Did you mean 'train/entropy'?"
-    assert told == [f"Step 2: health.typo looks at 'train/entrpy', which was not measured. {hint}"]
+    assert messages == [
+        f"Step 2: health.typo looks at 'train/entrpy', which was not measured. {hint}"
+    ]
 
 
-def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
+def test_a_step_without_learning_has_a_remedy(tmp_path, caplog):
     logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
-    (told,) = (record.getMessage() for record in caplog.records)
-    assert told.startswith(
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith(
         "Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --"
     )
 
@@ -131,8 +131,8 @@ def test_a_fall_of_the_reward_names_the_learning_rate_and_a_fork(tmp_path, caplo
     update = {"learning_rate": 0.01}
     learned = {"train/optimizer_steps": 1.0, "train/kl": 0.01}
     rewards = [{**learned, REWARD: reward} for reward in (0.60, 0.64, 0.65, 0.10)]
-    found = logged(tmp_path, "ppo", rewards, update=update)
-    assert found[3]["rollout/reward_fall"] == pytest.approx(0.55)
+    metrics = logged(tmp_path, "ppo", rewards, update=update)
+    assert metrics[3]["rollout/reward_fall"] == pytest.approx(0.55)
     (warning,) = (record.getMessage() for record in caplog.records)
     assert warning == (
         "Step 4: rollout/reward_fall is 0.55, above 0.3; update.learning_rate is 0.01, "
@@ -150,7 +150,7 @@ def test_a_high_kl_names_the_learning_rate_and_the_start(tmp_path, caplog):
     )
 
 
-def test_what_a_too_high_rate_ruined_is_no_matter_of_problems(tmp_path, caplog):
+def test_a_too_high_rate_is_not_blamed_on_the_problems(tmp_path, caplog):
     ruined = [
         {"train/optimizer_steps": 8.0, "train/kl": 4.39, REWARD: 0.644},
         {"train/optimizer_steps": 0.0, REWARD: 0.0},
@@ -177,9 +177,9 @@ def test_the_advised_command_keeps_the_other_overrides(tmp_path, caplog, monkeyp
 @pytest.mark.parametrize(
     ("before", "now", "fall"), [(0.5, 0.4, 0.1), (0.4, 0.5, 0.0), (20.0, 15.0, 0.25)]
 )
-def test_the_fall_of_a_large_reward_is_its_share(before, now, fall):
-    found = reward_fall({REWARD: now}, {REWARD: before})
-    assert found == {f"{REWARD}_fall": pytest.approx(fall)}
+def test_the_fall_of_a_large_reward_is_relative(before, now, fall):
+    metrics = reward_fall({REWARD: now}, {REWARD: before})
+    assert metrics == {f"{REWARD}_fall": pytest.approx(fall)}
 
 
 def test_a_reward_that_is_missing_has_not_fallen():
@@ -197,10 +197,10 @@ def test_a_healthy_step_shows_none_of_the_vetted_signs():
     assert set(lasting(SIGNS, healthy | {"train/skipped_steps": 0.0}, {}).values()) == {0.0}
 
 
-def test_one_optimizer_step_of_an_update_is_enough_to_be_told():
+def test_a_sign_in_one_optimizer_step_is_reported():
     metrics = {"train/grad_norm": 250.0, "train/grad_norm_max": 2000.0, "train/skipped_steps": 1.0}
-    told = ["train/grad_norm_max is 2e+03, above 1000", "train/skipped_steps is 1, above 0"]
-    assert warnings(SIGNS, metrics | lasting(SIGNS, metrics, {})) == told
+    expected = ["train/grad_norm_max is 2e+03, above 1000", "train/skipped_steps is 1, above 0"]
+    assert warnings(SIGNS, metrics | lasting(SIGNS, metrics, {})) == expected
 
 
 def test_a_sign_has_one_bound():
@@ -208,7 +208,7 @@ def test_a_sign_has_one_bound():
         Sign(metric="train/entropy")
 
 
-def test_an_experiment_changes_one_value_of_a_sign_or_takes_it_away():
+def test_an_experiment_changes_or_removes_a_sign():
     settings = loading.read(
         "quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]
     ).settings

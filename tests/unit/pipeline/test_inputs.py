@@ -1,4 +1,4 @@
-"""The model `nano` of an experiment: what its bytes depend on, and what they do not."""
+"""The model `nano` of an experiment: settings that change its bytes, and others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = yaml.safe_load(EXPERIMENT)["warm_start"]
 
 
 def experiment_with(folder: Path, **changes: object) -> Experiment:
-    """That of tests.support.stock with other settings, and a store in a folder of the test."""
+    """The experiment of tests.support.stock with other settings and its own store."""
     settings = Settings.model_validate({**yaml.safe_load(EXPERIMENT), **changes})
     store = Store.at(str(folder / "store"), folder / "cache")
     return Experiment.of("stock", settings, {}, Site(), store)
@@ -46,13 +46,13 @@ def files_of_model(experiment: Experiment) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    """The experiment, with its model made; its store is not to be written into."""
+    """The experiment with its model; tests must not write into its store."""
     experiment = experiment_with(tmp_path_factory.mktemp("usual"))
     inputs.base_model(experiment)
     return experiment
 
 
-def test_it_is_made_once_and_found_again(usual: Experiment, tmp_path: Path) -> None:
+def test_the_model_is_created_once_and_reused(usual: Experiment, tmp_path: Path) -> None:
     model = inputs.base_model(experiment_with(tmp_path))
     assert not isinstance(model, Reused)
     again = inputs.base_model(experiment_with(tmp_path))
@@ -61,9 +61,7 @@ def test_it_is_made_once_and_found_again(usual: Experiment, tmp_path: Path) -> N
     assert files_of_model(experiment_with(tmp_path)) == files_of_model(usual)
 
 
-def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(
-    usual: Experiment, tmp_path: Path
-) -> None:
+def test_only_training_problems_change_the_model(usual: Experiment, tmp_path: Path) -> None:
     other = {**DATA, "held_out": "In the attic are zebras: how many {} are in the {}?"}
     experiment = experiment_with(tmp_path / "other", data=other)
     assert files_of_model(experiment) == files_of_model(usual)
@@ -75,7 +73,7 @@ def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(
     assert files_of_model(fewer)["tokenizer.json"] != files_of_model(usual)["tokenizer.json"]
 
 
-def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) -> None:
+def test_seed_and_training_settings_keep_the_model(tmp_path: Path) -> None:
     model = inputs.base_model(experiment_with(tmp_path, data={**DATA, "seed": 0}))
     trained = {**SHOWN, "rounds": 2, "learning_rate": 1e-4}
     changed = experiment_with(tmp_path, data={**DATA, "seed": 0}, seed=3, warm_start=trained)
@@ -94,7 +92,7 @@ def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) ->
     ],
     ids=["demonstrations", "tools", "atoms", "dtype"],
 )
-def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path: Path) -> None:
+def test_inputs_of_the_model_change_the_model(changes: dict[str, object], tmp_path: Path) -> None:
     usual, other = experiment_with(tmp_path), experiment_with(tmp_path, **changes)
     data, others = inputs.dataset(usual), inputs.dataset(other)
     key = StageKeys(usual.settings).base_model(data)
@@ -102,7 +100,7 @@ def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path
     assert key != StageKeys(other.settings).base_model(others)
 
 
-def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: Experiment) -> None:
+def test_rooms_and_things_are_tokens_and_a_call_is_short(usual: Experiment) -> None:
     folder = usual.store.open(inputs.base_model(usual))
     call = call_text("count", room="attic", thing="ropes")
     assert AutoTokenizer.from_pretrained(folder).tokenize(call)[-4:] == [
@@ -113,7 +111,7 @@ def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: Experiment) -> Non
     ]
 
 
-def test_without_demonstrations_it_knows_the_prompts_and_the_calls(tmp_path: Path) -> None:
+def test_without_demonstrations_it_encodes_prompts_and_calls(tmp_path: Path) -> None:
     experiment = experiment_with(tmp_path, warm_start=None)
     folder = experiment.store.open(inputs.base_model(experiment))
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -122,7 +120,7 @@ def test_without_demonstrations_it_knows_the_prompts_and_the_calls(tmp_path: Pat
     assert len(tokenizer.tokenize(call)) < 5
 
 
-def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
+def test_failed_demonstrations_give_no_model(tmp_path: Path) -> None:
     shown = {"demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop"}
     tools = ["tests.unit.pipeline.test_playing:shop"]
     experiment = experiment_with(tmp_path, warm_start=shown, tools=tools)
@@ -131,19 +129,17 @@ def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
     assert experiment.store.names("artifacts/model") == []
 
 
-def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> None:
+def test_the_model_key_needs_the_dataset(tmp_path: Path) -> None:
     experiment = experiment_with(tmp_path)
     assert StageKeys(experiment.settings).base_model(None) is None
     data = inputs.dataset(experiment)
     assert StageKeys(experiment.settings).base_model(data) is not None
 
 
-def test_a_run_that_starts_from_another_runs_policy_has_that_policys_tokenizer(
-    tmp_path: Path, nano: Path
-) -> None:
+def test_a_run_has_the_tokenizer_of_its_starting_policy(tmp_path: Path, nano: Path) -> None:
     store = experiment_with(tmp_path).store
     with store.publish(ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
         shutil.copytree(nano, folder, dirs_exist_ok=True)
-    found, source = inputs.tokenizer(experiment_with(tmp_path, model="run:demo@1"))
-    assert found.encode("99") == AutoTokenizer.from_pretrained(nano).encode("99")
+    tokenizer, source = inputs.tokenizer(experiment_with(tmp_path, model="run:demo@1"))
+    assert tokenizer.encode("99") == AutoTokenizer.from_pretrained(nano).encode("99")
     assert source == store.artifact("runs/demo/steps/000001/policy").digest

@@ -1,4 +1,4 @@
-"""What a step plays; and stages that play and score stop rather than continue with too little."""
+"""Episodes of a step, and stages that stop if too much is missing."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def tokenizer(nano: Path) -> Any:
 def played(
     rules: Settings,
     tokenizer: Any,
-    said: str,
+    reply: str,
     folder: Path,
     kind: type[Scripted] = Scripted,
     frozen: Mapping[str, Frozen] = {},
 ) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    sampler = kind(encode, stop, saying(*[said] * rules.agent.max_turns))
+    sampler = kind(encode, stop, saying(*[reply] * rules.agent.max_turns))
     problems = PROBLEMS[: rules.rollout.problems]
     with environment_loop({Room: Limit(8)}) as here:
         experiment = experiment_of(rules)
@@ -117,22 +117,22 @@ def played(
         )
 
 
-def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeliest(
+def test_a_baseline_is_one_more_greedy_episode_of_each_problem(
     tokenizer: Any, tmp_path: Path
 ) -> None:
-    asked: dict[tuple[str, int], float] = {}
+    temperatures: dict[tuple[str, int], float] = {}
 
     class Listening(Scripted):
         async def sample(self, request: Request) -> Sampled:
-            asked[request.conversation.order[:2]] = request.params.temperature
+            temperatures[request.conversation.order[:2]] = request.params.temperature
             return await super().sample(request)
 
     rules = settings_with(
         algorithm="remax", rollout={"problems": 2, "group_size": 2, "temperature": 0.7}
     )
     played(rules, tokenizer, "2", tmp_path, Listening)
-    found = [(t.problem.id, t.chain, t.role) for t in read_trajectories(tmp_path / EPISODES)]
-    assert [(*who, asked[who[:2]]) for who in found] == [
+    episodes = [(t.problem.id, t.chain, t.role) for t in read_trajectories(tmp_path / EPISODES)]
+    assert [(*episode, temperatures[episode[:2]]) for episode in episodes] == [
         ("add-0", 0, "train", 0.7),
         ("add-0", 1, "train", 0.7),
         ("add-0", 2, "baseline", 0.0),
@@ -142,7 +142,7 @@ def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeli
     ]
 
 
-def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_baseline_is_scored_but_not_in_the_ledger(tokenizer: Any, tmp_path: Path) -> None:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     rules = settings_with(
         algorithm="remax", rewards=rewards, rollout={"problems": 2, "group_size": 2}
@@ -169,28 +169,24 @@ def test_no_two_training_episodes_have_the_same_seed() -> None:
     )
 
 
-def test_an_evaluation_has_a_temperature_of_its_own() -> None:
+def test_an_evaluation_has_its_own_temperature() -> None:
     rules = settings_with(
         rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2}
     )
-    found = [
+    played_with = [
         (a.chain, a.role, a.temperature)
         for a in of_test(rules.evaluate, rules.data_seed, PROBLEMS[:1], "test")
     ]
-    assert found == [(0, "evaluation", 0.2), (1, "evaluation", 0.2)]
+    assert played_with == [(0, "evaluation", 0.2), (1, "evaluation", 0.2)]
 
 
-def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_shard_stops_if_the_tools_service_fails(tokenizer: Any, tmp_path: Path) -> None:
     with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
         played(settings_with(), tokenizer, CALL, tmp_path)
 
 
-def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(
-    tokenizer: Any, tmp_path: Path
-) -> None:
-    with pytest.raises(
-        GateClosed, match=r"8 of 8 episodes have no reward .*tidy: KeyError: 'broom'"
-    ):
+def test_a_shard_without_environment_rewards_is_discarded(tokenizer: Any, tmp_path: Path) -> None:
+    with pytest.raises(GateClosed, match=r"8 of 8 episodes .*tidy: KeyError: 'broom'"):
         played(
             settings_with(
                 rewards={"tests.unit.pipeline.test_playing:tidy": 1.0},
@@ -208,7 +204,7 @@ def player_of(experiment: Experiment, tokenizer: Any) -> DemonstrationPlayer:
     return DemonstrationPlayer.of(spec, tokenizer, PROBLEMS, *of)
 
 
-def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
+def test_demonstrations_stop_if_the_tools_service_fails(tokenizer: Any, tmp_path: Path) -> None:
     with (
         environment_loop({}) as here,
         pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
@@ -218,26 +214,22 @@ def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_pat
         shown.play(made.settings.warm_start.episodes, tmp_path, here)
 
 
-def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
+def test_missing_scores_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
     played(settings_with(), tokenizer, "2", tmp_path)
-    with pytest.raises(
-        GateClosed, match=r"8 of 8 episodes have no reward .*fussy: KeyError: 'colour'"
-    ):
+    with pytest.raises(GateClosed, match=r"8 of 8 episodes .*fussy: KeyError: 'colour'"):
         score_episodes(experiment_of(settings_with()), [tmp_path], [], 1, tmp_path)
 
 
-def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(
-    tokenizer: Any, tmp_path: Path
-) -> None:
+def test_missing_scores_of_baselines_stop_the_stage_too(tokenizer: Any, tmp_path: Path) -> None:
     rules = settings_with(
         algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0}
     )
     played(rules, tokenizer, "2", tmp_path)
-    with pytest.raises(GateClosed, match=r"8 of 16 episodes have no reward .*KeyError: 'baseline'"):
+    with pytest.raises(GateClosed, match=r"8 of 16 episodes .*KeyError: 'baseline'"):
         score_episodes(experiment_of(rules), [tmp_path], [], 1, tmp_path)
 
 
-def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:
+def test_an_experiment_may_allow_more_missing_scores(tokenizer: Any, tmp_path: Path) -> None:
     lenient = settings_with(gates={"failed": 1.0, "unscored": 1.0})
     played(lenient, tokenizer, CALL, tmp_path)
     assert (
@@ -246,7 +238,7 @@ def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_pa
     )
 
 
-def test_a_frozen_role_that_says_nothing_in_a_shard_is_told_since_its_name_may_be_mistyped(
+def test_a_frozen_role_without_replies_in_a_shard_is_reported(
     tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = partial(tokenizer.encode, add_special_tokens=False)
@@ -257,20 +249,20 @@ def test_a_frozen_role_that_says_nothing_in_a_shard_is_told_since_its_name_may_b
 
 
 async def halved(episode: Episode) -> Ending:
-    """A speaker of its own, whose answer is given only after a tool call."""
+    """A speaker that gives its answer only after a tool call."""
     solver = episode.speaker("solver")
-    said = await solver.reply(*episode.opening)
-    if said.calls:
+    reply = await solver.reply(*episode.opening)
+    if reply.calls:
         solver.answer("7")
     return Ending.NO_TOOL_CALLS
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             {"agent": {"max_turns": 1}, "tools": []},
-            r"8 of 8 episodes have no reward .*fussy: KeyError: 'colour'",
+            r"8 of 8 episodes .*fussy: KeyError: 'colour'",
         ),
         (
             {"tools": [], "agent": {"use": "tests.unit.pipeline.test_playing:halved"}},
@@ -281,11 +273,11 @@ async def halved(episode: Episode) -> Ending:
     ids=["reward", "answer", "service"],
 )
 def test_eight_demonstrations_are_scored_before_the_warm_start(
-    nano: Path, changes: Any, told: str
+    nano: Path, changes: Any, message: str
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano)
     experiment = experiment_of(settings_with(**changes))
-    with environment_loop({}) as here, pytest.raises(GateClosed, match=told):
+    with environment_loop({}) as here, pytest.raises(GateClosed, match=message):
         played = player_of(experiment, tokenizer).rehearse(here)
         scores = experiment.scores(played, played)
         check_rewards(played, scores, experiment.settings.gates.unscored)

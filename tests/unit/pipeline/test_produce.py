@@ -1,4 +1,4 @@
-"""A stage's output is made once, measured, and found again."""
+"""The output of a stage is created once, measured, and reused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Store:
     return Store.at(str(tmp_path / "store"), tmp_path / "cache")
 
 
-def test_it_is_made_with_its_metrics_and_then_reused(store: Store) -> None:
+def test_an_output_has_its_metrics_and_is_reused(store: Store) -> None:
     first = produce(store, KEY, made)
     assert not isinstance(first, Reused)
     assert measured(store, first).metrics == {"rows": 1.0}
@@ -38,7 +38,7 @@ def test_it_is_made_with_its_metrics_and_then_reused(store: Store) -> None:
     assert (again, again.key, hash(again)) == (first, KEY, hash(first))
 
 
-def test_what_its_function_raises_leaves_nothing(store: Store) -> None:
+def test_an_error_of_the_function_leaves_no_output(store: Store) -> None:
     with pytest.raises(ValueError, match="no rows"):
         produce(store, KEY, unmade)
     assert store.get(KEY.uri) is None

@@ -1,4 +1,4 @@
-"""Demonstrations chosen from what a run has stored."""
+"""Demonstrations selected from the stored episodes of a run."""
 
 from dataclasses import replace
 
@@ -17,18 +17,18 @@ from tests.support.experiments import experiment
 SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?")
 
 
-def scored(name, problem, said, reward, role="train", seed=0):
+def scored(name, problem, token, reward, role="train", seed=0):
     trajectory = replace(
-        played(turn([1], {said: -1.0}), name=name), problem=problem, role=role, seed=seed
+        played(turn([1], {token: -1.0}), name=name), problem=problem, role=role, seed=seed
     )
     return trajectory, Scored(name, {}, (), reward)
 
 
-def names(found):
-    return [trajectory.id for trajectory in found]
+def names(trajectories):
+    return [trajectory.id for trajectory in trajectories]
 
 
-def test_only_what_earned_enough_is_imitated():
+def test_only_episodes_with_enough_reward_are_imitated():
     stored = [
         scored("right", SUM, 7, 1.0),
         scored("nearly", SUM, 8, 0.9),
@@ -40,12 +40,12 @@ def test_only_what_earned_enough_is_imitated():
     assert {t.role for t in RejectionSampling().among(stored, 10)} == {"demonstration"}
 
 
-def test_of_a_problem_the_best_come_first_and_of_these_the_latest():
+def test_the_best_and_then_the_latest_episodes_come_first():
     stored = [scored("good", SUM, 7, 1.0), scored("best", SUM, 8, 2.0), scored("late", SUM, 9, 1.0)]
     assert names(RejectionSampling(best=2).among(stored, 10)) == ["best", "late"]
 
 
-def test_what_says_the_same_counts_once():
+def test_equal_episodes_count_once():
     stored = [
         scored("early", SUM, 7, 1.0),
         scored("late", SUM, 7, 1.0),
@@ -54,7 +54,7 @@ def test_what_says_the_same_counts_once():
     assert names(RejectionSampling().among(stored, 10)) == ["other", "late"]
 
 
-def test_what_is_cut_off_is_what_a_problem_has_more_of():
+def test_the_limit_cuts_problems_with_more_episodes_first():
     stored = [scored(f"sum {n}", SUM, n, 1.0) for n in range(3)] + [
         scored("product", PRODUCT, 9, 1.0, seed=1)
     ]
@@ -63,8 +63,8 @@ def test_what_is_cut_off_is_what_a_problem_has_more_of():
 
 @pytest.fixture
 def stored(tmp_path):
-    """An experiment whose warm start imitates steps 1 and 2 of the run base, which has a third."""
-    found = experiment(
+    """An experiment that imitates two of the three steps of the run base in its warm start."""
+    imitating = experiment(
         tmp_path,
         warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}},
     )
@@ -72,36 +72,36 @@ def stored(tmp_path):
         episode, score = scored(f"step {step}", SUM, step, 1.0)
         folder = f"runs/base/steps/{step:06d}"
         shard = f"{folder}/rollout-000"
-        with found.store.publish(ArtifactKey(shard, "rollout", str(step), {})) as made:
+        with imitating.store.publish(ArtifactKey(shard, "rollout", str(step), {})) as made:
             write_trajectories(made / "trajectories.parquet", [episode])
-        inputs = {"rollout-000": found.store.artifact(shard).digest}
-        with found.store.publish(
+        inputs = {"rollout-000": imitating.store.artifact(shard).digest}
+        with imitating.store.publish(
             ArtifactKey(f"{folder}/scored", "score", str(step), inputs)
         ) as made:
             write_scores(made / "scores.parquet", [score])
-    return found
+    return imitating
 
 
-def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_path):
-    found = rejection_sampling.artifacts(stored.store, "base", 2)
-    assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in found] == [
+def test_episodes_come_from_the_named_steps(stored, tmp_path):
+    shards = rejection_sampling.artifacts(stored.store, "base", 2)
+    assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in shards] == [
         "000001/scored",
         "000001/rollout-000",
         "000002/scored",
         "000002/rollout-000",
     ]
-    played = rejection_sampling.stored(stored.store, found, {"sum"})
+    played = rejection_sampling.stored(stored.store, shards, {"sum"})
     assert choose(stored.settings.warm_start, played, tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
-def test_a_problem_that_this_experiment_holds_out_is_not_imitated(stored):
+def test_a_held_out_problem_is_not_imitated(stored):
     artifacts = rejection_sampling.artifacts(stored.store, "base", 2)
     assert len([*rejection_sampling.stored(stored.store, artifacts, {"sum"})]) == 2
     assert [*rejection_sampling.stored(stored.store, artifacts, {"product"})] == []
 
 
-def test_a_step_that_the_run_has_not_is_refused(stored):
+def test_a_missing_step_of_the_run_is_refused(stored):
     with pytest.raises(
         ValueError, match=r"The run 'base' has not scored a step 4 in .*; its last one is 3"
     ):
@@ -118,9 +118,7 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
     played = rejection_sampling.stored(
         stored.store, rejection_sampling.artifacts(stored.store, "base", 2), {"sum"}
     )
-    with pytest.raises(
-        ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"
-    ):
+    with pytest.raises(ValueError, match=r"run:base@2 has .* reward of 2 or more"):
         choose(settings.warm_start, played, tmp_path)
 
 
@@ -130,7 +128,7 @@ def test_a_source_without_a_step_is_refused(where, tmp_path):
         experiment(tmp_path, warm_start={"demonstrations": where})
 
 
-def test_episodes_are_chosen_whole_without_who_is_not_trained_or_earned_too_little():
+def test_episodes_are_chosen_without_untrained_speakers():
     def spoken(episode, agent, reward, policy=""):
         trajectory, score = scored(f"{episode}-{agent}", SUM, ord(episode), reward)
         of_team = replace(trajectory, agent=agent, episode=episode, policy=policy)

@@ -1,4 +1,4 @@
-"""Other rewards for stored episodes."""
+"""Rescoring stored episodes with other rewards."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ def stock(shop: Stock) -> float:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The run `demo`, with a scored step 6, in the working directory; beside it, rewards."""
-    found = stored_run(tmp_path)
+    """The run `demo` with a scored step 6 in the working directory, and rewards."""
+    demo = stored_run(tmp_path)
     names = ("rollout-000", "rollout-001")
-    digests = {name: found.artifact(f"runs/demo/steps/000006/{name}").digest for name in names}
-    found.remove("runs/demo/steps/000006/scored")
-    with found.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "k", digests)) as to:
+    digests = {name: demo.artifact(f"runs/demo/steps/000006/{name}").digest for name in names}
+    demo.remove("runs/demo/steps/000006/scored")
+    with demo.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "k", digests)) as to:
         write_scores(to / "scores.parquet", SCORES)
     settings = experiment(tmp_path).settings.model_dump(mode="json")
-    found.write_json("runs/demo/run.json", {"settings": settings})
+    demo.write_json("runs/demo/run.json", {"settings": settings})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / f"rewards_{tmp_path.name}.py").write_text(REWARDS.replace("NAME", tmp_path.name))
     (tmp_path / f"others_{tmp_path.name}.py").write_text("VALUE = 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return found
+    return demo
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def again(store: Store, *rewards: str) -> RescoredStep:
 
 
 def edit(module: str, text: str) -> None:
-    """Another text of a module, as the next process imports it."""
+    """Replace the text of a module, as the next process imports it."""
     Path(f"{module}.py").write_text(text)
     for name in [name for name in sys.modules if name.startswith(("rewards_", "others_"))]:
         del sys.modules[name]
@@ -99,7 +99,7 @@ def new(step: RescoredStep) -> list[float | Unscored]:
     return [new.reward for _, _, new in step.episodes]
 
 
-def test_stored_episodes_get_another_reward_and_failed_ones_none(store: Store, module: str) -> None:
+def test_stored_episodes_get_new_rewards_and_failed_ones_none(store: Store, module: str) -> None:
     *scored, failed = new(again(store, f"{module}:long"))
     assert scored == [2.0, 1.0, 1.0]
     assert isinstance(failed, Unscored)
@@ -110,9 +110,7 @@ def test_rewards_have_weights_and_settings(store: Store, module: str) -> None:
     assert new(step)[:3] == [1.0, 10.5, 10.5]
 
 
-def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
-    store: Store, module: str
-) -> None:
+def test_stored_scores_are_reused_until_a_reward_changes(store: Store, module: str) -> None:
     first, second = again(store, f"{module}:long"), again(store, f"{module}:long")
     assert first.artifact and first.artifact == second.artifact
     assert Path("calls").read_text() == "xxx"
@@ -122,13 +120,13 @@ def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
     assert store.holds(first.artifact.uri)
 
 
-def test_a_change_in_what_a_reward_imports_scores_again(store: Store, module: str) -> None:
+def test_a_change_of_a_rewards_import_scores_again(store: Store, module: str) -> None:
     assert new(again(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
     edit(module.replace("rewards", "others"), "VALUE = 0.25\n")
     assert new(again(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
 
 
-def test_what_a_judge_could_not_score_is_not_stored_and_scored_when_it_is_back(
+def test_failed_judge_scores_are_not_stored_and_retried(
     store: Store, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("judge").write_text("")
@@ -136,8 +134,8 @@ def test_what_a_judge_could_not_score_is_not_stored_and_scored_when_it_is_back(
     assert down.artifact is None
     assert all(isinstance(reward, Unscored) for reward in new(down))
     assert main(["score", "demo@6", "--reward", f"{module}:judge"]) == 0
-    told = "No new reward for 3 episodes: judge: ServiceFailure: the judge is down."
-    assert told in capsys.readouterr().out
+    message = "No new reward for 3 episodes: judge: ServiceFailure: the judge is down."
+    assert message in capsys.readouterr().out
     Path("judge").write_text("up")
     back = again(store, f"{module}:judge")
     assert back.artifact is not None
@@ -149,7 +147,7 @@ def test_a_reward_that_is_named_twice_is_refused(store: Store, module: str) -> N
         new_rewards([f"{module}:long", f"{module}:long=2"])
 
 
-def test_a_reward_of_an_environment_is_refused_by_name_with_why(store: Store, module: str) -> None:
+def test_a_reward_of_an_environment_is_refused_with_a_reason(store: Store, module: str) -> None:
     with pytest.raises(ValueError, match=r":stock needs Stock, which ended with the episode"):
         new_reward(f"{module}:stock")
     with pytest.raises(ValueError, match="got 'much', expected its weight"):
@@ -158,7 +156,7 @@ def test_a_reward_of_an_environment_is_refused_by_name_with_why(store: Store, mo
         new_reward(f"{module}:Stock")
 
 
-def test_a_secret_among_the_settings_of_a_reward_is_refused_and_not_told(
+def test_a_secret_in_the_settings_of_a_reward_is_refused(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SecretGiven, match=rf"^--reward: {module}:AtMost.api_key is a secret") as no:
@@ -169,14 +167,14 @@ def test_a_secret_among_the_settings_of_a_reward_is_refused_and_not_told(
         new_reward(f"{module}:AtMost={{name: 0123456789abcdef}}")
 
 
-def test_a_step_that_is_not_scored_is_told_with_those_that_are(store: Store, module: str) -> None:
+def test_an_unscored_step_is_refused_with_the_scored_ones(store: Store, module: str) -> None:
     with pytest.raises(ValueError, match=r"Nothing of step 7 of 'demo' is scored.* steps 6"):
         [*rescored(store, "demo", 7, [new_reward(f"{module}:long")])]
     with pytest.raises(ValueError, match="Did you mean 'demo'"):
         [*rescored(store, "dmo", None, [new_reward(f"{module}:long")])]
 
 
-def test_the_command_shows_where_rewards_differ_most_and_how_to_open_it(
+def test_the_command_shows_the_largest_differences_of_rewards(
     store: Store, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["score", "demo@6", "--reward", f"{module}:AtMost"]
@@ -184,9 +182,9 @@ def test_the_command_shows_where_rewards_differ_most_and_how_to_open_it(
     table = capsys.readouterr().out
     assert "6         3     0.500     0.667  -0.82" in table
     assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["all"]["episodes"], found["all"]["old"]) == (3, 0.5)
-    first = found["furthest"][0]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["all"]["episodes"], document["all"]["old"]) == (3, 0.5)
+    first = document["furthest"][0]
     assert (first["chain"], first["old"], first["new"]) == (0, 1.0, 0.0)
     assert main(shlex.split(first["command"])[1:]) == 0
     assert "chain 0; reward 1 (exact 1)" in capsys.readouterr().out

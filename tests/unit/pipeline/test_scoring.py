@@ -1,4 +1,4 @@
-"""Stored episodes are scored, and learned from."""
+"""Stored episodes are scored and compared."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import experiment
 
 
-def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_afterwards(
+def test_early_and_late_scoring_give_equal_scores(
     tmp_path: Path,
 ) -> None:
-    """One shard lacks the writer whom the reward pays: its episode is left to the step's stage."""
-    said = turn([1], {2: -0.5}, reply="seven")
-    alone = trajectory(said, name="t0", answered="seven")
-    led = trajectory(said, name="t1", episode="e1", answered="seven")
-    wrote = trajectory(said, name="t2", episode="e1", agent="writer")
+    """One shard lacks the writer that the reward pays: the step's stage scores its episode."""
+    reply = turn([1], {2: -0.5}, reply="seven")
+    alone = trajectory(reply, name="t0", answered="seven")
+    led = trajectory(reply, name="t1", episode="e1", answered="seven")
+    wrote = trajectory(reply, name="t2", episode="e1", agent="writer")
     shards = tmp_path / "0", tmp_path / "1"
     for shard, episodes in zip(shards, ([alone], [led, wrote]), strict=True):
         shard.mkdir()
@@ -24,8 +24,8 @@ def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_after
         write_timings(shard, [])
     scored = experiment(tmp_path, rewards={"tests.support.teams:writers_share": 1.0})
     beside = {shard: scored_shard(scored.whole.rewards, scored.scores, shard) for shard in shards}
-    known = [(one.trajectory_id, one.reward) for shard in beside.values() for one in shard.scores]
-    assert known == [("t1", 5.0), ("t2", 0.5)]
+    early = [(one.trajectory_id, one.reward) for shard in beside.values() for one in shard.scores]
+    assert early == [("t1", 5.0), ("t2", 0.5)]
     for name, before in {"beside": beside, "after": {}}.items():
         (tmp_path / name).mkdir()
         score_episodes(scored, shards, [], 1, tmp_path / name, before)
@@ -33,7 +33,7 @@ def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_after
     assert [one.reward for one in read_scores(tmp_path / "beside" / SCORES)] == [5.0, 5.0, 0.5]
 
 
-def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> None:
+def test_a_group_in_two_shards_is_compared_as_one(tmp_path: Path) -> None:
     played = [
         trajectory(turn([1], {2: 0.0}, reply=reply), name=f"t{chain}", chain=chain)
         for chain, reply in enumerate(("9", "999", "99"))
@@ -46,11 +46,11 @@ def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> No
     comparing = experiment(tmp_path, rewards={"tests.support.crunchers:rank": 1.0})
     rewards, first = comparing.whole.rewards, tmp_path / "first"
     assert scored_shard(rewards, comparing.scores, first).scores == []
-    found = []
+    scores = []
     for shards in (["whole"], ["first", "second"]):
         scored = tmp_path / f"scored by {len(shards)}"
         scored.mkdir()
         score_episodes(comparing, [tmp_path / name for name in shards], [], 1, scored)
         assert [one.reward for one in read_scores(scored / SCORES)] == [0.0, 2.0, 1.0]
-        found.append((scored / SCORES).read_bytes())
-    assert found[0] == found[1]
+        scores.append((scored / SCORES).read_bytes())
+    assert scores[0] == scores[1]

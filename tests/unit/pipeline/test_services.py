@@ -1,4 +1,4 @@
-"""How the services of a run share a machine."""
+"""The services of a run share a machine."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.support.experiments import experiment
     [(0, 8, 8), (1, 8, 4), (1, 1, 1)],
     ids=["in turn, all of them", "at the same time, half of them", "there is no half of one"],
 )
-def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
+def test_simultaneous_services_divide_the_threads(tmp_path, staleness, threads, each):
     here = experiment(tmp_path, rollout={"max_staleness": staleness})
     assert replace(here, site=Site(threads=threads)).divided_site.threads == each
 

@@ -30,7 +30,7 @@ def scores(unscored: int, of: int) -> list[Scored]:
     ]
 
 
-def test_a_tenth_of_the_episodes_may_fail_and_no_more() -> None:
+def test_at_most_a_tenth_of_the_episodes_may_fail() -> None:
     stop_if_failing(episodes(10, of=100), 0.10)
     with pytest.raises(
         GateClosed, match=r"11 of 100 episodes failed \(gates.failed allows 10%\).*shop died"
@@ -38,7 +38,7 @@ def test_a_tenth_of_the_episodes_may_fail_and_no_more() -> None:
         stop_if_failing(episodes(11, of=100), 0.10)
 
 
-def test_broken_agents_count_as_failed_and_the_most_frequent_error_is_told_first() -> None:
+def test_broken_agents_count_as_failed_with_the_main_error_first() -> None:
     errors = ("lost, at react.py:7", *["no number, at react.py:9"] * 2)
     played = [
         replace(episode, episode=episode.id, ending=Ending.AGENT_ERROR, error=error)
@@ -53,7 +53,7 @@ def test_broken_agents_count_as_failed_and_the_most_frequent_error_is_told_first
     )
 
 
-def test_an_episode_fails_once_however_many_speak_in_it() -> None:
+def test_an_episode_of_several_speakers_fails_once() -> None:
     lost = [
         replace(one, id=f"{one.id}-{agent}", agent=agent)
         for one in episodes(1, of=4)
@@ -70,14 +70,14 @@ def test_an_episode_fails_once_however_many_speak_in_it() -> None:
             stop()
 
 
-def test_five_percent_may_be_unscored_and_no_more() -> None:
+def test_at_most_five_percent_may_be_unscored() -> None:
     stop_if_unscored(episodes(0, of=100), scores(5, of=100), 0.05)
-    with pytest.raises(GateClosed, match=r"6 of 100 episodes have no reward.*exact: KeyError"):
+    with pytest.raises(GateClosed, match=r"6 of 100 episodes .*exact: KeyError"):
         stop_if_unscored(episodes(0, of=100), scores(6, of=100), 0.05)
 
 
-def test_causes_end_with_one_mark_however_each_ends() -> None:
-    for reason, told in (
+def test_the_list_of_causes_ends_with_one_full_stop() -> None:
+    for reason, causes in (
         ("judge: ReadError, without a message", "message."),
         ("Why?", "Why?"),
         ("no answer.", "answer."),
@@ -85,10 +85,10 @@ def test_causes_end_with_one_mark_however_each_ends() -> None:
         unscored = [Scored(f"t{i}", {}, (), Unscored(reason)) for i in range(3)]
         with pytest.raises(GateClosed) as caught:
             stop_if_unscored(episodes(0, of=3), unscored, 0.05)
-        assert f"{told} Mend them, or raise gates.unscored." in str(caught.value)
+        assert f"{causes} Mend them, or raise gates.unscored." in str(caught.value)
 
 
-def test_two_may_be_unscored_however_few_there_are() -> None:
+def test_two_episodes_may_always_be_unscored() -> None:
     stop_if_unscored(episodes(0, of=4), scores(2, of=4), 0.05)
     with pytest.raises(GateClosed, match="3 of 4"):
         stop_if_unscored(episodes(0, of=4), scores(3, of=4), 0.05)

@@ -1,4 +1,4 @@
-"""What the episodes of several tasks earn, and what is told of each task."""
+"""Rewards of the episodes of several tasks, and figures of each task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUY = of_task(Problem("buy-1", "Buy 2 red cups.", {"order": {}}), "shop")
 SAID = turn([1], {3: -1.0}, reply="99")
 
 
-def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: Path) -> None:
+def test_an_episode_has_its_tasks_rewards_and_the_goal(tmp_path: Path) -> None:
     bought = {"bought": Score(0.0)}
     played = [
         trajectory(SAID, name="right", problem=SUM, group="g0"),
@@ -27,13 +27,13 @@ def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: 
     write_trajectories(tmp_path / EPISODES, played)
     write_timings(tmp_path, [])
     metrics = score_episodes(experiment_of(settings_with()), [tmp_path], [], 1, tmp_path)
-    found = {scored.trajectory_id: scored for scored in read_scores(tmp_path / SCORES)}
-    assert found["right"].rewards == {
+    scores = {scored.trajectory_id: scored for scored in read_scores(tmp_path / SCORES)}
+    assert scores["right"].rewards == {
         **{"exact": 1.0, "goal": 1.0},
         **{"tool_format": 0.0, "tool_format/answered": 0.0},
     }
-    assert found["right"].reward == 1.0 + 0.5 * 0.0
-    assert (found["bad"].rewards, found["bad"].reward) == ({"bought": 0.0, "goal": 0.0}, 0.0)
+    assert scores["right"].reward == 1.0 + 0.5 * 0.0
+    assert (scores["bad"].rewards, scores["bad"].reward) == ({"bought": 0.0, "goal": 0.0}, 0.0)
     assert metrics["rollout/success"] == 1 / 2
     assert metrics["task/sums/rollout/success"] == 1.0
     assert metrics["task/shop/rollout/success"] == 0.0
@@ -42,7 +42,7 @@ def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: 
     assert "task/shop/rollout/tool_calls/calculator" not in metrics
 
 
-def test_the_groups_of_a_step_are_of_one_task_each() -> None:
+def test_each_group_of_a_step_has_one_task() -> None:
     specs = of_step(
         settings_with().rollout, settings_with().seeds_of(1), [SUM, BUY], 1, greedy=True
     )

@@ -1,4 +1,4 @@
-"""What an update leaves and takes away."""
+"""Files that an update keeps and removes."""
 
 import ctypes
 import mmap
@@ -36,9 +36,7 @@ from tests.support.waiting import LIMIT
 
 @pytest.fixture
 def run(tmp_path):
-    """A run whose first four steps kept their learner states, and of which every second policy was
-    evaluated.
-    """
+    """A run of four steps with learner states; every second policy was evaluated."""
     settings = {"update": {"keep_learner": 1, "keep_policies": 1}, "evaluate": {"every": 2}}
     with opened(experiment(tmp_path, **settings), "demo") as run:
         for step in (1, 2, 3, 4):
@@ -62,7 +60,7 @@ def test_old_learner_states_are_removed(run):
     assert steps(run, "learner/learner.safetensors") == [4]
 
 
-def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_still_count_as_made(
+def test_old_weights_are_removed_unless_evaluated(
     run,
 ):
     target = ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})
@@ -70,15 +68,15 @@ def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_s
     retain(run, 4)
     assert steps(run, "policy/model.safetensors") == [2, 4]
     assert steps(run, "policy/config.json") == [1, 2, 3, 4]
-    found = run.store.find(target)
-    assert found.digest == digest
+    policy = run.store.find(target)
+    assert policy.digest == digest
     with pytest.raises(
         ValueError, match=r"steps/000001/policy .* was kept without model\.safetensors"
     ):
-        run.store.open(found)
+        run.store.open(policy)
 
 
-def test_weights_stay_while_updates_may_be_run_again_from_them(run):
+def test_weights_are_kept_while_updates_may_repeat_from_them(run):
     run.store.remove("runs/demo/steps/000004/learner")
     run.store.remove("runs/demo/steps/000003/learner")
     retain(run, 4)
@@ -86,7 +84,7 @@ def test_weights_stay_while_updates_may_be_run_again_from_them(run):
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
 
-def test_weights_stay_while_later_steps_sample_from_them(run):
+def test_weights_are_kept_while_later_steps_sample_from_them(run):
     settings = run.settings.model_copy(
         update={"rollout": run.settings.rollout.model_copy(update={"max_staleness": 3})}
     )
@@ -99,7 +97,7 @@ def test_weights_stay_while_later_steps_sample_from_them(run):
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
 
-def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
+def test_a_damaged_newest_learner_state_removes_nothing(run):
     (run.store.root / "runs/demo/steps/000004/learner/learner.safetensors").write_text("weights of")
     store_module._opened.clear()  # as in another process
     retain(run, 4)
@@ -110,20 +108,18 @@ def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
     )
 
 
-def test_a_state_whose_policy_is_not_published_yet_takes_nothing_away(run):
+def test_a_state_before_its_policy_removes_nothing(run):
     run.store.remove("runs/demo/steps/000004/policy")
     retain(run, 4)
     assert steps(run, "learner/learner.safetensors") == [3, 4]
     assert steps(run, "policy/model.safetensors") == [2, 3]
 
 
-def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_preceded_by_old_ones(
+def test_an_update_waits_for_a_state_that_is_being_written(
     tmp_path,
 ):
     class Died:
-        """A learner that has lost its state while a copy of it is being written; it takes no
-        update.
-        """
+        """A learner that lost its state during the write of a copy; it accepts no update."""
 
         def label(self):
             return None
@@ -160,22 +156,23 @@ def published(store, uri, files=()):
 
 
 def pages(path):
-    """How many pages of a file are in memory."""
+    """Count the pages of a file that are in memory."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+        resident = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
         start = ctypes.c_char.from_buffer(mapped)
         assert (
-            ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
+            ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), resident)
+            == 0
         )
         del start
-    return sum(page & 1 for page in found)
+    return sum(page & 1 for page in resident)
 
 
-def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_it_writes_new_ones(
+def test_an_update_frees_the_memory_of_old_weights_and_states(
     tmp_path,
 ):
     class Writing:
-        """A learner that looks, as it writes, for the weights and the state it started from."""
+        """A learner that looks for its old weights and state while it writes."""
 
         def update(self, job, progress):
             return {"train/skipped_in_a_row": 0.0}
@@ -208,7 +205,7 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
 
 
 def forgets(path):
-    """Whether the file system can drop a file that is on the disk from memory."""
+    """Return whether the file system can drop a written file from memory."""
     path.write_bytes(bytes(2**20))
     with path.open("rb") as file:
         os.fsync(file.fileno())
@@ -220,9 +217,7 @@ def forgets(path):
     ("critic", "busy", "needed"),
     [("head", False, 4000), ("model", False, 7000), ("head", True, 7000)],
 )
-def test_an_update_that_the_disk_cannot_hold_is_not_begun(
-    critic, busy, needed, tmp_path, monkeypatch
-):
+def test_an_update_without_disk_space_does_not_begin(critic, busy, needed, tmp_path, monkeypatch):
     place = experiment(tmp_path, algorithm={"use": "ppo", "critic": critic})
     with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
         (folder / "model.safetensors").write_bytes(bytes(1000))
@@ -243,14 +238,14 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(
 @pytest.mark.parametrize(
     ("keep", "done", "policies", "states"),
     [
-        ({}, 0, 10, 3),  # every policy; two learner states, and a third before an old one goes
-        ({}, 6, 4, 3),  # a night that is continued needs the rest
+        ({}, 0, 10, 3),  # every policy and two learner states, a third until an old one is removed
+        ({}, 6, 4, 3),  # a continued night needs the rest
         ({"keep_policies": 1, "keep_learner": 1}, 0, 2, 2),
         ({"keep_policies": 1, "keep_learner": 1, "learner_every": 5}, 0, 6, 2),
         ({}, 10, 0, 0),
     ],
 )
-def test_a_night_that_the_disk_cannot_hold_is_not_begun(
+def test_a_night_without_disk_space_does_not_begin(
     keep, done, policies, states, tmp_path, monkeypatch
 ):
     sizes = {"rollout": {"problems": 2, "group_size": 3}, "agent": {"max_model_len": 100}}
@@ -278,13 +273,13 @@ def test_a_night_that_the_disk_cannot_hold_is_not_begun(
             require_space_for_night(place, "n")
 
 
-def test_before_the_model_and_the_store_were_made_only_episodes_need_space(tmp_path):
+def test_without_model_and_store_only_episodes_need_space(tmp_path):
     require_space_for_night(experiment(tmp_path), "n")
 
 
 def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
     warm_start = {"demonstrations": "my:script", "epochs_per_round": 3, "learning_rate": 0.5}
-    found = set()
+    ends = set()
     for share in (True, False):
         place = experiment(tmp_path, warm_start=warm_start, update={"share_prefixes": share})
         with place.store.publish(ArtifactKey("artifacts/model/1f2e", "model", "0", {})) as folder:
@@ -293,13 +288,13 @@ def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
         job = warm_start_job(place, model, model, 1)
         settings = job.update
         assert (settings.share_prefixes, settings.learning_rate, settings.epochs) == (share, 0.5, 3)
-        found.add(job.end)
-    assert len(found) == 2
+        ends.add(job.end)
+    assert len(ends) == 2
 
 
 @pytest.fixture
 def parent(tmp_path):
-    """A run `base` of one step, with its learner state and what its update measured."""
+    """A run `base` of one step with its learner state and update metrics."""
     store = experiment(tmp_path).store
     policy = ArtifactKey("runs/base/steps/000001/policy", "update", "base, step 1", {})
     with store.publish(policy) as folder, measuring(folder) as metrics:
@@ -318,16 +313,14 @@ def first_job(tmp_path, **update):
         return run, step_job(run, run.store.resolve(run.start), scored, target, 1)
 
 
-def test_the_first_step_goes_on_with_the_parents_moments_where_the_settings_say_so(
-    tmp_path, parent
-):
+def test_the_first_step_may_continue_the_parents_moments(tmp_path, parent):
     run, job = first_job(tmp_path, optimizer_state="parent")
     assert job.start == label_of(run, 0) == parent.key
     assert job.learner == str(run.store.root / "runs/base/steps/000001/learner")
     assert job.before["train/skipped_in_a_row"] == 1.0
 
 
-def test_the_first_step_has_fresh_moments_where_the_settings_do_not_say_otherwise(tmp_path, parent):
+def test_the_first_step_has_fresh_moments_by_default(tmp_path, parent):
     run, job = first_job(tmp_path)
     assert job.start == label_of(run, 0) == f"fresh:{run.start.digest}"
     assert (job.learner, job.before) == (None, {})
@@ -349,7 +342,7 @@ def test_each_step_has_the_learning_rate_of_its_schedule(tmp_path, parent):
     assert rates == pytest.approx([4e-4, 3e-4, 2e-4, 1e-4])
 
 
-def test_moments_of_a_parent_that_did_not_keep_them_are_refused(tmp_path, parent):
+def test_missing_moments_of_a_parent_are_refused(tmp_path, parent):
     experiment(tmp_path).store.remove(keys.learner(parent).uri)
     with pytest.raises(ValueError, match="got parent, but runs/base/steps/000001/policy has"):
         first_job(tmp_path, optimizer_state="parent")

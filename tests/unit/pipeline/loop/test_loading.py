@@ -1,4 +1,4 @@
-"""The loading of an experiment by its name."""
+"""Loading an experiment by its name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Counted:
         return word
 
 
-def test_tasks_are_imported_once_and_have_the_digests_of_the_code(tmp_path: Path) -> None:
+def test_tasks_are_imported_once_with_the_digests_of_the_code(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     store = Store.at(str(tmp_path), tmp_path)
     tools = f"tools=[{{use: '{__name__}:Counted', most: 7}}]"

@@ -1,4 +1,4 @@
-"""Rollouts that begin before the updates before them have ended."""
+"""Rollouts that begin before earlier updates have finished."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ def run(staleness: int) -> Any:
 
 
 def sampled_from(staleness: int) -> list[tuple[int, int, str]]:
-    """For each step, the version and the policy that it was played with."""
-    found: list[tuple[int, int, str]] = []
+    """Return for each step the version and the policy of its rollout."""
+    sampled: list[tuple[int, int, str]] = []
 
     def play(policy: Artifact, version: int, step: int) -> PlayedStep:
-        found.append((step, version, policy.uri))
+        sampled.append((step, version, policy.uri))
         return [], policy
 
     with ahead(run(staleness), play) as played_by:
         for step in range(1, 5):
             played_by(step, POLICIES[step - 1])
-    return found
+    return sampled
 
 
 @pytest.mark.parametrize(
     ("staleness", "versions"),
     [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2]), (2, [0, 0, 0, 1]), (9, [0, 0, 0, 0])],
 )
-def test_which_policy_a_step_samples_from_depends_on_nothing_that_is_fast_or_slow(
-    staleness, versions
-) -> None:  # type: ignore[no-untyped-def]
+def test_the_policy_of_a_step_does_not_depend_on_speed(staleness, versions) -> None:  # type: ignore[no-untyped-def]
     assert sampled_from(staleness) == [
         (k + 1, version, f"policy {version}") for k, version in enumerate(versions)
     ]
 
 
-def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:
+def test_the_next_step_is_played_during_the_update() -> None:
     from threading import Event
 
     begun = Event()
@@ -62,7 +60,7 @@ def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:
         assert begun.wait(LIMIT)
 
 
-def test_what_a_rollout_raises_reaches_the_step_that_asks_for_it() -> None:
+def test_an_error_of_a_rollout_reaches_its_step() -> None:
     def play(policy: Artifact, version: int, step: int) -> PlayedStep:
         raise ValueError(f"step {step}")
 

@@ -1,4 +1,4 @@
-"""The shards of a step are scored while the next ones are played, each once."""
+"""The shards of a step are scored once, while later shards are played."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def played(store: Store, uri: str, name: str) -> Artifact:
     return store.artifact(uri)
 
 
-def test_scores_of_all_shards_that_were_begun_come_in_their_order(tmp_path: Path) -> None:
+def test_scores_of_all_shards_are_in_their_order(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
     score = partial(scored_shard, here.whole.rewards, here.scores)
     with scoring_shards(here.store, score) as scoring:
         for name in ("t0", "t1", "t2"):
             scoring.begin(played(here.store, f"runs/demo/{name}", name))
-        found = scoring.shards().values()
-    assert [one.trajectory_id for shard in found for one in shard.scores] == ["t0", "t1", "t2"]
+        shards = scoring.shards().values()
+    assert [one.trajectory_id for shard in shards for one in shard.scores] == ["t0", "t1", "t2"]
 
 
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> Non
     assert scoring.begun[shards[-1]].cancelled()
 
 
-def test_a_shard_that_was_there_is_left_to_the_stage_which_may_have_its_scores(
+def test_an_existing_shard_is_left_to_the_score_stage(
     tmp_path: Path,
 ) -> None:
     scored = list[str]()

@@ -1,4 +1,4 @@
-"""The steps of a run whose time is over before the last one."""
+"""Steps of a run that reaches its deadline before the last step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW = Deadline.after(-1)
 
 
 class Scripted:
-    """A learner that only knows which state it has; `updates` are the steps it ran again."""
+    """A learner that keeps only the label of its state; `updates` lists repeated steps."""
 
     stages: Stages
 
@@ -60,7 +60,7 @@ def step_target(run: Run, policy: Artifact, scored: Artifact, step: int) -> Arti
 
 @pytest.fixture
 def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    """Steps that play nothing, and a learner for them; no state is kept on the way."""
+    """Steps that play nothing and a learner for them; no states are kept between them."""
     learner = Scripted()
 
     def played(_: Stages, run: Run, *given: Any) -> Any:
@@ -69,8 +69,8 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
     def update(run: Run, _: object, policy: Artifact, scored: Artifact, step: int) -> Artifact:
         target = step_target(run, policy, scored, step)
-        if found := made(run, target, step):
-            return found
+        if artifact := made(run, target, step):
+            return artifact
         learner.state = target.key
         return publish(run, target)
 
@@ -94,7 +94,7 @@ def settings(steps: int) -> dict[str, Any]:
     return {"steps": steps, "update": {"learner_every": 5}}
 
 
-def test_the_step_during_which_time_is_over_is_the_last_one_and_the_record_says_so(
+def test_the_step_at_the_deadline_is_the_last_and_is_recorded(
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
@@ -105,7 +105,7 @@ def test_the_step_during_which_time_is_over_is_the_last_one_and_the_record_says_
         assert (record["settings"]["steps"], record["planned_steps"]) == (1, 3)
 
 
-def test_the_last_step_of_a_run_that_time_cut_has_its_learner_state_and_is_not_made_again(
+def test_the_last_step_before_the_deadline_keeps_its_state(
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
@@ -120,14 +120,14 @@ def test_the_last_step_of_a_run_that_time_cut_has_its_learner_state_and_is_not_m
     assert learner.state == "another run's"
 
 
-def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_time_cut(
+def test_a_lost_state_is_computed_again_at_the_deadline(
     tmp_path: Path, learner: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = SimpleNamespace(end="")
+    job = SimpleNamespace(end="")
 
     def step_job(run: Run, _: object, __: object, target: ArtifactKey, step: int) -> Any:
-        asked.end = target.key
-        return asked
+        job.end = target.key
+        return job
 
     monkeypatch.setattr(policy_updates, "step_job", step_job)
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
@@ -143,9 +143,7 @@ def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_ti
         assert run.store.find(keys.learner(key))
 
 
-def test_a_run_that_time_did_not_cut_keeps_the_steps_it_was_asked_for(
-    tmp_path: Path, learner: Scripted
-) -> None:
+def test_a_run_within_its_time_keeps_its_steps(tmp_path: Path, learner: Scripted) -> None:
     with opened(experiment(tmp_path, **settings(2)), "demo") as run:
         policy, ended = sitting(run, learner, Deadline.after(None))
         assert (policy.uri, ended) == (run.layout.step(2).policy, run)

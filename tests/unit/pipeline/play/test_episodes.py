@@ -1,4 +1,4 @@
-"""Which problems of a split are played."""
+"""Selection of the played problems of a split."""
 
 import pytest
 
@@ -25,9 +25,9 @@ def test_the_first_problems_of_the_tasks_are_played_in_turn(folder):
     assert len(problems(folder, "train", 9)) == 4
 
 
-def test_a_problem_is_found_by_its_id_and_one_that_is_not_there_is_told(folder):
+def test_a_problem_is_chosen_by_id_and_a_missing_one_refused(folder):
     assert problems(folder, "train", 8, "shop/d") == [SPLIT[-1]]
-    with pytest.raises(ValueError, match=r"has no problem 'shop/e'.*shop/d"):
+    with pytest.raises(ValueError, match=r"problem 'shop/e'.*shop/d"):
         problems(folder, "train", 8, "shop/e")
     with pytest.raises(ValueError, match=r"The test split is empty; raise data\.test"):
         problems(folder, "test", 8)

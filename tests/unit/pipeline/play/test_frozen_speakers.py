@@ -1,4 +1,4 @@
-"""Frozen speakers beside a script, from the command line to what is shown."""
+"""Frozen speakers of a scripted play, from the command line to the output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHATS = ("--policy", "tests.support.capitals:chats", "-n", "3")
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nano: Path) -> Store:
-    """That of a project folder, the working directory, with an experiment and a run of its
+    """The store of a project folder, the working directory, with an experiment and a run of its
     model.
     """
     (tmp_path / "atlas.yaml").write_text(EXPERIMENT)
@@ -37,13 +37,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nano: Path) -> Store:
 
 
 def critics(store: Store, name: str) -> list[Trajectory]:
-    """What the critic said in episodes that were played."""
+    """Return the replies of the critic in the played episodes."""
     folder = store.open(store.artifact(PlayLayout(name).rollout(0)))
     return [one for one in read_trajectories(folder / EPISODES) if one.agent == "critic"]
 
 
 @pytest.mark.slow
-def test_a_service_is_shown_in_its_own_words_and_a_policy_in_its_tokens(
+def test_a_service_is_shown_as_text_and_a_policy_as_tokens(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(lambda body, number: completion("That is too vague.")) as there:

@@ -33,7 +33,7 @@ CAPITALS = {
 
 
 def answers(seed: int, train: int, validation: int, test: int, right: Sequence[Any] = ()) -> Any:
-    """Problems with these right answers."""
+    """Problems with these correct answers."""
     problems = [
         Problem(f"p{number}", f"How many are {number}?", {"answer": fact})
         for number, fact in enumerate(right)
@@ -70,7 +70,7 @@ def judge_of_the_atlas(atlas: Atlas) -> float:
 
 @reward
 def tenths(trajectory: Trajectory) -> float:
-    """1 but for rounding."""
+    """1 up to rounding."""
     return sum([0.1] * 10)
 
 
@@ -84,8 +84,8 @@ def atlas(problems: Sequence[Problem], seed: int, spoilt: float = 0.5) -> Script
     """Knows all capitals but Kenya's."""
 
     async def policy(conversation: Conversation) -> str:
-        known = conversation.problem.id != "Kenya" and not spoilt
-        return str(conversation.problem.facts["capital"]) if known else "Atlantis"
+        correct = conversation.problem.id != "Kenya" and not spoilt
+        return str(conversation.problem.facts["capital"]) if correct else "Atlantis"
 
     return policy
 
@@ -113,7 +113,7 @@ def test_every_right_answer_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path
     )
 
 
-def test_a_problem_that_no_answer_solves_is_refused_with_its_fact(tmp_path: Path) -> None:
+def test_an_unsolvable_problem_is_refused_with_its_fact(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 problem cannot be solved") as error:
         of_answers(tmp_path, ["1", {"right": "2"}, "3"])
     assert "the problem 'p1': facts['answer'] is {\"right\": \"2\"}, expected" in str(error.value)
@@ -152,7 +152,7 @@ def test_a_judge_is_skipped_and_reported(tmp_path: Path, name: str) -> None:
     assert ASKED == []
 
 
-def test_a_judge_of_an_environment_is_not_asked_by_the_oracle(tmp_path: Path) -> None:
+def test_the_oracle_does_not_call_a_judge_of_an_environment(tmp_path: Path) -> None:
     right = "tests.support.capitals:right"
     settings = {**CAPITALS, "rewards": {right: 1.0, f"{HERE}:judge_of_the_atlas": 1.0}}
     settings |= {"evaluate": {"goal": right}, "warm_start": {"demonstrations": f"{HERE}:atlas"}}
@@ -166,7 +166,7 @@ def test_a_reward_without_examples_or_an_oracle_is_reported(tmp_path: Path) -> N
     assert line.startswith("any_answer: not checked, since no function in warm_start")
 
 
-def test_problems_that_the_oracle_does_not_solve_are_reported(tmp_path: Path) -> None:
+def test_problems_that_the_oracle_fails_are_reported(tmp_path: Path) -> None:
     shown = {"demonstrations": f"{HERE}:atlas"}
     report = check_problems(*made(tmp_path, **{**CAPITALS, "warm_start": shown}))
     assert report == [
@@ -185,14 +185,14 @@ def test_problems_that_an_idle_policy_solves_are_reported(tmp_path: Path) -> Non
     assert "An idle policy solves 'Chile': check the reward." in report
 
 
-def test_a_reward_reaches_1_but_for_rounding(tmp_path: Path) -> None:
+def test_a_reward_reaches_1_up_to_rounding(tmp_path: Path) -> None:
     settings = {**CAPITALS, "rewards": {f"{HERE}:tenths": 1.0}}
     shown = {"demonstrations": f"{HERE}:atlas"}
     report = check_problems(*made(tmp_path, **{**settings, "warm_start": shown}))
     assert report[0] == "The oracle solves 3 of 3 sampled problems."
 
 
-def test_a_report_is_stored_and_made_again_for_other_rewards(
+def test_a_report_is_stored_and_recomputed_for_other_rewards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ["1", "2"]
@@ -203,7 +203,7 @@ def test_a_report_is_stored_and_made_again_for_other_rewards(
     assert qa.startswith("qa_em: ") and qa.endswith("on 1 sampled problem.")
 
 
-def test_a_damaged_report_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_report_is_recomputed(tmp_path: Path) -> None:
     report = of_answers(tmp_path, ["1", "2"])
     (path,) = tmp_path.rglob("artifacts/solvable/*.json")
     path.write_text("{")

@@ -1,4 +1,4 @@
-"""What is counted of played episodes, and intervals by problem."""
+"""Figures of played episodes, with intervals over problems."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ from tests.support.experiments import experiment, experiment_of
 
 
 def episode(name: str, group: str, ending: Ending) -> Trajectory:
-    """Three calls in two turns, of which one could not be read and one was answered with an
-    error.
-    """
+    """Three calls in two turns: one unreadable, one answered with an error."""
     calls = (ToolCall("search", {}), BadCall("{", "unfinished"))
     answers = (Observation("search", "none", error=True), Observation("unreadable", "", error=True))
     return trajectory(
@@ -61,50 +59,52 @@ PLAYED = Played(
 
 
 def rules(tmp_path: Path) -> tuple[Mapping[str, Task], str]:
-    """Those of an experiment that the reward `right` solves in replies of at most 3 tokens."""
+    """Rules of an experiment with the goal `right` and replies of at most 3 tokens."""
     made = experiment(tmp_path, agent={"max_tokens": 3})
     return made.tasks, "right"
 
 
-def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_rewards(
+def test_endings_calls_errors_and_unscored_episodes_are_counted(
     tmp_path: Path,
 ) -> None:
-    found = figures(PLAYED, *rules(tmp_path))
-    assert (found.episodes, found.problems, found.unscored) == (4, 3, 1)
-    assert found.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
-    assert (found.tool_calls, found.tool_errors) == (12, 8)
-    assert found.episodes_per_second == 8.0
+    summary = figures(PLAYED, *rules(tmp_path))
+    assert (summary.episodes, summary.problems, summary.unscored) == (4, 3, 1)
+    assert summary.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
+    assert (summary.tool_calls, summary.tool_errors) == (12, 8)
+    assert summary.episodes_per_second == 8.0
 
 
 def test_rewards_and_success_are_means_over_problems_not_episodes(tmp_path: Path) -> None:
-    found = figures(PLAYED, *rules(tmp_path))
-    assert found.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
-    assert found.success is not None
-    assert (found.success.share, found.success.problems) == (0.75, 2)
+    summary = figures(PLAYED, *rules(tmp_path))
+    assert summary.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
+    assert summary.success is not None
+    assert (summary.success.share, summary.success.problems) == (0.75, 2)
 
 
-def test_why_episodes_failed_is_counted(tmp_path: Path) -> None:
+def test_reasons_of_failed_episodes_are_counted(tmp_path: Path) -> None:
     lost = [replace(one, error="ServiceFailure: gone") for one in PLAYED.episodes[2:]]
     played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
-    found = figures(played, *rules(tmp_path))
-    assert found.failures == {"ServiceFailure: gone": 2}
-    assert "  2 failed: ServiceFailure: gone" in found.lines()
+    summary = figures(played, *rules(tmp_path))
+    assert summary.failures == {"ServiceFailure: gone": 2}
+    assert "  2 failed: ServiceFailure: gone" in summary.lines()
 
 
-def test_why_episodes_that_did_not_fail_have_no_score_is_counted(tmp_path: Path) -> None:
+def test_reasons_of_unscored_episodes_are_counted(tmp_path: Path) -> None:
     reason = Unscored("exact: got '1.0' (str), expected a finite number")
     scores = [replace(score, reward=reason) for score in PLAYED.scores]
-    found = figures(replace(PLAYED, scores=scores), *rules(tmp_path))
-    assert (found.unscored, found.unscored_for) == (4, {reason.reason: 3})  # and one that failed
-    assert f"  3 unscored: {reason.reason}" in found.lines()
+    summary = figures(replace(PLAYED, scores=scores), *rules(tmp_path))
+    assert (summary.unscored, summary.unscored_for) == (4, {reason.reason: 3})  # and one failed
+    assert f"  3 unscored: {reason.reason}" in summary.lines()
 
 
-def test_none_scored_have_no_mean(tmp_path: Path) -> None:
-    found = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), *rules(tmp_path))
-    assert (found.reward, found.success) == (None, None)
+def test_unscored_episodes_give_no_mean(tmp_path: Path) -> None:
+    summary = figures(
+        Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), *rules(tmp_path)
+    )
+    assert (summary.reward, summary.success) == (None, None)
 
 
-def test_replies_that_were_cut_are_counted_by_the_limit_that_cut_them(tmp_path: Path) -> None:
+def test_cut_replies_are_counted_by_their_limit(tmp_path: Path) -> None:
     cut = replace(turn([1], {2: 0.0, 3: 0.0}).sampled[0], finish="length")
     played = trajectory(
         turn([1], {2: 0.0, 3: 0.0}),
@@ -112,14 +112,12 @@ def test_replies_that_were_cut_are_counted_by_the_limit_that_cut_them(tmp_path: 
         replace(turn([1], {}), sampled=(turn([1], {4: 0.0}).sampled[0], cut)),
         name="a0",
     )
-    found = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), *rules(tmp_path))
-    assert (found.replies, found.cut_replies, found.cut_at_max_tokens) == (3, 2, 1)
+    summary = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), *rules(tmp_path))
+    assert (summary.replies, summary.cut_replies, summary.cut_at_max_tokens) == (3, 2, 1)
 
 
-def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task_s_own_limit() -> (
-    None
-):
-    """Three tokens are all that a reply to sums may have, and 200 in the shop."""
+def test_a_mixture_has_success_and_reply_limits_by_task() -> None:
+    """A reply to sums may have at most 3 tokens, a reply in the shop 200."""
     brief = {**mixtures.SUMS, "agent": {"max_tokens": 3}}
     experiment = experiment_of(mixtures.settings_with(sums=brief))
     cut = replace(turn([1], {2: 0.0, 3: 0.0, 4: 0.0}).sampled[0], finish="length")
@@ -132,11 +130,11 @@ def test_a_mixture_s_success_is_told_by_task_and_its_replies_are_cut_by_the_task
         Scored(one.id, {experiment.whole.goal: won}, (), won)
         for one, won in zip(episodes, (1.0, 0.0, 1.0), strict=True)
     )
-    found = figures(
+    summary = figures(
         Played("demo-5", episodes, scores, 1.0), experiment.tasks, experiment.whole.goal
     )
-    assert found.success_by_task == {
+    assert summary.success_by_task == {
         "sums": Rate(0.5, wilson(1, 2), 2),
         "shop": Rate(1.0, wilson(1, 1), 1),
     }
-    assert (found.cut_replies, found.cut_at_max_tokens) == (3, 2)
+    assert (summary.cut_replies, summary.cut_at_max_tokens) == (3, 2)
