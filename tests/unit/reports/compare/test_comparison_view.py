@@ -21,9 +21,9 @@ RATE, SIZE = "update.learning_rate", "rollout.group_size"
 def group(rate: float, success: float, difference: float | None) -> SeedGroup:
     policy = TriedPolicy("demo", 2, 0, 0, {}, "f491", "exact", {"a": 1.0, "b": 0.0})
     interval = success - 0.05, success + 0.05
-    found = None if difference is None else Estimate(difference, (-0.01, 0.05), "problems")
+    estimate = None if difference is None else Estimate(difference, (-0.01, 0.05), "problems")
     settings = {RATE: rate, SIZE: 8}
-    return SeedGroup(settings, (policy,), Estimate(success, interval, "problems"), found)
+    return SeedGroup(settings, (policy,), Estimate(success, interval, "problems"), estimate)
 
 
 GROUPS = (group(1e-4, 0.5, None), group(3e-4, 0.52, 0.02))
@@ -42,7 +42,7 @@ def shown(width: int, *success: float) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_no_heading_and_no_number_is_broken_on_a_narrow_terminal() -> None:
+def test_headings_and_numbers_fit_a_narrow_terminal() -> None:
     table = shown(40, 0.1, 0.2)[:6]
     assert [" ".join(line.split()) for line in table[1:3]] == [
         "update. ┃ rollout. ┃ ┃ ┃ ┃",
@@ -52,7 +52,7 @@ def test_no_heading_and_no_number_is_broken_on_a_narrow_terminal() -> None:
     assert shown(200, 0.1, 0.2)[:6] == table
 
 
-def test_runs_that_solve_nothing_in_training_have_no_curves_but_a_line_that_says_so() -> None:
+def test_runs_that_solve_nothing_have_a_note_and_no_curves() -> None:
     lines = shown(120, 0.0, 0.0)
     assert "No episode of training was solved, so there is no curve to show." in lines
     assert not any("over seconds" in line for line in lines)
@@ -60,9 +60,9 @@ def test_runs_that_solve_nothing_in_training_have_no_curves_but_a_line_that_says
 
 
 @pytest.mark.slow
-def test_the_picture_of_runs_that_solve_nothing_says_so(tmp_path: Path) -> None:
+def test_the_picture_of_runs_that_solve_nothing_has_a_note(tmp_path: Path) -> None:
     for name, success in (("none", 0.0), ("some", 0.001)):
         draw(FOUND, curves(success, success), "test", tmp_path / f"{name}.png")
-    # the middle of the three panels of learning, where the words stand
+    # the note in the middle of the three panels of learning
     none, some = (imread(tmp_path / f"{name}.png")[230:330, 100:1400] for name in ("none", "some"))
     assert (none != 1).sum() > (some != 1).sum()

@@ -16,7 +16,7 @@ def of(success: list[float], *ends: float) -> Curve:
     return Curve(tuple(success), dict.fromkeys(AXES, ends))
 
 
-def test_groups_are_drawn_on_common_scales_each_as_far_as_it_came() -> None:
+def test_groups_are_drawn_on_common_scales_to_their_last_step() -> None:
     groups = {"slow": [of([0.0, 0.5], 1, 4)], "faster": [of([0.0, 1.0], 1, 2)]}
     assert plotted(groups, "seconds", width=8) == [
         "success in training over seconds, 0 to 4; ▁ 0%, █ 100%",
@@ -31,8 +31,8 @@ def test_a_bar_of_several_steps_or_runs_is_their_mean() -> None:
     assert plotted(groups, "steps", width=2)[1] == "  one  ▃▆"
 
 
-def test_runs_of_other_speeds_count_alike_wherever_both_are_at_work() -> None:
-    # over 4 seconds 1 and 0, then 1 alone: the slow one is done with its only step at the end
+def test_runs_of_different_speeds_count_equally() -> None:
+    # over 4 seconds 1 and 0, then 1 alone: the slow run ends its only step last
     groups = {"one": [of([0.0, 0.0], 1, 2), of([1.0], 4)]}
     assert plotted(groups, "seconds", width=4)[1] == "  one  ▅▅██"
 
@@ -44,11 +44,11 @@ def test_success_that_never_changes_is_a_line_at_the_bottom() -> None:
     ]
 
 
-def test_nothing_is_drawn_of_runs_without_a_scored_episode() -> None:
+def test_runs_without_a_scored_episode_have_no_curve() -> None:
     assert plotted({"one": [of([])]}, "steps") == []
 
 
-def test_the_curve_of_a_fork_begins_with_the_steps_of_the_run_that_it_goes_on_from(
+def test_the_curve_of_a_fork_begins_with_its_origins_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,22 +56,22 @@ def test_the_curve_of_a_fork_begins_with_the_steps_of_the_run_that_it_goes_on_fr
     finished(store, "old", "11110000")
     with opened(experiment_with(store, "steps=3", "fork={run: old, step: 2}"), "new"):
         pass
-    found = curve(store, "new", 2)
-    assert found.success == pytest.approx((0.5, 0.6))
-    assert found.reached == {
+    learning = curve(store, "new", 2)
+    assert learning.success == pytest.approx((0.5, 0.6))
+    assert learning.reached == {
         "steps": (1.0, 2.0),
         "sampled tokens": (80.0, 160.0),
         "seconds": (5.0, 10.0),
     }
 
 
-def test_steps_that_overlap_count_once_and_a_pause_of_a_stopped_run_counts_nothing(
+def test_seconds_leave_out_overlaps_and_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store: Store = project(tmp_path)
     finished(store, "one", "11110000", "steps=4")
-    # each step's stages took 5 seconds; the third one began after an hour
+    # the stages of each step took 5 seconds; the third step began after an hour
     for number, ended in enumerate((5_000, 8_000, 3_608_000, 3_610_500), 1):
         uri = f"runs/one/steps/{number:06d}/metrics.json"
         store.write_json(uri, {**store.read_json(uri), "time_ms": ended})

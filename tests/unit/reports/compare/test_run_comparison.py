@@ -1,4 +1,4 @@
-"""Runs beside each other: what is compared, what is refused, and the sentence at the end."""
+"""Comparison of runs: figures, refusals, and the final sentence."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def comparison(store: Store, *names: str, against: str = "") -> RunComparison:
 
 
 @pytest.mark.slow
-def test_runs_of_a_setting_are_one_row_over_their_seeds_and_held_against_the_first(
+def test_runs_of_a_setting_are_one_row_over_their_seeds(
     store: Store,
 ) -> None:
     for seed, (slow, fast) in enumerate([("11000000", "11110000"), ("11100000", "11111000")]):
         finished(store, f"slow-{seed}", slow, f"seed={seed}", "update.learning_rate=1e-4")
         finished(store, f"fast-{seed}", fast, f"seed={seed}", "update.learning_rate=3e-4")
-    found = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1")
-    slow, fast = found.groups
+    compared = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1")
+    slow, fast = compared.groups
     assert (slow.differs, fast.differs) == (
         {"update.learning_rate": 1e-4},
         {"update.learning_rate": 3e-4},
@@ -48,26 +48,26 @@ def test_runs_of_a_setting_are_one_row_over_their_seeds_and_held_against_the_fir
     assert slow.difference is None
     assert fast.difference is not None
     assert fast.difference.value == 0.25
-    assert found.sentence.startswith(
+    assert compared.sentence.startswith(
         "update.learning_rate=3e-4 solves 25.0 points more than 1e-4 (95 % interval "
     )
-    assert found.sentence.endswith(", 2 seeds each): no significant difference.")
+    assert compared.sentence.endswith(", 2 seeds each): no significant difference.")
     turned = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1", against="fast-1")
     assert turned.groups[0].differs == {"update.learning_rate": 3e-4}
     assert "update.learning_rate=1e-4 solves 25.0 points fewer than 3e-4" in turned.sentence
 
 
-def test_a_problem_that_one_of_them_could_not_be_scored_on_is_left_out_and_counted(
+def test_a_problem_unscored_in_one_run_is_left_out_and_counted(
     store: Store,
 ) -> None:
     finished(store, "one", "1111?000")
     finished(store, "two", "11111110", "update.epochs=2")
-    found = comparison(store, "one", "two")
-    assert (found.problems, found.left_out) == (7, 1)
-    assert [group.success.value for group in found.groups] == [4 / 7, 6 / 7]
+    compared = comparison(store, "one", "two")
+    assert (compared.problems, compared.left_out) == (7, 1)
+    assert [group.success.value for group in compared.groups] == [4 / 7, 6 / 7]
 
 
-def test_one_setting_alone_says_how_much_it_solves(store: Store) -> None:
+def test_a_single_setting_has_its_own_success(store: Store) -> None:
     finished(store, "one", "11110000")
     assert comparison(store, "run:one").sentence.startswith(
         "one@2 solves 50.0% of 8 held-out problems (95 % interval 21.5% to 78.5% over problems)."
@@ -77,25 +77,25 @@ def test_one_setting_alone_says_how_much_it_solves(store: Store) -> None:
 def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "two", "1111", "data.test=4")
-    said = (
+    message = (
         r"one@2 and two@2 cannot be compared: they are tried on other problems \(data\.test\)\. "
         r"Use the same data, and one data\.seed .*as `agentfly sweep`"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         comparison(store, "one", "two")
 
 
-def test_the_same_test_problems_beside_other_training_problems_can_be_compared(
+def test_runs_with_other_training_problems_can_be_compared(
     store: Store,
 ) -> None:
     finished(store, "one", "11110000")
     finished(store, "two", "11111100", "data.train=128")
-    found = comparison(store, "one", "two")
-    assert [group.differs for group in found.groups] == [{"data.train": 64}, {"data.train": 128}]
-    assert "data.train=128 solves 25.0 points more than 64 (" in found.sentence
+    compared = comparison(store, "one", "two")
+    assert [group.differs for group in compared.groups] == [{"data.train": 64}, {"data.train": 128}]
+    assert "data.train=128 solves 25.0 points more than 64 (" in compared.sentence
 
 
-def test_another_draw_of_training_problems_is_one_more_try_of_the_same_setting(
+def test_other_training_problems_are_another_seed_of_a_setting(
     store: Store,
 ) -> None:
     finished(store, "one", "11110000")
@@ -109,46 +109,46 @@ def test_another_goal_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
     one = tried(store, "one", "test")
     other = replace(one, run="two", goal="my_project.rewards:cites")
-    said = (
+    message = (
         r"one@2 and two@2 cannot be compared: evaluate\.goal is "
         r"agentfly_core\.rewards\.exact:exact and my_project\.rewards:cites"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         compared([one, other])
 
 
 def test_the_same_setting_and_seed_twice_is_refused(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "again", "11110000")
-    with pytest.raises(ValueError, match=r"one@2 and again@2 have the same settings and the same"):
+    with pytest.raises(ValueError, match=r"one@2 and again@2 have the same settings"):
         comparison(store, "one", "again")
 
 
-def test_a_run_that_is_not_finished_is_refused_with_the_command_that_finishes_it(
+def test_an_unfinished_run_is_refused_with_its_command(
     store: Store,
 ) -> None:
     with opened(experiment_with(store, "seed=3"), "begun"):
         pass
-    said = r"'begun' is not finished.*This finishes it: agentfly train tiny seed=3 --run begun$"
-    with pytest.raises(ValueError, match=said):
+    message = r"'begun' is not finished.*This finishes it: agentfly train tiny seed=3 --run begun$"
+    with pytest.raises(ValueError, match=message):
         tried(store, "begun", "test")
 
 
-def test_a_step_that_was_not_evaluated_is_refused_with_the_command_that_does_it(
+def test_an_unevaluated_step_is_refused_with_its_command(
     store: Store,
 ) -> None:
     finished(store, "one", "11110000", "update.epochs=2")
-    said = (
+    message = (
         r"one@1 was not evaluated on the test problems\. This does it: agentfly evaluate tiny "
         r"update\.epochs=2 --policy run:one@1"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         tried(store, "one@1", "test")
     with pytest.raises(ValueError, match=r"one@2 was not evaluated on the validation problems"):
         tried(store, "one", "validation")
 
 
-def test_an_evaluation_that_another_runs_rewards_scored_last_is_to_be_made_again(
+def test_an_evaluation_with_other_rewards_is_refused(
     store: Store,
 ) -> None:
     finished(store, "one", "11110000")
@@ -157,9 +157,9 @@ def test_an_evaluation_that_another_runs_rewards_scored_last_is_to_be_made_again
         tried(store, "one", "test")
 
 
-def test_a_run_that_is_not_there_is_refused(store: Store) -> None:
+def test_a_missing_run_is_refused(store: Store) -> None:
     finished(store, "one", "11110000")
-    with pytest.raises(ValueError, match=r"There is no run 'onee' in .*'one'"):
+    with pytest.raises(ValueError, match=r"run 'onee' in .*'one'"):
         tried(store, "onee", "test")
 
 
@@ -178,11 +178,11 @@ def test_a_run_that_is_not_there_is_refused(store: Store) -> None:
         ("a:b", "a:b"),
     ],
 )
-def test_a_value_is_shown_as_one_types_it(value: object, text: str) -> None:
+def test_a_value_is_shown_as_it_is_typed(value: object, text: str) -> None:
     assert shown(value) == text  # type: ignore[arg-type]
 
 
-def test_a_fork_differs_in_what_it_goes_on_from(store: Store) -> None:
+def test_a_fork_differs_in_its_origin(store: Store) -> None:
     finished(store, "mine", "11000000")
     fork = "fork={run: mine, step: 1}"
     finished(store, "slower", "11100000", fork, "update.learning_rate=1e-7")
@@ -204,6 +204,6 @@ def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> No
         "c-003": 0.0,
     }
     assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
-    said = r"--evaluation: got 'hard', two has test, validation\."
-    with pytest.raises(ValueError, match=said):
+    message = r"--evaluation: got 'hard', two has test, validation\."
+    with pytest.raises(ValueError, match=message):
         tried(store, "two", "hard")

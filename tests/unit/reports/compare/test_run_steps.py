@@ -17,11 +17,11 @@ from tests.support.tried_runs import finished, project, scored_by_another
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store with the run `mine`: two steps, and six of eight test problems solved at its end."""
+    """A store with the run `mine`: two steps, and six of eight test problems solved."""
     monkeypatch.chdir(tmp_path)
-    found = project(tmp_path)
-    finished(found, "mine", "11010111")
-    return found
+    store = project(tmp_path)
+    finished(store, "mine", "11010111")
+    return store
 
 
 def printed(steps: list[Step]) -> list[str]:
@@ -31,27 +31,27 @@ def printed(steps: list[Step]) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def test_each_step_has_what_was_measured_in_it_and_the_last_what_it_solves(store: Store) -> None:
+def test_each_step_has_its_metrics_and_the_last_its_success(store: Store) -> None:
     first, last = run_steps(store, "mine")[-2:]
     assert first == Step(1, {"success": 0.5, "tokens": 10.0, "seconds": 5.0}, {}, {})
     assert (last.step, last.held_out["test"].share) == (2, 0.75)
 
 
-def test_scores_of_a_run_with_other_rewards_are_not_told_as_its_own(store: Store) -> None:
+def test_scores_of_other_rewards_are_not_shown(store: Store) -> None:
     scored_by_another(store, "mine")
     assert run_steps(store, "mine")[-1].held_out == {}
 
 
-def test_parts_of_the_reward_are_told_where_there_are_several(store: Store) -> None:
+def test_parts_of_a_reward_are_shown_if_there_are_several(store: Store) -> None:
     where = RunLayout("mine").step(1).metrics
-    found = store.read_json(where)
-    assert found
+    figures = store.read_json(where)
+    assert figures
     means: dict[str, JSON] = {
         "reward_extra/exact/mean": 0.5,
         "reward_extra/exact/tag/mean": 0.9,
         "train/entropy": 0.25,
     }
-    store.write_json(where, {**found, "metrics": {**found["metrics"], **means}})
+    store.write_json(where, {**figures, "metrics": {**figures["metrics"], **means}})
     first = run_steps(store, "mine")[-2]
     assert first.to_json() == {
         "step": 1,
@@ -64,7 +64,7 @@ def test_parts_of_the_reward_are_told_where_there_are_several(store: Store) -> N
     }
 
 
-def test_the_table_has_a_row_a_step_with_held_out_problems_last_and_bars_below() -> None:
+def test_the_table_has_a_row_per_step_and_bars_below() -> None:
     start = Step(0, {}, {}, {"test": Rate(0.5, (0.1, 0.9), 8)})
     steps = [Step(k, {"success": k / 2, "kl": -1e-9}, {"exact": k / 2}, {}) for k in (1, 2)]
     lines = printed([start, *steps])
@@ -77,6 +77,6 @@ def test_the_table_has_a_row_a_step_with_held_out_problems_last_and_bars_below()
     )
 
 
-def test_a_run_that_has_ended_no_step_is_refused(store: Store) -> None:
-    with pytest.raises(ValueError, match=r"There is no run 'mien'.*Did you mean 'mine'\?"):
+def test_a_run_without_a_finished_step_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match=r"run 'mien'.*Did you mean 'mine'\?"):
         run_steps(store, "mien")

@@ -1,4 +1,4 @@
-"""Which runs a sweep has."""
+"""The runs of a sweep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "found"),
+    ("override", "values"),
     [
         ("steps=2", ["steps=2"]),
         ("rate=1e-4,3e-4", ["rate=1e-4", "rate=3e-4"]),
@@ -37,17 +37,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("steps", ["steps"]),
     ],
 )
-def test_commas_part_values_as_in_a_yaml_list(override: str, found: list[str]) -> None:
-    assert alternatives(override) == found
+def test_commas_separate_values_as_in_a_yaml_list(override: str, values: list[str]) -> None:
+    assert alternatives(override) == values
 
 
 @pytest.mark.parametrize("value", ["[1, 2", "1],[2", '"a'])
-def test_values_that_are_no_yaml_are_refused_without_showing_them(value: str) -> None:
-    with pytest.raises(ValueError, match=r"^steps: the values are no YAML, expected steps=V"):
+def test_values_that_are_invalid_yaml_are_refused_unshown(value: str) -> None:
+    with pytest.raises(ValueError, match=r"^steps: .* YAML, expected steps=V"):
         alternatives(f"steps={value}")
 
 
-def test_each_combination_has_each_seed_and_the_first_seed_comes_first() -> None:
+def test_each_combination_has_each_seed_in_order_of_seeds() -> None:
     assert grid("tiny", ["steps=2,3", "update.epochs=1,2"], 2) == [
         ["steps=2", "update.epochs=1", "seed=0"],
         ["steps=2", "update.epochs=2", "seed=0"],
@@ -60,7 +60,7 @@ def test_each_combination_has_each_seed_and_the_first_seed_comes_first() -> None
     ]
 
 
-def test_runs_of_several_seeds_have_the_problems_of_the_first() -> None:
+def test_all_seeds_have_the_problems_of_the_first_seed() -> None:
     assert grid("tiny", ["data.seed=null"], 2) == [
         ["data.seed=null", "seed=0"],
         ["data.seed=null", "seed=1", "data.seed=0"],
@@ -73,7 +73,7 @@ def test_runs_of_several_seeds_have_the_problems_of_the_first() -> None:
     assert grid("tiny", ["data.seed=null", "seed=5"], None) == [["data.seed=null", "seed=5"]]
 
 
-def test_the_runs_of_the_first_seed_are_those_of_train() -> None:
+def test_runs_of_the_first_seed_equal_those_of_train() -> None:
     (alone,) = grid("tiny", ["data.seed=null"], None)
     more = grid("tiny", ["data.seed=null"], 3)
     digests = [loading.read("tiny", settings).settings.digest for settings in (alone, *more)]
@@ -81,7 +81,7 @@ def test_the_runs_of_the_first_seed_are_those_of_train() -> None:
     assert len({*digests}) == 3
 
 
-def test_a_data_seed_of_its_own_stays() -> None:
+def test_an_own_data_seed_is_kept() -> None:
     assert grid("tiny", ["data.seed=null,3"], 2)[2:] == [
         ["data.seed=null", "seed=1", "data.seed=0"],
         ["data.seed=3", "seed=1"],
@@ -93,6 +93,6 @@ def test_a_seed_beside_seeds_is_refused() -> None:
         grid("tiny", ["seed=5"], 3)
 
 
-def test_a_key_that_is_given_twice_is_refused() -> None:
+def test_a_repeated_key_is_refused() -> None:
     with pytest.raises(ValueError, match=r"steps is given twice: list its values, steps=VALUE,"):
         grid("tiny", ["steps=2", "steps=3"], None)

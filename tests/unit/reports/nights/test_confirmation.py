@@ -1,4 +1,4 @@
-"""The second look: problems that no comparison has used."""
+"""The second comparison uses problems that no comparison has used."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def settings(use: str = GENERATED, **settings: Any) -> Settings:
     data = {"use": use, "train": 100, "validation": 10, "test": 200}
     data |= {"train_file": "math.jsonl"} if use == FILES else {}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
-    said = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 1}
-    return Settings.model_validate({**said, "promotion": settings})
+    values = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 1}
+    return Settings.model_validate({**values, "promotion": settings})
 
 
 def held(count: int) -> HeldOut:
@@ -47,17 +47,17 @@ def way_of(settings: Settings) -> Way:
     return way(settings.promotion.confirmation, datasets)
 
 
-def test_a_generated_dataset_has_fresh_problems_and_a_file_has_a_split() -> None:
+def test_generated_data_have_fresh_problems_and_files_a_split() -> None:
     assert (way_of(settings()), way_of(settings(FILES))) == ("fresh", "split")
     assert way_of(settings("tests.support.problems:clean")) == "split"
 
 
-def test_an_experiment_may_say_how_it_is_confirmed() -> None:
+def test_an_experiment_may_set_its_confirmation() -> None:
     assert way_of(settings(FILES, confirmation="none")) == "none"
     assert way_of(settings(confirmation={"use": "split", "share": 0.5})) == "split"
 
 
-def test_a_split_shares_no_problem_with_the_first_look_and_stays_as_it_is() -> None:
+def test_a_split_is_fixed_and_disjoint_from_the_first_problems() -> None:
     first, second = looks("split", 0.3, held(2000))
     assert first.by_problem.keys().isdisjoint(second.by_problem)
     assert first.by_problem.keys() | second.by_problem.keys() == held(2000).by_problem.keys()
@@ -66,12 +66,12 @@ def test_a_split_shares_no_problem_with_the_first_look_and_stays_as_it_is() -> N
     assert fewer.by_problem.keys() <= second.by_problem.keys()
 
 
-def test_where_problems_are_fresh_the_first_look_has_all_test_problems() -> None:
+def test_with_fresh_problems_the_first_look_has_all_problems() -> None:
     first, second = looks("fresh", 0.3, held(200))
     assert (first, second.by_problem) == (held(200), {})
 
 
-def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -> None:
+def test_each_confirmation_has_its_own_fixed_fresh_problems() -> None:
     one, other = settings().with_fresh_problems(0), settings().with_fresh_problems(1)
     assert ids(one) == ids(settings().with_fresh_problems(0)) != ids(other)
     assert (len(ids(one)), one.data.test) == (400, 400)
@@ -79,7 +79,7 @@ def test_each_confirmation_has_other_fresh_problems_and_always_the_same_ones() -
     assert one.model_copy(update={"data": settings().data}) == settings()
 
 
-def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> None:
+def test_a_generated_mixture_has_fresh_problems_of_each_task() -> None:
     fresh = mixture().with_fresh_problems(0)
     assert way_of(mixture()) == "fresh"
     assert [one.data.test for one in fresh.each.values()] == [8, 4]
@@ -90,7 +90,7 @@ def test_a_mixture_has_fresh_problems_of_each_task_where_all_are_generated() -> 
     assert way_of(mixture({**SUMS, "data": files})) == "split"
 
 
-def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> None:
+def test_only_the_data_seed_selects_the_fresh_problems() -> None:
     def with_seeds(seed: int, of_data: int | None) -> Settings:
         data = settings().data.model_copy(update={"seed": of_data})
         return settings().model_copy(update={"seed": seed, "data": data})
@@ -100,7 +100,7 @@ def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> 
     assert fresh != with_seeds(3, 8).with_fresh_problems(0).data.seed
 
 
-def test_fresh_problems_that_the_experiment_has_do_not_count() -> None:
+def test_fresh_problems_of_the_experiment_do_not_count() -> None:
     assert unseen({"p0", "p1", "p2", "p3", "p4"}, {"p0", "p3", "another"}, []) == {"p1", "p2", "p4"}
 
 
@@ -110,28 +110,28 @@ TWENTY = {f"p{number}" for number in range(20)}
 def test_fresh_problems_of_earlier_confirmations_do_not_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    found = unseen(TWENTY, {"p0"}, [{"p1", "another"}, {"p2", "p3"}])
-    assert found == TWENTY - {"p0", "p1", "p2", "p3"}
+    unused_ids = unseen(TWENTY, {"p0"}, [{"p1", "another"}, {"p2", "p3"}])
+    assert unused_ids == TWENTY - {"p0", "p1", "p2", "p3"}
     assert caplog.messages == []
 
 
-def test_where_new_problems_run_out_those_used_longest_ago_come_again_and_the_log_says_so(
+def test_without_new_problems_the_oldest_are_reused_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    found = unseen(TWENTY, set(), [{"p0"}, {"p1", "p2", "p3"}, {"p4", "p5"}, {"p6"}])
-    assert found == TWENTY - {"p4", "p5", "p6"}
+    unused_ids = unseen(TWENTY, set(), [{"p0"}, {"p1", "p2", "p3"}, {"p4", "p5"}, {"p6"}])
+    assert unused_ids == TWENTY - {"p4", "p5", "p6"}
     assert "confirmations 1 to 2 may share theirs" in caplog.text
 
 
 @pytest.mark.parametrize("own", [range(5), range(4)])
-def test_a_generated_dataset_with_too_few_problems_of_other_ids_is_refused(own: range) -> None:
+def test_a_generated_dataset_with_too_few_new_ids_is_refused(own: range) -> None:
     fresh = {f"p{number}" for number in range(5)}
     with pytest.raises(ValueError, match=f"5 fresh problems have {5 - len(own)} ids"):
         unseen(fresh, {f"p{number}" for number in own}, [])
 
 
 @pytest.mark.parametrize(("how", "level"), [("fresh", 0.05), ("split", 0.2)])
-def test_a_split_is_confirmed_at_a_lower_level_than_fresh_problems(how: Way, level: float) -> None:
+def test_a_split_has_a_lower_level_than_fresh_problems(how: Way, level: float) -> None:
     better = HeldOut("77b0", {name: {"goal": 1.0} for name in held(200).by_problem})
     settings = Promotion(tokens=None, unreadable_calls=None)
     both = (held(200), better)
@@ -151,10 +151,10 @@ def test_a_challenger_that_does_not_win_uses_no_fresh_problems() -> None:
     assert "confirmation" not in [one.name for one in verdict.comparisons]
 
 
-def test_a_dataset_of_ones_own_is_played_like_the_experiments() -> None:
+def test_a_guard_dataset_is_played_with_the_same_settings() -> None:
     hard = {"use": FILES, "train_file": "hard.jsonl", "test": 500, "margin": 0.1}
     guarded = settings(datasets={"hard": hard})
-    found = guarded.on(guarded.promotion.datasets["hard"])
-    assert found.data.settings == {"train_file": "hard.jsonl"}
-    assert (found.data.train, found.data.validation, found.data.test) == (1, 0, 500)
-    assert found.model_copy(update={"data": settings().data}) == guarded
+    guard = guarded.on(guarded.promotion.datasets["hard"])
+    assert guard.data.settings == {"train_file": "hard.jsonl"}
+    assert (guard.data.train, guard.data.validation, guard.data.test) == (1, 0, 500)
+    assert guard.model_copy(update={"data": settings().data}) == guarded

@@ -1,4 +1,4 @@
-"""The episodes of a night that are worth a look."""
+"""Selection of the episodes that a night's report shows."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def episode(
     problem: str, reward: float | Unscored, tokens: int = 3, chain: int = 0
 ) -> tuple[Trajectory, Scored]:
     name = f"{problem}-{chain}"
-    said = turn([1], dict.fromkeys(range(tokens), -0.1))
-    played = trajectory(said, name=name, problem=Problem(problem, "?"), chain=chain)
+    reply = turn([1], dict.fromkeys(range(tokens), -0.1))
+    played = trajectory(reply, name=name, problem=Problem(problem, "?"), chain=chain)
     return played, Scored(name, {}, (), reward)
 
 
 def chosen(champion: list[float], challenger: list[float], tokens: int = 3) -> list[str]:
     first = [episode(f"p{i:02d}", reward) for i, reward in enumerate(champion)]
     then = [episode(f"p{i:02d}", reward, tokens + i) for i, reward in enumerate(challenger)]
-    found = choose(pairs(first, then))
-    return [f"{kind} {pair.challenger.trajectory.problem.id}" for kind, pair in found]
+    selected = choose(pairs(first, then))
+    return [f"{kind} {pair.challenger.trajectory.problem.id}" for kind, pair in selected]
 
 
-def test_what_changed_most_comes_first_and_the_others_fill_up_to_ten() -> None:
+def test_the_largest_changes_come_first_up_to_ten_episodes() -> None:
     before = [0.0, 0.0, 0.0, 0.0, 1.0, *[0.5] * 10]
     after = [1.0, 0.2, 0.4, 0.3, 0.0, *[0.5] * 10]
     assert chosen(before, after) == [
@@ -52,12 +52,12 @@ def test_what_changed_most_comes_first_and_the_others_fill_up_to_ten() -> None:
     ]
 
 
-def test_few_episodes_are_all_shown_once() -> None:
+def test_a_few_episodes_are_all_shown_once() -> None:
     assert chosen([1.0, 0.0, 0.5], [1.0, 1.0, 0.5]) == ["better p01", "best p00", "worst p02"]
     assert chosen([], []) == []
 
 
-def test_an_episode_is_compared_with_the_same_episode_of_the_same_problem() -> None:
+def test_episodes_of_a_problem_are_compared_by_number() -> None:
     first = [episode("p", 0.0, chain=0), episode("p", 1.0, chain=1), episode("q", 1.0)]
     lost = Unscored("exact: TimeoutError")
     then = [episode("p", 1.0, chain=1), episode("p", 0.5, chain=0), episode("q", lost)]
@@ -67,15 +67,15 @@ def test_an_episode_is_compared_with_the_same_episode_of_the_same_problem() -> N
     ]
 
 
-def test_an_episode_of_several_speakers_is_compared_by_who_answered() -> None:
+def test_an_episode_of_several_speakers_is_compared_by_answer() -> None:
     def team(reward: float, answered: str) -> list[tuple[Trajectory, Scored]]:
         played, scored = episode("p", reward)
         names = ("critic", "planner", "planner/2")
-        said = {one: "99" if one == answered else None for one in names}
+        answers = {one: "99" if one == answered else None for one in names}
         return [
             (
-                replace(played, id=one, agent=one, episode="e", answered=said[one]),
-                replace(scored, trajectory_id=one, reward=reward if said[one] else 0.0),
+                replace(played, id=one, agent=one, episode="e", answered=answers[one]),
+                replace(scored, trajectory_id=one, reward=reward if answers[one] else 0.0),
             )
             for one in names
         ]
@@ -85,11 +85,11 @@ def test_an_episode_of_several_speakers_is_compared_by_who_answered() -> None:
     assert pair.change == 0.75
 
 
-def test_a_conversation_has_what_was_said_without_the_problem() -> None:
+def test_a_conversation_leaves_out_the_problem() -> None:
     calls = (ToolCall("calculator", {"expression": "41+58"}), BadCall("{", "unterminated"))
-    asked = Message("user", "What is 41+58?")
+    question = Message("user", "What is 41+58?")
     played = trajectory(
-        turn([1], {5: -0.1}, read=[asked], reply=Message("assistant", "I compute.", calls)),
+        turn([1], {5: -0.1}, read=[question], reply=Message("assistant", "I compute.", calls)),
         turn([2], {6: -0.1}, read=[Observation("calculator", "99")], reply="99"),
         closing=[Observation("answer", "99")],
     )

@@ -1,4 +1,4 @@
-"""What a policy did on held-out problems, from its stored episodes."""
+"""Outcomes of a policy on held-out problems, from its stored episodes."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ GOOD, BAD = ToolCall("answer", {"value": "99"}), BadCall("{", "unterminated")
 
 def episode(name: str, problem: str, tokens: int, *calls: ToolCall | BadCall) -> Trajectory:
     sampled = dict.fromkeys(range(tokens), -0.1)
-    said = turn([1], sampled, reply=Message("assistant", "", calls))
+    reply = turn([1], sampled, reply=Message("assistant", "", calls))
     task, _, own = problem.rpartition("/")
     held = of_task(Problem(own, "?"), task or "single")
-    return trajectory(said, name=name, problem=held, role="evaluation")
+    return trajectory(reply, name=name, problem=held, role="evaluation")
 
 
 def score(name: str, **rewards: float) -> Scored:
     return Scored(name, rewards, (), sum(rewards.values()))
 
 
-def test_an_outcome_is_the_mean_over_a_problems_episodes() -> None:
+def test_an_outcome_is_the_mean_over_episodes_of_a_problem() -> None:
     episodes = [episode("t0", "p", 10, GOOD), episode("t1", "p", 30, GOOD, BAD)]
     scores = [score("t0", exact=1.0, short=0.5), score("t1", exact=0.0, short=0.0)]
     assert outcomes(episodes, scores, "exact") == {
@@ -58,33 +58,33 @@ def test_an_outcome_is_the_mean_over_a_problems_episodes() -> None:
     }
 
 
-def test_a_problem_of_a_mixture_has_the_rewards_of_its_task_and_its_success() -> None:
+def test_a_problem_of_a_mixture_has_its_tasks_rewards() -> None:
     episodes = [episode("t0", "sums/p", 10, GOOD), episode("t1", "shop/p", 30, GOOD)]
     scores = [score("t0", exact=1.0, goal=1.0), score("t1", bought=0.5, goal=0.0)]
-    found = outcomes(episodes, scores, "goal")
+    by_problem = outcomes(episodes, scores, "goal")
     of_both = {"tokens", "unreadable_calls", "goal"}
-    assert found["sums/p"].keys() == of_both | {"reward/exact", "task/sums"}
-    assert found["shop/p"].keys() == of_both | {"reward/bought", "task/shop"}
-    assert (found["sums/p"]["task/sums"], found["shop/p"]["task/shop"]) == (1.0, 0.0)
+    assert by_problem["sums/p"].keys() == of_both | {"reward/exact", "task/sums"}
+    assert by_problem["shop/p"].keys() == of_both | {"reward/bought", "task/shop"}
+    assert (by_problem["sums/p"]["task/sums"], by_problem["shop/p"]["task/shop"]) == (1.0, 0.0)
 
 
-def test_an_episode_without_calls_has_no_unreadable_one() -> None:
-    found = outcomes([episode("t0", "p", 3)], [score("t0", exact=0.5)], "exact")
-    assert (found["p"]["unreadable_calls"], found["p"]["goal"]) == (0.0, 0.0)
+def test_an_episode_without_calls_has_no_unreadable_calls() -> None:
+    by_problem = outcomes([episode("t0", "p", 3)], [score("t0", exact=0.5)], "exact")
+    assert (by_problem["p"]["unreadable_calls"], by_problem["p"]["goal"]) == (0.0, 0.0)
 
 
-def test_an_unscored_episode_is_no_outcome_and_its_problem_is_still_there() -> None:
+def test_an_unscored_problem_is_kept_without_an_outcome() -> None:
     episodes = [episode("t0", "p", 10, BAD), episode("t1", "p", 30), episode("t2", "q", 5)]
     lost = Unscored("exact: TimeoutError")
     scores = [Scored("t0", {}, (), lost), score("t1", exact=1.0), Scored("t2", {}, (), lost)]
-    found = outcomes(episodes, scores, "exact")
-    assert found["p"]["goal"] == 1.0 and found["p"]["tokens"] == 30.0
-    assert found["p"]["unscored"] == 0.5
-    assert found["q"] == {}
+    by_problem = outcomes(episodes, scores, "exact")
+    assert by_problem["p"]["goal"] == 1.0 and by_problem["p"]["tokens"] == 30.0
+    assert by_problem["p"]["unscored"] == 0.5
+    assert by_problem["q"] == {}
 
 
 def team(problem: str, chain: int, *calls: ToolCall | BadCall) -> list[Trajectory]:
-    """An episode of a planner, and of two searchers with two contexts each."""
+    """One episode of a planner and two searchers with two contexts each."""
     planner, searcher = episode("planner", problem, 10), episode("searcher", problem, 20, *calls)
     again = replace(searcher.turns[0], context=1, call=1)
     searcher = replace(searcher, turns=(*searcher.turns, again))
@@ -95,7 +95,7 @@ def team(problem: str, chain: int, *calls: ToolCall | BadCall) -> list[Trajector
     ]
 
 
-def test_an_episode_of_several_speakers_and_contexts_is_one_outcome() -> None:
+def test_an_episode_of_several_speakers_is_one_outcome() -> None:
     played = [*team("p", 0, GOOD), *team("p", 1, GOOD, BAD)]
     scores = [score(one.id, exact=float(one.chain == 0)) for one in played]
     assert outcomes(played, scores, "exact") == {
@@ -103,14 +103,14 @@ def test_an_episode_of_several_speakers_and_contexts_is_one_outcome() -> None:
     }
 
 
-def test_policies_are_compared_on_problems_however_many_speak_in_their_episodes() -> None:
+def test_policies_with_other_speakers_are_compared_by_problem() -> None:
     played = [one for problem in "pqrs" for one in team(problem, 0)]
     before = [score(one.id, exact=float(one.problem.id == "p")) for one in played]
     after = [score(one.id, exact=1.0) for one in played]
     champion, challenger = (HeldOut("77b0", outcomes(played, s, "exact")) for s in (before, after))
-    found = compare_goal(champion, challenger, "goal", 0.05)
-    assert (found.champion, found.challenger, found.difference) == (0.25, 1.0, 0.75)
-    assert found.problems == 4
+    comparison = compare_goal(champion, challenger, "goal", 0.05)
+    assert (comparison.champion, comparison.challenger, comparison.difference) == (0.25, 1.0, 0.75)
+    assert comparison.problems == 4
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 def published(experiment: Experiment, target: ArtifactKey, **content: object) -> Artifact:
-    """An artifact with these episodes or scores."""
+    """Publish an artifact with these episodes or scores."""
     with experiment.store.publish(target) as folder:
         if "episodes" in content:
             write_trajectories(folder / EPISODES, content["episodes"])  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def published(experiment: Experiment, target: ArtifactKey, **content: object) ->
     return experiment.store.artifact(target.uri)
 
 
-def test_an_evaluation_is_read_from_all_its_shards(experiment: Experiment) -> None:
+def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
     settings, policy = experiment.settings, Pointer("artifacts/model/9f2c", "9f2c" * 16)
     data = published(experiment, StageKeys(settings).prepare())
     keys, expected = StageKeys(settings), experiment.evaluation_keys(policy, data, "test")
@@ -158,9 +158,11 @@ def test_an_evaluation_is_read_from_all_its_shards(experiment: Experiment) -> No
     assert not is_evaluated(experiment.store, keys, expected)
     scored = published(experiment, StageKeys(settings).scored(shards), scores=scores)
     assert is_evaluated(experiment.store, keys, expected)
-    found = held_out(experiment.store, keys, expected, data.digest, experiment.whole.goal)
-    assert found.dataset == data.digest
-    assert {name: each["goal"] for name, each in found.by_problem.items()} == {
+    outcomes_of_policy = held_out(
+        experiment.store, keys, expected, data.digest, experiment.whole.goal
+    )
+    assert outcomes_of_policy.dataset == data.digest
+    assert {name: each["goal"] for name, each in outcomes_of_policy.by_problem.items()} == {
         "c-000": 1.0,
         "c-001": 0.0,
         "c-002": 1.0,
@@ -174,6 +176,6 @@ def test_an_evaluation_is_read_from_all_its_shards(experiment: Experiment) -> No
     assert not is_evaluated(experiment.store, keys, expected)
 
 
-def test_a_part_of_the_problems_is_of_the_same_dataset() -> None:
+def test_a_selection_of_problems_has_the_same_dataset() -> None:
     held = HeldOut("77b0", {"a": {"goal": 1.0}, "b": {}})
     assert held.where(lambda problem: problem == "b") == HeldOut("77b0", {"b": {}})

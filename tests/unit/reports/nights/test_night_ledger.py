@@ -1,4 +1,4 @@
-"""What became of each night, in the order in which it happened, whoever wrote it down."""
+"""The history of nights, in order, with several writers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def champion(night: int) -> Champion:
     return Champion(RunPolicy(f"nightly-{night}", 15), Pointer(f"runs/nightly-{night}", "9f2c"))
 
 
-def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger) -> None:
+def test_the_last_promoted_policy_is_champion_until_demoted(ledger: NightLedger) -> None:
     assert ledger.champion() is None
     ledger.append("nightly-1", "promoted", "", champion(1))
     ledger.append("nightly-2", "kept")
@@ -40,7 +40,7 @@ def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger)
     assert ledger.champion() is None
 
 
-def test_who_is_demoted_twice_at_a_time_takes_no_other_with_them(
+def test_two_equal_demotions_remove_one_champion(
     ledger: NightLedger,
 ) -> None:
     ledger.append("nightly-1", "promoted", "", champion(1))
@@ -51,7 +51,7 @@ def test_who_is_demoted_twice_at_a_time_takes_no_other_with_them(
 
 
 def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
-    """A ledger of three promotions, and a run.json of some of their nights."""
+    """A ledger of three promotions, and run.json of some of their nights."""
     for run in runs:
         ledger.store.write_json(f"runs/{run}/run.json", {"experiment": "shop"})
     return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
@@ -64,7 +64,7 @@ def files(ledger: NightLedger) -> list[str]:
     return ledger.store.names(FOLDER)
 
 
-def test_a_file_that_is_no_entry_stops_nothing(ledger: NightLedger) -> None:
+def test_a_file_that_is_not_an_entry_is_ignored(ledger: NightLedger) -> None:
     ledger.append("nightly-1", "began")
     (ledger.store.root / FOLDER / "000001.json.bak").write_text("?")
     assert ledger.append("nightly-2", "began").number == 2
@@ -92,14 +92,14 @@ def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: l
     assert {f"{name}.json" for name in lost} <= {*files(ledger)}
 
 
-def test_a_ledger_that_is_gone_is_restored_from_its_nights(ledger: NightLedger) -> None:
+def test_a_lost_ledger_is_restored_from_its_nights(ledger: NightLedger) -> None:
     entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
     for name in files(ledger):
         ledger.store.remove(f"{FOLDER}/{name}")
     assert ledger.entries() == entries
 
 
-def test_what_happened_before_a_night_had_a_run_is_restored_too(ledger: NightLedger) -> None:
+def test_entries_before_a_nights_run_are_restored_too(ledger: NightLedger) -> None:
     began = ledger.append("nightly-1", "began")
     ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
     ended = ledger.append("nightly-1", "finished")
@@ -108,14 +108,14 @@ def test_what_happened_before_a_night_had_a_run_is_restored_too(ledger: NightLed
     assert ledger.entries() == [began, ended]
 
 
-def test_a_damaged_head_stops_nothing(ledger: NightLedger) -> None:
+def test_a_damaged_head_is_ignored(ledger: NightLedger) -> None:
     entries = three_nights(ledger)
     (ledger.store.root / FOLDER / "head.json").write_text("{")
     assert ledger.entries() == entries
     assert ledger.append("nightly-4", "began").number == 4
 
 
-def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> None:
+def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
     three_nights(ledger)
     file = f"{FOLDER}/000002.json"
     other = {**ledger.store.read_json(file), "night": "nightly-9"}
@@ -125,22 +125,22 @@ def test_another_entry_in_place_of_one_breaks_the_chain(ledger: NightLedger) -> 
 
 
 def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
-    said = ledger.append("nightly-1", "promoted", "Better.", champion(1))
+    promoted = ledger.append("nightly-1", "promoted", "Better.", champion(1))
     ended = ledger.append("nightly-1", "finished", "", ScoredProblems({"": 4}))
-    assert ledger.entries() == [said, ended]
-    assert (said.number, said.champion, ended.champion) == (1, champion(1), None)
+    assert ledger.entries() == [promoted, ended]
+    assert (promoted.number, promoted.champion, ended.champion) == (1, champion(1), None)
 
 
-def test_how_often_a_night_was_begun_is_counted(ledger: NightLedger) -> None:
+def test_the_starts_of_a_night_are_counted(ledger: NightLedger) -> None:
     for night in ("nightly-1", "nightly-2", "nightly-1"):
         ledger.append(night, "began")
     assert [ledger.read().attempts(f"nightly-{n}") for n in (1, 2, 3)] == [2, 1, 0]
 
 
-def test_nothing_that_is_written_down_at_the_same_time_is_lost(ledger: NightLedger) -> None:
+def test_simultaneous_entries_are_all_kept(ledger: NightLedger) -> None:
     with ThreadPoolExecutor(8) as threads:
-        told = [*threads.map(lambda n: ledger.append(f"nightly-{n}", "began"), range(40))]
-    assert sorted(entry.number for entry in told) == [*range(1, 41)]
+        entries = [*threads.map(lambda n: ledger.append(f"nightly-{n}", "began"), range(40))]
+    assert sorted(entry.number for entry in entries) == [*range(1, 41)]
     assert {entry.night for entry in ledger.entries()} == {f"nightly-{n}" for n in range(40)}
 
 
@@ -153,7 +153,7 @@ def test_a_damaged_entry_is_named(ledger: NightLedger) -> None:
 
 
 @pytest.mark.parametrize("uri", ["../precious", "/etc", "runs/../../x"])
-def test_a_champion_outside_of_the_store_is_refused(ledger: NightLedger, uri: str) -> None:
+def test_a_champion_outside_the_store_is_refused(ledger: NightLedger, uri: str) -> None:
     ledger.append("nightly-1", "promoted", "", champion(1))
     value = ledger.store.read_json(f"{FOLDER}/000001.json")
     value["details"]["policy"]["uri"] = uri

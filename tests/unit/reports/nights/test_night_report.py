@@ -49,7 +49,7 @@ def steps(count: int) -> list[dict[str, float]]:
 
 
 def experiment_with(folder: Path, validation: int) -> Experiment:
-    """An experiment of three steps, with its store in a folder."""
+    """An experiment of three steps with its store in a folder."""
     settings = {
         "model": "nano:calculator",
         "data": {
@@ -83,18 +83,18 @@ def page(experiment: Experiment) -> str:
 
 
 def row(experiment: Experiment, first: str) -> list[str]:
-    """The cells of the row of a table that begins with this one."""
+    """Return the cells of the table row that begins with this cell."""
     (line,) = (line for line in page(experiment).splitlines() if line.startswith(f"| {first} |"))
     return line.strip("| ").split(" | ")[1:]
 
 
 def episodes(experiment: Experiment) -> list[tuple[str, str]]:
-    """The kind and the problem of each shown episode."""
+    """Return the kind and the problem of each shown episode."""
     titles = [line[4:] for line in page(experiment).splitlines() if line.startswith("### ")]
     return [(kind, problem) for kind, _, problem in (title.partition(": ") for title in titles)]
 
 
-def test_success_rises_by_the_paired_difference_of_the_problems_that_both_scored(
+def test_success_rises_by_the_paired_difference_of_scores(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     # of the 39 problems without the lost one: 20 gained, 1 lost
@@ -107,9 +107,7 @@ def test_success_rises_by_the_paired_difference_of_the_problems_that_both_scored
     assert f"The champion was run:{NIGHT}@0." in page(experiment)
 
 
-def test_a_report_is_the_same_whenever_it_is_read(
-    experiment: Experiment, ledger: NightLedger
-) -> None:
+def test_a_report_does_not_change_over_time(experiment: Experiment, ledger: NightLedger) -> None:
     elsewhere = Store.at(experiment.store.uri, Path("unused"))
     assert page(experiment) == page_text(night_page(elsewhere, NIGHT))
 
@@ -120,7 +118,7 @@ def test_a_link_follows_the_first_sentence(experiment: Experiment, ledger: Night
     assert "\n\n".join([*sections[:2], *sections[3:]]) == page(experiment)
 
 
-def test_ten_episodes_are_shown_those_that_changed_first(
+def test_ten_episodes_are_shown_with_the_changed_ones_first(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     kinds = ["Changed for the better"] * 3 + ["Changed for the worse"]
@@ -132,7 +130,7 @@ def test_ten_episodes_are_shown_those_that_changed_first(
     assert "reward 1 → 0; exact 1 → 0" in page(experiment)
 
 
-def test_a_night_took_its_attempts_hours_tokens_and_price(
+def test_a_report_has_attempts_hours_tokens_and_cost(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     store, record = experiment.store, experiment.store.read_json(RunLayout(NIGHT).record)
@@ -146,7 +144,7 @@ def test_a_night_took_its_attempts_hours_tokens_and_price(
     assert "rollout 180" in row(experiment, "seconds by stage")[0]
 
 
-def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it_left(
+def test_the_hours_of_a_night_end_at_its_last_output(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     began = experiment.store.read_json("nights/tiny/000001.json")
@@ -158,12 +156,12 @@ def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it
         entry = {**experiment.store.read_json(file), "before": digest(earlier)}
         experiment.store.write_json(file, entry)
         earlier = entry
-    ledger.append(NIGHT, "began")  # the steps ended up to 3 minutes after this
+    ledger.append(NIGHT, "began")  # the last step ended 3 minutes after this
     assert row(experiment, "attempts") == ["2"]
     assert row(experiment, "hours at work") == ["1.05"]
 
 
-def test_a_champion_that_the_night_did_not_start_from_is_compared_and_shown(
+def test_a_later_champion_is_compared_and_shown(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     store, data = (
@@ -187,7 +185,7 @@ def test_a_night_without_a_price_has_no_cost(experiment: Experiment, ledger: Nig
     assert "cost" not in page(experiment)
 
 
-def test_a_night_whose_hours_were_over_says_how_many_steps_were_planned(
+def test_a_night_stopped_by_its_hours_has_its_planned_steps(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     with opened(experiment, NIGHT) as run:
@@ -202,7 +200,7 @@ def test_health_signs_are_listed_with_their_steps(experiment: Experiment) -> Non
     assert row(experiment, "skipped_steps") == ["1, 3", "train/skipped_steps is 2, above 0"]
 
 
-def test_the_curve_of_validation_is_there_where_steps_were_validated(
+def test_validated_steps_have_a_validation_curve(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     assert row(experiment, "reward in training") == ["0.100", "▁▅█", "0.300", "0.100", "0.300"]
@@ -214,7 +212,7 @@ def test_the_curve_of_validation_is_there_where_steps_were_validated(
     assert row(experiment, "success on validation")[::2] == ["0.250", "0.750", "0.750"]
 
 
-def test_a_night_without_validation_problems_has_the_curves_that_were_measured(
+def test_a_night_without_validation_has_the_other_curves(
     tmp_path: Path,
 ) -> None:
     bare = experiment_with(tmp_path, validation=0)
@@ -224,7 +222,7 @@ def test_a_night_without_validation_problems_has_the_curves_that_were_measured(
     assert row(bare, "success in training")[0] == "0.050"
 
 
-def test_the_first_line_says_what_became_of_the_night(
+def test_the_first_line_has_the_outcome_of_the_night(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     def first() -> str:
@@ -235,9 +233,9 @@ def test_the_first_line_says_what_became_of_the_night(
     assert first() == f"# {NIGHT} of tiny: its policy was the champion and was demoted"
 
 
-def test_there_is_no_report_of_a_run_that_was_not_judged(experiment: Experiment) -> None:
+def test_a_run_that_was_not_judged_has_no_report(experiment: Experiment) -> None:
     for name in ("nightly-2026-01-01", "demo"):
-        with pytest.raises(ValueError, match=f"'{name}' .* is not a finished and judged night"):
+        with pytest.raises(ValueError, match=f"'{name}' .* finished and judged night"):
             night_page(experiment.store, name)
         with opened(experiment, name):
             pass
@@ -245,7 +243,7 @@ def test_there_is_no_report_of_a_run_that_was_not_judged(experiment: Experiment)
             night_page(experiment.store, name)
 
 
-def test_without_its_dataset_the_report_that_was_written_before_is_named(
+def test_without_its_dataset_the_older_report_is_named(
     experiment: Experiment, ledger: NightLedger
 ) -> None:
     experiment.store.remove(StageKeys(experiment.settings).prepare().uri)

@@ -1,4 +1,4 @@
-"""Months of nights: what each begins with, which are finished or given up, and who reigns."""
+"""Months of nights: starts, ends, failures and champions."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def experiment(tmp_path: Path) -> Experiment:
 
 @dataclass
 class Scripted:
-    """Work that plays nothing: nights of two scored steps; `fate` may raise, `wins` says who is
-    better.
+    """Work without episodes: nights of two scored steps; `fate` may raise, `wins` gives the
+    verdict.
     """
 
     experiment: Experiment
@@ -57,7 +57,7 @@ class Scripted:
     worse: bool = False
     full: bool = False
     judge: Callable[[], None] = lambda: None
-    told: list[NightEntry] = field(default_factory=list)
+    reported: list[NightEntry] = field(default_factory=list)
     compared: list[tuple[str, str, int]] = field(default_factory=list)
 
     def dataset(self) -> Artifact:
@@ -79,7 +79,7 @@ class Scripted:
         return Verdict((gain,), self.worse)
 
     def happened(self, entry: NightEntry) -> None:
-        self.told.append(entry)
+        self.reported.append(entry)
 
 
 def nights(work: Scripted, approval: bool = False) -> Nights:
@@ -97,7 +97,7 @@ def broken() -> None:
 
 
 def positions(work: Scripted) -> dict[str, Night]:
-    plans = [(entry.night, entry.details) for entry in work.told]
+    plans = [(entry.night, entry.details) for entry in work.reported]
     return {night[-2:]: plan.night for night, plan in plans if isinstance(plan, Beginning)}
 
 
@@ -106,7 +106,7 @@ def night(number: int, epoch: int, problem: int) -> Night:
     return Night(number=number, tasks={"single": place})
 
 
-def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> None:
+def test_each_night_continues_after_the_problems_of_the_last(work: Scripted) -> None:
     for day in (20, 21, 22):
         nights(work).run(f"nightly-2026-11-{day}")
     assert positions(work) == {
@@ -116,7 +116,7 @@ def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> N
     }
 
 
-def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Experiment) -> None:
+def test_each_task_of_a_mixture_continues_after_its_problems(experiment: Experiment) -> None:
     uri, mixture = "artifacts/data", experiment_of(settings_with(), experiment.store)
     counts = {"sums": 6, "shop": 3}
     problems = [
@@ -128,7 +128,8 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Expe
     for day in (20, 21):  # of 2 steps of 2 sums and 1 wish
         nights(work).run(f"nightly-2026-11-{day}")
     began, finished = (
-        [entry for entry in work.told if entry.event == event] for event in ("began", "finished")
+        [entry for entry in work.reported if entry.event == event]
+        for event in ("began", "finished")
     )
     assert [entry.why for entry in began] == [
         "Night 1 begins at problem 0 of 6 of epoch 0 of sums, problem 0 of 3 of epoch 0 of shop.",
@@ -140,14 +141,14 @@ def test_each_task_of_a_mixture_goes_on_behind_its_own_problems(experiment: Expe
     assert begins.night == Night(number=3, tasks=places)
 
 
-def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:
+def test_other_data_begin_a_new_epoch(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     work.data = published(work.experiment, "artifacts/other", "train", 6)
     nights(work).run("nightly-2026-11-21")
     assert positions(work)["21"] == night(2, epoch=1, problem=0)
 
 
-def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> None:
+def test_a_night_starts_from_the_champion(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     work.wins = False
     for day in (21, 22):
@@ -163,7 +164,7 @@ def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> No
         assert start == ("run:nightly-2026-11-20@2", None)
 
 
-def test_a_night_starts_from_the_last_one_where_the_experiment_says_so(tmp_path: Path) -> None:
+def test_a_night_may_start_from_the_last_policy(tmp_path: Path) -> None:
     experiment = experiment_in(tmp_path, rollout={"problems": 2}, promotion=Promotion(start="last"))
     work = Scripted(experiment, published(experiment, "artifacts/data", "train", 8), wins=False)
     for day in (20, 21):
@@ -181,12 +182,12 @@ def test_a_night_starts_from_the_last_one_where_the_experiment_says_so(tmp_path:
         (False, True, True, "worse"),
     ],
 )
-def test_what_became_of_a_night_is_written_down_and_told(
+def test_the_outcome_of_a_night_is_recorded_and_reported(
     work: Scripted, wins: bool, worse: bool, approval: bool, event: str
 ) -> None:
     work.wins, work.worse = wins, worse
     nights(work, approval).run("nightly-2026-11-20")
-    assert [entry.event for entry in work.told] == ["began", "finished", event]
+    assert [entry.event for entry in work.reported] == ["began", "finished", event]
     assert (nights(work).ledger.champion() is not None) == (event == "promoted")
 
 
@@ -194,13 +195,13 @@ def killed(night: str) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scripted) -> None:
+def test_a_killed_night_is_finished_first(work: Scripted) -> None:
     work.fate = killed
     with pytest.raises(KeyboardInterrupt):
         nights(work).run("nightly-2026-11-20")
     work.fate = lambda night: None
     nights(work).run("nightly-2026-11-21")
-    assert [(entry.night[-2:], entry.event) for entry in work.told] == [
+    assert [(entry.night[-2:], entry.event) for entry in work.reported] == [
         ("20", "began"),
         ("20", "began"),
         ("20", "finished"),
@@ -212,25 +213,25 @@ def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scrip
     assert positions(work)["21"] == night(2, epoch=0, problem=4)
 
 
-def test_a_full_disk_is_no_attempt(work: Scripted) -> None:
+def test_a_full_disk_does_not_count_as_an_attempt(work: Scripted) -> None:
     work.full = True
     for day in (20, 21, 22):
         with pytest.raises(NoSpace):
             nights(work).run(f"nightly-2026-11-{day}")
-    assert work.told == []
+    assert work.reported == []
 
 
-def test_a_night_whose_record_is_damaged_is_given_up(work: Scripted) -> None:
+def test_a_night_with_a_damaged_record_is_given_up(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     record = work.experiment.store.root / RunLayout("nightly-2026-11-20").record
     record.write_text(record.read_text().replace("tiny", "tony"))
     nights(work).run("nightly-2026-11-21")
-    (given_up,) = (entry for entry in work.told if entry.event == "given_up")
+    (given_up,) = (entry for entry in work.reported if entry.event == "given_up")
     assert given_up.night == "nightly-2026-11-20"
     assert "run.json is damaged" in given_up.why
 
 
-def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
+def test_problems_of_a_given_up_night_are_not_repeated(
     work: Scripted,
 ) -> None:
     def hopeless(night: str) -> None:
@@ -242,32 +243,32 @@ def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
         nights(work).run("nightly-2026-11-20")
     for day in (21, 22):
         nights(work).run(f"nightly-2026-11-{day}")
-    of_it = [entry for entry in work.told if entry.night.endswith("20")]
+    of_it = [entry for entry in work.reported if entry.night.endswith("20")]
     assert [entry.event for entry in of_it] == ["began", "began", "given_up"]
     assert of_it[-1].why.endswith("The last error: ValueError: the rewards are broken")
-    assert positions(work)["21"] == night(2, epoch=0, problem=2)  # it had scored one step
+    assert positions(work)["21"] == night(2, epoch=0, problem=2)  # one step was scored
 
 
-def test_a_night_that_was_killed_before_it_was_judged_is_judged_later(work: Scripted) -> None:
+def test_a_night_killed_before_its_judgement_is_judged_later(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     ledger = nights(work).ledger
     for file in ("nights/tiny/000003.json", "runs/nightly-2026-11-20/night.json"):
         ledger.store.remove(file)
     ledger.store.write_json("nights/tiny/head.json", {"number": 2})
     nights(work).run("nightly-2026-11-21")
-    assert [(e.night[-2:], e.event) for e in work.told[3:5]] == [
+    assert [(e.night[-2:], e.event) for e in work.reported[3:5]] == [
         ("20", "promoted"),
         ("21", "began"),
     ]
 
 
-def test_a_night_that_is_decided_is_not_begun_again(work: Scripted) -> None:
+def test_a_decided_night_does_not_begin_again(work: Scripted) -> None:
     summaries = [nights(work).run("nightly-2026-11-20") for _ in range(2)]
     assert summaries[0] == summaries[1]
-    assert [entry.event for entry in work.told] == ["began", "finished", "promoted"]
+    assert [entry.event for entry in work.reported] == ["began", "finished", "promoted"]
 
 
-def test_an_unfinished_night_whose_code_was_edited_is_given_up(
+def test_an_unfinished_night_with_edited_code_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
@@ -284,25 +285,25 @@ def test_an_unfinished_night_whose_code_was_edited_is_given_up(
     monkeypatch.delitem(sys.modules, "night_problems", raising=False)
     work.fate = lambda _: None
     nights(work).run("nightly-2026-11-21")
-    (given_up,) = (entry for entry in work.told if entry.event == "given_up")
+    (given_up,) = (entry for entry in work.reported if entry.event == "given_up")
     assert given_up.night == "nightly-2026-11-20"
     assert "night_problems.py" in given_up.why
     assert given_up.details == ScoredProblems({"single": 2})
     assert positions(work)["21"] == night(2, epoch=0, problem=2)
 
 
-def test_a_night_is_not_given_up_since_it_could_not_be_judged(work: Scripted) -> None:
+def test_a_night_that_cannot_be_judged_is_not_given_up(work: Scripted) -> None:
     work.judge = broken
     for _ in range(4):
         with pytest.raises(ValueError, match="no sampler"):
             nights(work).run("nightly-2026-11-20")
     work.judge = lambda: None
     nights(work).run("nightly-2026-11-21")
-    of_it = [entry.event for entry in work.told if entry.night.endswith("20")]
+    of_it = [entry.event for entry in work.reported if entry.night.endswith("20")]
     assert of_it == ["began", "finished", "promoted"]
 
 
-def test_a_policy_is_judged_again_where_another_became_the_champion_meanwhile(
+def test_a_policy_is_judged_again_after_another_promotion(
     work: Scripted,
 ) -> None:
     nights(work).run("nightly-2026-11-20")
@@ -321,23 +322,23 @@ def test_a_policy_is_judged_again_where_another_became_the_champion_meanwhile(
     ]
 
 
-def test_a_night_whose_name_another_experiment_took_is_refused(work: Scripted) -> None:
+def test_a_night_with_the_name_of_another_experiment_is_refused(work: Scripted) -> None:
     other = replace(work.experiment, name="shop")
     with opened(other, "nightly-2026-11-20"):
         pass
     with pytest.raises(ValueError, match="is of the experiment 'shop', expected one of 'tiny'"):
         nights(work).play("nightly-2026-11-20")
-    assert work.told == []
+    assert work.reported == []
 
 
-def test_a_night_that_another_process_writes_is_no_attempt(work: Scripted) -> None:
+def test_a_night_of_another_process_does_not_count_as_an_attempt(work: Scripted) -> None:
     nights(work).ledger.append("nightly-2026-11-20", "began")
     with opened(work.experiment, "nightly-2026-11-20"), pytest.raises(Locked):
         nights(work).run("nightly-2026-11-21")
-    assert work.told == []
+    assert work.reported == []
 
 
-def test_the_first_night_has_no_optimizers_state_to_start_with(tmp_path: Path) -> None:
+def test_the_first_night_starts_without_an_optimizer_state(tmp_path: Path) -> None:
     update = {"optimizer_state": "parent"}
     experiment = experiment_in(tmp_path, rollout={"problems": 2}, update=update)
     work = Scripted(experiment, published(experiment, "artifacts/data", "train", 8))
@@ -349,16 +350,19 @@ def test_the_first_night_has_no_optimizers_state_to_start_with(tmp_path: Path) -
     assert states == ["fresh", "parent"]
 
 
-def test_a_night_of_which_nothing_but_its_beginning_is_there_is_begun_again(
+def test_a_night_without_outputs_begins_again(
     work: Scripted,
 ) -> None:
     ledger = nights(work).ledger
     ledger.append("nightly-2026-11-20", "began")
     nights(work).run("nightly-2026-11-21")
-    assert [(e.night[-2:], e.event) for e in work.told[:2]] == [("20", "began"), ("20", "finished")]
+    assert [(e.night[-2:], e.event) for e in work.reported[:2]] == [
+        ("20", "began"),
+        ("20", "finished"),
+    ]
 
 
-def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
+def test_a_damaged_step_of_an_old_night_stops_no_later_one(
     work: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights(work).run("nightly-2026-11-20")

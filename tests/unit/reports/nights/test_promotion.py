@@ -1,4 +1,4 @@
-"""A night's policy becomes the champion only where it is better at the goal and hurts no guard."""
+"""A night's policy becomes champion only if it gains in the goal and passes all guards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def held(
     count: int = 1000,
     dataset: str = "77b0",
 ) -> HeldOut:
-    """A policy that solves the first problems of so many."""
+    """Outcomes of a policy that solves the first `solved` problems."""
     return HeldOut(
         dataset,
         {
@@ -41,7 +41,7 @@ def failed(verdict: Verdict) -> list[str]:
     return [one.name for one in verdict.comparisons if not one.held]
 
 
-def test_a_policy_that_solves_more_and_hurts_nothing_is_promoted() -> None:
+def test_a_better_policy_that_passes_the_guards_is_promoted() -> None:
     verdict = judge(held(850), held(900), DEFAULT)
     assert verdict.promoted
     assert [one.name for one in verdict.comparisons] == [
@@ -59,17 +59,17 @@ def test_a_policy_that_solves_more_and_hurts_nothing_is_promoted() -> None:
 
 
 def mixed(sums: int, wishes: int, count: int = 500) -> HeldOut:
-    """A policy that solves so many of 500 sums and of 500 wishes of a mixture."""
-    found = {}
+    """Outcomes of a policy that solves these numbers of 500 sums and 500 wishes."""
+    by_problem = {}
     for task, solved, reward in (("sums", sums, "exact"), ("shop", wishes, "bought")):
         for number in range(count):
             reached = float(number < solved)
             outcome = {"goal": reached, f"task/{task}": reached, f"reward/{reward}": reached}
-            found[f"{task}/{number}"] = {**outcome, "tokens": 30.0, "unreadable_calls": 0.0}
-    return HeldOut("77b0", found)
+            by_problem[f"{task}/{number}"] = {**outcome, "tokens": 30.0, "unreadable_calls": 0.0}
+    return HeldOut("77b0", by_problem)
 
 
-def test_in_a_mixture_each_reward_guards_where_it_is_and_success_in_each_task() -> None:
+def test_each_task_of_a_mixture_has_its_own_guards() -> None:
     verdict = judge(mixed(250, 250), mixed(300, 250), DEFAULT)
     assert verdict.promoted
     assert {one.name: one.problems for one in verdict.comparisons} == {
@@ -84,15 +84,15 @@ def test_in_a_mixture_each_reward_guards_where_it_is_and_success_in_each_task() 
     }
 
 
-def test_a_policy_that_gains_in_one_task_and_forgets_another_is_not_promoted() -> None:
+def test_a_policy_that_loses_in_one_task_is_not_promoted() -> None:
     verdict = judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None))
     assert failed(verdict) == ["task/shop"]
     assert judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None, tasks=0.2)).promoted
     assert judge(mixed(250, 250), mixed(450, 200), Promotion(rewards=None, tasks=None)).promoted
 
 
-def test_a_task_of_one_problem_can_not_be_guarded() -> None:
-    with pytest.raises(ValueError, match=r"1 held-out problems have task/.*, and two are needed"):
+def test_a_task_of_one_problem_cannot_be_guarded() -> None:
+    with pytest.raises(ValueError, match=r"1 held-out problems have task/.*two"):
         judge(mixed(0, 0, 1), mixed(1, 1, 1), Promotion(rewards=None))
 
 
@@ -117,7 +117,7 @@ def test_a_gain_of_three_problems_in_a_thousand_is_chance() -> None:
     ],
     ids=["tokens", "calls", "reward"],
 )
-def test_a_better_policy_that_is_worse_in_a_guard_is_not_promoted(
+def test_a_better_policy_that_fails_a_guard_is_not_promoted(
     challenger: HeldOut, guard: str
 ) -> None:
     verdict = judge(held(850), challenger, DEFAULT)
@@ -125,12 +125,12 @@ def test_a_better_policy_that_is_worse_in_a_guard_is_not_promoted(
     assert guard in verdict.why
 
 
-def test_fewer_tokens_and_fewer_unreadable_calls_are_no_harm() -> None:
+def test_fewer_tokens_and_unreadable_calls_pass_the_guards() -> None:
     before, after = held(850, tokens=60.0, unreadable=0.5), held(900, tokens=20.0)
     assert judge(before, after, DEFAULT).promoted
 
 
-def test_a_guard_may_be_taken_away_and_a_reward_may_have_a_margin_of_its_own() -> None:
+def test_a_guard_may_be_removed_and_a_reward_have_a_margin() -> None:
     long, rude = held(900, tokens=90.0), held(900, reward=0.9)
     assert judge(held(850), long, Promotion(tokens=None)).promoted
     assert judge(held(850), rude, Promotion(reward_margins={"polite": 0.2})).promoted
@@ -140,7 +140,7 @@ def test_a_guard_may_be_taken_away_and_a_reward_may_have_a_margin_of_its_own() -
 
 
 def with_part(held: HeldOut, value: float, but: str = "") -> HeldOut:
-    """The same outcomes, with a part of a reward on every problem but one."""
+    """The same outcomes, with one part of a reward on all problems except one."""
     return HeldOut(
         held.dataset,
         {
@@ -150,7 +150,7 @@ def with_part(held: HeldOut, value: float, but: str = "") -> HeldOut:
     )
 
 
-def test_a_part_of_a_reward_that_every_problem_has_guards_too() -> None:
+def test_a_part_of_a_reward_on_every_problem_is_a_guard() -> None:
     before, after = with_part(held(850), 1.0), with_part(held(900), 0.9)
     assert failed(judge(before, after, DEFAULT)) == ["reward/exact/tag"]
     assert judge(before, after, Promotion(reward_margins={"exact/tag": 0.2})).promoted
@@ -158,14 +158,14 @@ def test_a_part_of_a_reward_that_every_problem_has_guards_too() -> None:
     assert judge(before, after, Promotion(rewards=None)).promoted
 
 
-def test_a_part_of_a_reward_that_one_problem_lacks_guards_nothing() -> None:
+def test_a_part_of_a_reward_missing_on_a_problem_is_no_guard() -> None:
     before, after = with_part(held(850), 1.0), with_part(held(900), 0.9, but="p0003")
     verdict = judge(before, after, DEFAULT)
     assert verdict.promoted
     assert "reward/exact/tag" not in [one.name for one in verdict.comparisons]
 
 
-def test_success_on_a_dataset_of_ones_own_must_not_fall() -> None:
+def test_success_on_a_guard_dataset_must_not_fall() -> None:
     settings = Promotion(datasets={"hard": GuardDataset(use="my:hard", test=1000)})
     before = held(400, dataset="5f0e")
     kept, lost = held(395, dataset="5f0e"), held(340, dataset="5f0e")
@@ -228,20 +228,20 @@ def test_unscored_episodes_alone_make_no_policy_worse() -> None:
     assert not judge(before, lost, DEFAULT).worse
 
 
-def test_where_nothing_was_scored_nothing_is_judged() -> None:
+def test_without_scores_no_policy_is_judged() -> None:
     empty = HeldOut("77b0", {problem: {} for problem in held(850).by_problem})
     with pytest.raises(ValueError, match="on 0 of 1000 problems"):
         judge(held(850), empty, DEFAULT)
 
 
-def test_a_margin_of_a_reward_that_is_not_there_is_refused() -> None:
+def test_a_margin_of_a_missing_reward_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"got 'polit', expected a reward .* such as exact, polite"
     ):
         judge(held(850), held(900), Promotion(reward_margins={"polit": 0.1}))
 
 
-def test_a_win_that_other_problems_do_not_confirm_is_no_promotion() -> None:
+def test_a_win_without_confirmation_is_not_a_promotion() -> None:
     verdict = judge(held(850), held(900), DEFAULT)
     lost = verdict.confirmed(compare_goal(held(850), held(849), "confirmation", 0.05))
     assert not lost.promoted and "1,000 other problems do not confirm the gain" in lost.why
@@ -254,12 +254,12 @@ def gate() -> Gate:
     return Gate(read("quickstart").settings, seed=1, fresh=1531)
 
 
-def test_of_forty_nights_of_equal_policies_two_at_most_are_promoted(gate: Gate) -> None:
+def test_at_most_two_of_forty_equal_policies_are_promoted(gate: Gate) -> None:
     assert promotions([*champions(gate, 0.85, 0.0, 0.0, nights=40)]) <= 2
 
 
 def test_unscored_failures_do_not_promote_an_equal_policy(gate: Gate) -> None:
-    """With 30 % of the failures unscored, and no guard of the unscored share."""
+    """30 % of the failures are unscored, and the unscored share has no guard."""
     settings = read("quickstart", ["promotion.unscored=null"]).settings
     unguarded = Gate(settings, gate.seed, gate.fresh)
     assert gains(unguarded, 0.85, gain=0.0, nights=30, silent=0.3) <= 1
@@ -270,15 +270,15 @@ def test_four_of_five_true_gains_are_promoted(gate: Gate) -> None:
 
 
 @pytest.mark.long
-def test_two_hundred_nights_of_a_seed_are_as_the_benchmark_promises(gate: Gate) -> None:
-    found = Found.by(gate)
-    assert faults([found]) == []
-    assert max(found.equal, found.silent, found.fall) <= 0.05
-    assert min(found.power.values()) >= 0.8
+def test_two_hundred_nights_reach_the_benchmarks_rates(gate: Gate) -> None:
+    rates = Found.by(gate)
+    assert faults([rates]) == []
+    assert max(rates.equal, rates.silent, rates.fall) <= 0.05
+    assert min(rates.power.values()) >= 0.8
 
 
 @pytest.mark.parametrize(
-    ("found", "fault"),
+    ("rates", "fault"),
     [
         (Found(0.06, 0.0, dict.fromkeys(STARTS, 0.9), ""), "6.0% of equal policies promoted"),
         (Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "", 0.06), "6.0% with unscored failures"),
@@ -287,17 +287,17 @@ def test_two_hundred_nights_of_a_seed_are_as_the_benchmark_promises(gate: Gate) 
     ],
     ids=["errors", "unscored", "falls", "power"],
 )
-def test_a_benchmark_whose_nights_are_not_as_promised_says_why(found: Found, fault: str) -> None:
+def test_a_benchmark_that_misses_its_rates_gives_the_reason(rates: Found, fault: str) -> None:
     good = Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "")
     assert faults([good]) == []
-    (said,) = faults([found])
-    assert said.startswith(fault)
+    (fault_line,) = faults([rates])
+    assert fault_line.startswith(fault)
 
 
-def test_the_benchmark_ends_as_its_verdict_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_status_of_the_benchmark_is_its_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     for equal, status in ((0.01, False), (0.06, True)):
-        found = Found(equal, 0.0, dict.fromkeys(STARTS, 0.9), "")
-        monkeypatch.setattr(Found, "by", lambda _, found=found: found)
+        rates = Found(equal, 0.0, dict.fromkeys(STARTS, 0.9), "")
+        monkeypatch.setattr(Found, "by", lambda _, rates=rates: rates)
         monkeypatch.setattr("sys.argv", ["nights", "1"])
         with pytest.raises(SystemExit) as ended:
             main()

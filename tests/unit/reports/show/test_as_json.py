@@ -15,13 +15,13 @@ def no_pieces(_: Trajectory) -> list[Piece]:
     return []
 
 
-def test_a_document_has_problem_rewards_messages_and_tokens_of_each_episode() -> None:
+def test_a_document_has_all_parts_of_each_episode() -> None:
     played = trajectory(closing=(Observation("answer", "98", error=True),))
     pair: Pair = (played, Scored(played.id, {"exact": 1.0, "exact/tag": 0.5}, (0.0, 1.0), 1.0))
     stored = Episodes("run:demo@7", "demo, step 7", (pair, pair), no_pieces, {})
-    found = json.loads(json.dumps(episodes_json(stored, 2, by_episode([pair]))))
-    (episode,) = found.pop("shown")
-    assert found == {
+    document = json.loads(json.dumps(episodes_json(stored, 2, by_episode([pair]))))
+    (episode,) = document.pop("shown")
+    assert document == {
         "reference": "run:demo@7",
         "title": "demo, step 7",
         "episodes": 2,
@@ -67,12 +67,15 @@ def test_a_document_has_problem_rewards_messages_and_tokens_of_each_episode() ->
     assert [span["tokens"] for span in episode["turns"][1]["sampled"]] == [[7], [8, 9]]
 
 
-def test_an_episode_without_a_reward_has_null_and_says_why() -> None:
+def test_an_episode_without_a_reward_has_null_and_a_reason() -> None:
     played = trajectory()
     pairs: tuple[Pair, ...] = (
         (played, None),
         (played, Scored(played.id, {}, (), Unscored("late"))),
     )
     stored = Episodes("run:demo@7", "demo, step 7", pairs, no_pieces, {})
-    found = json.loads(json.dumps(episodes_json(stored, 2, by_episode(pairs))))["shown"]
-    assert [(each["reward"], each["unscored"]) for each in found] == [(None, None), (None, "late")]
+    episodes = json.loads(json.dumps(episodes_json(stored, 2, by_episode(pairs))))["shown"]
+    assert [(each["reward"], each["unscored"]) for each in episodes] == [
+        (None, None),
+        (None, "late"),
+    ]

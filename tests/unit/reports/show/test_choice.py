@@ -1,4 +1,4 @@
-"""Which episodes are shown."""
+"""Selection of the shown episodes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 
 
-def played(name: str, said: Message, ending: Ending, *seen: Observation) -> Trajectory:
+def played(name: str, reply: Message, ending: Ending, *seen: Observation) -> Trajectory:
     problem = Problem(name, f"What is {name}?")
-    asked = turn([1], {2: -0.5}, read=[Message("user", problem.prompt)], reply=said)
-    found = trajectory(asked, name=name, problem=problem, ending=ending)
-    return replace(found, closing=seen)
+    only_turn = turn([1], {2: -0.5}, read=[Message("user", problem.prompt)], reply=reply)
+    episode = trajectory(only_turn, name=name, problem=problem, ending=ending)
+    return replace(episode, closing=seen)
 
 
 CALLS = Message("assistant", "", (ToolCall("calculator", {"expression": "41+58"}),))
@@ -79,9 +79,7 @@ def names(episodes: Sequence[StoredEpisode]) -> list[str]:
     ],
     ids=lambda value: " ".join(value.words) if isinstance(value, Conditions) else "",
 )
-def test_conditions_leave_the_episodes_for_which_all_of_them_hold(
-    conditions: Conditions, left: list[str]
-) -> None:
+def test_all_conditions_must_hold_for_an_episode(conditions: Conditions, left: list[str]) -> None:
     assert names(matching(STORED, conditions)) == left
 
 
@@ -90,18 +88,18 @@ def test_conditions_are_named_as_typed() -> None:
     assert conditions.words == ["--chain 0", "--below 0.5", "--error", "--text 'a b'"]
 
 
-def test_a_tool_that_no_episode_called_is_refused_with_what_was_meant() -> None:
+def test_an_uncalled_tool_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(ValueError, match=r"the tool .calculater.\. Did you mean .calculator"):
         Conditions(tool="calculater").check(STORED)
 
 
-def test_the_worst_and_the_best_come_first_and_no_reward_is_worst() -> None:
+def test_the_worst_or_best_come_first_and_no_reward_is_worst() -> None:
     assert names(first(by_episode(PAIRS), "worst", 2)) == ["2+2", "1+1"]
     assert names(first(by_episode(PAIRS), "best", 3)) == ["41+58", "1+1", "2+2"]
 
 
 def team(name: str, planner: float, searcher: float) -> list[Pair]:
-    """An episode in which a planner and a searcher earned these rewards."""
+    """An episode of a planner and a searcher with these rewards."""
     return [
         (
             trajectory(turn([1], {2: -0.5}), name=f"{name}-{agent}", agent=agent, episode=name),
@@ -119,12 +117,12 @@ def test_the_worst_and_the_best_are_episodes_with_all_speakers() -> None:
     assert names(first(by_episode(TEAMS), "best", 1)) == ["c-planner", "c-searcher"]
 
 
-def test_an_episode_matches_by_one_speaker_and_is_shown_with_all() -> None:
+def test_an_episode_matches_by_any_speaker_and_is_complete() -> None:
     stored = replace(STORED, pairs=tuple(TEAMS))
     assert names(matching(stored, Conditions(below=0.1))) == ["a-planner", "a-searcher"]
 
 
-def test_a_problem_or_ending_that_is_not_there_is_told_with_what_is() -> None:
+def test_a_missing_problem_or_ending_is_refused_with_the_choices() -> None:
     with pytest.raises(ValueError, match=r"no episode of the problem '41\+5'.*Did you mean"):
         Conditions(problem="41+5").check(STORED)
     with pytest.raises(ValueError, match="expected one of terminal, no_tool_calls"):

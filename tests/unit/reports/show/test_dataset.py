@@ -1,4 +1,4 @@
-"""A prepared dataset at a glance."""
+"""Preview of a prepared dataset."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) 
     data = {"use": "tests.support.problems:clean", "train": 8, "validation": 1, "test": 4}
     here = experiment(tmp_path, data=data)
     made = inputs.dataset(here)
-    found = preview(here.store, made, 2)
-    assert found.sizes == {"train": 8, "validation": 1, "test": 4}
-    assert {name: [one.id for one in some] for name, some in found.sample.items()} == {
+    shown = preview(here.store, made, 2)
+    assert shown.sizes == {"train": 8, "validation": 1, "test": 4}
+    assert {name: [one.id for one in some] for name, some in shown.sample.items()} == {
         "train": ["a-000", "a-004"],
         "validation": ["b-000"],
         "test": ["c-000", "c-002"],
     }
-    assert found.to_json()["sample"]["test"][1] == {  # type: ignore[index, call-overload]
+    assert shown.to_json()["sample"]["test"][1] == {  # type: ignore[index, call-overload]
         "id": "c-002",
         "prompt": "What is c 2?",
         "facts": {"answer": "2"},
     }
-    lines = [*found.lines()]
+    lines = [*shown.lines()]
     assert lines[0].split() == ["train", "8", "problem(s)"]
     assert lines[3:6] == ["\ntrain: a-000", "What is a 0?", '{"answer": "0"}']
-    assert json.loads(json.dumps(found.to_json()))["quarantined"] == 0
+    assert json.loads(json.dumps(shown.to_json()))["quarantined"] == 0
 
 
-def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_asked_for(
+def test_invalid_rows_are_counted_in_each_preview(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # where the rows are listed
+    monkeypatch.chdir(tmp_path)  # the list of the rows
     rows = [{"question": f"{number}?", "answer": number} for number in range(6)]
     text = "\n".join([*map(json.dumps, rows), '{"answer": 1}', "no JSON"])
     (tmp_path / "train.jsonl").write_text(text)
@@ -51,13 +51,13 @@ def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_aske
     here = experiment(tmp_path, data=data)
     for _ in range(2):
         made = inputs.dataset(here)
-        found = preview(here.store, made, 1)
-        assert (found.quarantined, found.sizes["train"]) == (2, 4)
-        lines = [" ".join(line.split()) for line in found.lines()]
+        shown = preview(here.store, made, 1)
+        assert (shown.quarantined, shown.sizes["train"]) == (2, 4)
+        lines = [" ".join(line.split()) for line in shown.lines()]
         assert "left out 2 bad row(s)" in lines
 
 
-def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
+def test_rows_with_repeated_problems_are_counted_and_tolerated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,32 +66,32 @@ def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
     files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
     here = experiment(tmp_path, data={**files, "train": 4, "validation": 0, "test": 2})
     made = inputs.dataset(here)
-    found = preview(here.store, made, 1)
-    assert (found.quarantined, found.repeated, found.sizes["train"]) == (0, 3, 4)
-    lines = [" ".join(line.split()) for line in found.lines()]
+    shown = preview(here.store, made, 1)
+    assert (shown.quarantined, shown.repeated, shown.sizes["train"]) == (0, 3, 4)
+    lines = [" ".join(line.split()) for line in shown.lines()]
     assert "left out 3 repeated row(s)" in lines
     (listed,) = (tmp_path / "quarantine").iterdir()
     assert json.loads(listed.read_text())[0] == "train.jsonl, row 7: row 1 is the same"
 
 
 def leaking(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """The last test problem has the prompt and the facts of the first training problem."""
+    """Data with the prompt and facts of the first training problem in the last test problem."""
     splits = clean(seed, train, validation, test)
     return {**splits, "test": [*splits["test"][1:], replace(splits["train"][0], id="again")]}
 
 
-def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is_asked_for(
+def test_a_problem_in_two_splits_is_in_the_log_and_each_preview(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = {"use": f"{__name__}:leaking", "train": 8, "validation": 0, "test": 4}
     here = experiment(tmp_path, data=data)
-    told = "1 problem of test with the same prompt and facts in train, such as again and a-000"
+    warning = "1 problem of test with the same prompt and facts in train, such as again and a-000"
     for _ in range(2):
-        found = preview(here.store, inputs.dataset(here), 1)
-        assert told in found.lines()
-        assert [leak.problems for leak in found.leaks] == [1]
+        shown = preview(here.store, inputs.dataset(here), 1)
+        assert warning in shown.lines()
+        assert [leak.problems for leak in shown.leaks] == [1]
     assert [record.getMessage() for record in caplog.records] == [
-        f"The dataset {__name__}:leaking: {told}."
+        f"The dataset {__name__}:leaking: {warning}."
     ]
 
 
@@ -100,18 +100,18 @@ def settings_on(data: dict[str, str | int]) -> Settings:
     return Settings.model_validate(settings)
 
 
-def told_anew(settings: Settings) -> str:
+def notes_of_code(settings: Settings) -> str:
     keys = StageKeys(settings)
     return made_anew(keys.data_code(), keys.data_files())
 
 
-def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_count(
+def test_the_preview_names_the_code_and_files_of_the_dataset(
     tmp_path: Path,
 ) -> None:
     atlas = tmp_path / "atlas.csv"
     atlas.write_text("country,capital")
     data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
-    assert told_anew(settings_on(data)) == (
+    assert notes_of_code(settings_on(data)) == (
         "Reused. Rebuilt when its settings or its seed changes; other files are not checked."
     )
     of_code = settings_on({**data, "maps": str(atlas)}).model_copy(
@@ -119,5 +119,5 @@ def test_what_makes_a_dataset_anew_is_told_with_the_code_and_the_files_that_coun
     )
     assert (
         f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes;"
-        in told_anew(of_code)
+        in notes_of_code(of_code)
     )

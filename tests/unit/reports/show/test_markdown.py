@@ -1,4 +1,4 @@
-"""What models and problems say is shown as it is, and cannot break the page."""
+"""Text of models and problems is shown unchanged and cannot break the page."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_a_text_in_a_table_is_one_cell_that_shows_it_as_it_is() -> None:
     assert "<td>two lines?[0m</td>" in shown
 
 
-def test_a_name_with_an_underscore_is_read_by_people_who_see_the_markdown_itself() -> None:
+def test_a_name_with_an_underscore_is_readable_markdown() -> None:
     assert plain("unreadable_calls") == "unreadable_calls"
 
 
 @pytest.mark.parametrize("text", ["```\n# no heading", "````", "</pre><h1>x</h1>", "~~~"])
-def test_what_a_model_says_does_not_end_its_block(text: str) -> None:
+def test_text_of_a_model_does_not_end_its_block(text: str) -> None:
     shown = html(f"{fenced(text)}\n\nafter")
     assert shown.startswith("<pre><code>") and shown.endswith("</code></pre>\n<p>after</p>\n")
     assert "<h1>" not in shown
@@ -47,14 +47,14 @@ def test_long_lines_are_cut_and_long_texts_lose_their_middle() -> None:
     assert "bytes omitted" in short and len(short) < 300
 
 
-def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", "s3cr3t_*value*")
-    said = marked([Piece("sampled", f"{'x' * 80} s3cr3t_*value*")], 1000)
-    for text in (plain("the key s3cr3t_*value*"), said):
+    sampled = marked([Piece("sampled", f"{'x' * 80} s3cr3t_*value*")], 1000)
+    for text in (plain("the key s3cr3t_*value*"), sampled):
         assert "s3cr3t" not in text and "SEARCH_API_KEY" in text
 
 
-def test_a_text_that_is_no_unicode_can_be_written() -> None:
+def test_text_that_is_invalid_unicode_can_be_written() -> None:
     for text in (plain("a\ud800"), marked([Piece("sampled", "a\ud800")], 100)):
         text.encode()
 

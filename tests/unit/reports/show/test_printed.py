@@ -27,7 +27,7 @@ from tests.support.stored_run import episode, stored_run, turn
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A run with a scored step 6 and a step 7 that is only partly played."""
+    """A run with a scored step 6 and a partly played step 7."""
     return stored_run(tmp_path)
 
 
@@ -44,7 +44,7 @@ def printed(store: Store, step: int | None, worst: int, colour: bool) -> str:
     return console.file.getvalue()
 
 
-def test_every_line_says_without_colour_whether_it_was_read_or_sampled(store: Store) -> None:
+def test_each_line_is_marked_as_read_or_sampled_without_colour(store: Store) -> None:
     text = [line.rstrip() for line in printed(store, 6, 4, colour=False).splitlines()]
     start = next(number for number, line in enumerate(text) if "chain 0" in line)
     assert text[start + 1 :] == [
@@ -65,14 +65,14 @@ def test_every_line_says_without_colour_whether_it_was_read_or_sampled(store: St
     ]
 
 
-def test_colour_sets_sampled_text_apart_and_changes_no_letter(store: Store) -> None:
+def test_colour_marks_sampled_text_and_keeps_its_letters(store: Store) -> None:
     coloured = printed(store, 6, 4, colour=True)
     assert "\x1b[1;32m> The sum is 99.<|im_end|>" in coloured
     assert "\x1b[2m| What is 41+58?<|im_end|>" in coloured
     assert Text.from_ansi(coloured).plain.split() == printed(store, 6, 4, colour=False).split()
 
 
-def test_the_worst_episodes_come_first_and_what_could_not_be_scored_before_them(
+def test_unscored_and_then_the_worst_episodes_come_first(
     store: Store,
 ) -> None:
     everything = printed(store, 6, 4, colour=False)
@@ -85,7 +85,7 @@ def test_the_worst_episodes_come_first_and_what_could_not_be_scored_before_them(
     assert "chain 2" not in text
 
 
-def test_what_a_step_asked_of_its_environments_is_a_row_a_kind(store: Store) -> None:
+def test_the_environment_calls_of_a_step_have_a_row_per_kind(store: Store) -> None:
     assert "environment" not in printed(store, 6, 1, colour=False)
     leases = {
         "most_in_use": 16.0,
@@ -106,14 +106,14 @@ def test_what_a_step_asked_of_its_environments_is_a_row_a_kind(store: Store) -> 
 SYSTEM = "<|im_start|>system\nUse the tools.<|im_end|>\n"
 
 
-def asked(chain: int, system: str, question: str) -> Trajectory:
+def conversation(chain: int, system: str, question: str) -> Trajectory:
     text = f"{system}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
     read = (Message("system", "Use the tools."), Message("user", question))
     return episode(chain, replace(turn(text, "99<|im_end|>"), read=read))
 
 
 def all_of(store: Store, *played: Trajectory) -> str:
-    """What is printed of these episodes, without spaces at the ends of lines."""
+    """Print these episodes, without spaces at the ends of lines."""
     pairs = tuple((trajectory, None) for trajectory in played)
     read = partial(pieces, decode=decoder(store, "demo"))
     console = Console(file=io.StringIO(), width=110)
@@ -123,26 +123,26 @@ def all_of(store: Store, *played: Trajectory) -> str:
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-def test_a_system_prompt_that_all_have_is_printed_once(store: Store) -> None:
-    text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, SYSTEM, "1+1?"))
+def test_a_common_system_prompt_is_printed_once(store: Store) -> None:
+    text = all_of(store, conversation(0, SYSTEM, "41+58?"), conversation(1, SYSTEM, "1+1?"))
     assert text.count("Use the tools.") == 1
     assert text.count(SAME) == 2
     assert f"     read | {SAME}\n          | 41+58?<|im_end|>" in text
     assert text.index("Use the tools.") < text.index("chain 0") < text.index("41+58?")
 
 
-def test_system_prompts_that_differ_stay_where_they_are(store: Store) -> None:
+def test_different_system_prompts_stay_in_their_episodes(store: Store) -> None:
     other = SYSTEM.replace("tools.", "tools. Today is Monday.")
-    text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, other, "1+1?"))
+    text = all_of(store, conversation(0, SYSTEM, "41+58?"), conversation(1, other, "1+1?"))
     assert text.count("Use the tools.") == 2
     assert SAME not in text
 
 
-def test_one_episode_is_printed_whole_and_so_are_those_without_a_system_prompt(
+def test_a_single_episode_keeps_its_system_prompt(
     store: Store,
 ) -> None:
-    assert SAME not in all_of(store, asked(0, SYSTEM, "41+58?"))
-    assert SAME not in all_of(store, asked(0, "", "41+58?"), asked(1, "", "1+1?"))
+    assert SAME not in all_of(store, conversation(0, SYSTEM, "41+58?"))
+    assert SAME not in all_of(store, conversation(0, "", "41+58?"), conversation(1, "", "1+1?"))
 
 
 def test_the_number_of_matches_is_shown_with_the_conditions(store: Store) -> None:
@@ -169,22 +169,24 @@ def read(_: Trajectory) -> list[Piece]:
 
 
 def team(name: str, planner: float | None, searcher: float | None) -> list[Pair]:
-    """An episode of a planner, and of two searchers who say three tokens each and call a tool."""
+    """An episode of a planner and two searchers that write three tokens each and call a tool."""
     call = Message("assistant", "", (ToolCall("search", {}),))
-    said = {
+    turns_by_role = {
         "planner": (turns.turn([1], {2: -0.5}), turns.turn([1], {2: -0.5})),
         "searcher": (turns.turn([1], {2: -0.5, 3: -0.5, 4: -0.5}, reply=call),),
     }
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for agent in ("planner", "searcher", "searcher/2"):
         role = agent.partition("/")[0]
         reward = planner if role == "planner" else searcher
-        one = turns.trajectory(*said[role], name=f"{name}-{agent}", agent=agent, episode=name)
-        found.append((one, None if reward is None else Scored(one.id, {}, (), reward)))
-    return found
+        one = turns.trajectory(
+            *turns_by_role[role], name=f"{name}-{agent}", agent=agent, episode=name
+        )
+        pairs.append((one, None if reward is None else Scored(one.id, {}, (), reward)))
+    return pairs
 
 
-def test_an_episode_counts_once_and_each_speaker_is_told_of_where_several_speak() -> None:
+def test_an_episode_counts_once_and_lists_its_speakers() -> None:
     text = shown(*team("a", 1.0, 0.5), *team("b", 0.5, 0.0), *team("c", None, None))
     assert "demo, step 7: 3 episodes, 2 scored, mean reward 0.500" in text
     assert [line.split() for line in text.splitlines()[1:4]] == [
@@ -195,7 +197,7 @@ def test_an_episode_counts_once_and_each_speaker_is_told_of_where_several_speak(
     assert "chain 0; planner; not scored;" in text
 
 
-def test_who_speaks_alone_is_not_named() -> None:
+def test_a_single_speaker_is_not_named() -> None:
     text = shown(team("a", 1.0, 0.5)[0])
     assert "planner" not in text and "1 episode, 1 scored" in text
 

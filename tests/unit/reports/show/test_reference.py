@@ -1,4 +1,4 @@
-"""How a run, a step and played episodes are named."""
+"""References to runs, steps and plays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_run_a_step_and_a_play_are_named(text: str, named: EpisodeSource) -> N
     assert reference(text) == named
 
 
-def test_a_step_may_stand_in_an_option_and_must_be_one() -> None:
+def test_a_step_may_be_an_option_and_must_be_single() -> None:
     assert reference("demo", 7) == reference("demo@7", 7) == RunPolicy("demo", 7)
     with pytest.raises(ValueError, match="name one step"):
         reference("demo@6", 7)
@@ -36,12 +36,12 @@ def test_a_step_may_stand_in_an_option_and_must_be_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "demo@", "demo@last", "play:", "demo@7@8", "../demo"])
-def test_what_names_nothing_is_refused_with_what_would(text: str) -> None:
+def test_a_wrong_reference_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(ValueError, match="expected RUN, RUN@STEP"):
         reference(text)
 
 
-def test_a_number_is_another_step_of_the_same_run() -> None:
+def test_a_number_means_another_step_of_the_same_run() -> None:
     assert against("8", RunPolicy("demo", 9)) == RunPolicy("demo", 8)
     assert against("other@8", RunPolicy("demo", 9)) == RunPolicy("other", 8)
     with pytest.raises(ValueError, match="expected play:NAME"):

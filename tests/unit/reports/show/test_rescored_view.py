@@ -1,4 +1,4 @@
-"""How far two rewards agree."""
+"""Agreement of two rewards."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_pairs_are_compared_within_groups_only() -> None:
     assert tau(judged(alike, turned)) == pytest.approx((1 - 2) / 3)
 
 
-def test_tau_is_that_of_kendall_with_ties() -> None:
-    """Four episodes: of 6 pairs the old reward ties 2 and the new one 1; 4 are alike, 0 turned."""
+def test_tau_is_kendalls_tau_with_ties() -> None:
+    """Of 6 pairs of 4 episodes the old reward ties 2 and the new one 1; 4 agree, 0 are reversed."""
     assert tau(judged([(0, 1), (0, 2), (1, 3), (1, 3)])) == pytest.approx(4 / (4 * 5) ** 0.5)
 
 

@@ -1,4 +1,4 @@
-"""Which runs are listed, in which order, and what they differ in."""
+"""Listed runs, their order, and their differences."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ RUNS = [A, B, C, Unreadable("bad", "run.json is damaged")]
         (["seed: 1"], []),
     ],
 )
-def test_conditions_leave_the_runs_for_which_all_hold(
-    conditions: list[str], left: list[str]
-) -> None:
+def test_all_conditions_must_hold_for_a_run(conditions: list[str], left: list[str]) -> None:
     assert [each.name for each in only(RUNS, conditions)] == left
 
 
@@ -65,11 +63,11 @@ def test_a_key_that_no_run_has_is_refused() -> None:
         ("step", ["a", "c", "b", "bad"]),
     ],
 )
-def test_the_newest_best_and_furthest_come_first(by: Sorting, names: list[str]) -> None:
+def test_the_newest_best_or_furthest_runs_come_first(by: Sorting, names: list[str]) -> None:
     assert [each.name for each in ordered(RUNS, by)] == names
 
 
-def test_runs_show_what_they_differ_in_without_what_all_share(tmp_path: Path) -> None:
+def test_runs_show_only_their_differences(tmp_path: Path) -> None:
     assert differences([A, B, C]) == {
         "a": {"seed": 0, "update.learning_rate": 3e-4},
         "b": {"seed": 1},
@@ -85,7 +83,7 @@ def test_runs_show_what_they_differ_in_without_what_all_share(tmp_path: Path) ->
     ]
 
 
-def test_json_has_all_of_a_run() -> None:
-    found = json.loads(json.dumps(as_json(RUNS)))["runs"]
-    assert (found[1]["differs"], found[0]["tags"]) == ({"seed": 1}, ["baseline"])
-    assert found[3] == {"name": "bad", "state": "damaged", "fault": "run.json is damaged"}
+def test_json_has_all_fields_of_a_run() -> None:
+    documents = json.loads(json.dumps(as_json(RUNS)))["runs"]
+    assert (documents[1]["differs"], documents[0]["tags"]) == ({"seed": 1}, ["baseline"])
+    assert documents[3] == {"name": "bad", "state": "damaged", "fault": "run.json is damaged"}

@@ -1,4 +1,4 @@
-"""The same problems as two policies played them."""
+"""The same problems played by two policies."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 
 
-def said(played: Trajectory) -> list[Piece]:
+def pieces_of(played: Trajectory) -> list[Piece]:
     return [Piece("sampled", turn.reply.content) for turn in played.turns]
 
 
 def step(number: int, **rewards: float | None) -> Episodes:
-    """A step in which problems earned these rewards, or none; each reply names problem and step."""
+    """A step of problems with these rewards or none; each reply has the problem and the step."""
     pairs = []
     for name, reward in rewards.items():
         reply = turn([1], {2: -0.5}, reply=f"{name} at {number}")
         played = trajectory(reply, name=f"{name}-{number}", problem=Problem(name, "?"))
         earned = Unscored("late") if reward is None else reward
         pairs.append((played, Scored(played.id, {}, (), earned)))
-    return Episodes(f"run:demo@{number}", f"demo, step {number}", tuple(pairs), said, {})
+    return Episodes(f"run:demo@{number}", f"demo, step {number}", tuple(pairs), pieces_of, {})
 
 
 EARLIER = step(8, a=1.0, b=0.5, c=0.0, d=1.0, only=1.0)
@@ -44,7 +44,7 @@ def printed(width: int, count: int) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_those_whose_reward_fell_or_rose_most_come_first_and_those_without_one_last() -> None:
+def test_the_largest_changes_come_first_and_unscored_ones_last() -> None:
     twice = played_twice(by_episode(LATER.pairs), EARLIER, LATER.title)
     order = [each.shown.place[0] for each in most_changed(twice, "worst", 9)]
     assert order == ["a", "b", "c", "d"]
@@ -53,7 +53,7 @@ def test_those_whose_reward_fell_or_rose_most_come_first_and_those_without_one_l
     assert [each.change for each in twice] == [-1.0, 0.0, 1.0, None]
 
 
-def test_a_wide_terminal_has_two_columns_the_earlier_step_at_the_left() -> None:
+def test_a_wide_terminal_has_the_earlier_step_at_the_left() -> None:
     text = printed(140, 1)
     assert "5 of 5 match --above -1" in text
     assert "4 episodes of the same problems; the reward fell in 1, rose in 1" in text
@@ -62,25 +62,25 @@ def test_a_wide_terminal_has_two_columns_the_earlier_step_at_the_left() -> None:
     assert row.split() == ["sampled", ">", "a", "at", "8", "sampled", ">", "a", "at", "9"]
 
 
-def test_a_narrow_terminal_has_one_below_the_other() -> None:
+def test_a_narrow_terminal_has_one_step_below_the_other() -> None:
     text = [line.split(" > ")[-1] for line in printed(80, 1) if " at " in line]
     assert text == ["a at 8", "a at 9"]
 
 
-def test_steps_without_a_common_problem_are_told_where_there_are_some() -> None:
+def test_steps_without_a_common_problem_are_refused_with_a_hint() -> None:
     with pytest.raises(ValueError, match=r"share no problem.*--evaluation validation"):
         played_twice(by_episode(LATER.pairs), step(8, other=1.0), LATER.title)
 
 
-def test_json_holds_both_and_the_change() -> None:
+def test_json_has_both_rewards_and_the_change() -> None:
     twice = played_twice(by_episode(LATER.pairs), EARLIER, LATER.title)
-    found = both_json(LATER, EARLIER, 5, twice[:1])
-    assert (found["reference"], found["against"]) == ("run:demo@9", "run:demo@8")
-    (one,) = found["shown"]  # type: ignore[misc]
+    document = both_json(LATER, EARLIER, 5, twice[:1])
+    assert (document["reference"], document["against"]) == ("run:demo@9", "run:demo@8")
+    (one,) = document["shown"]  # type: ignore[misc]
     assert one["change"] == -1.0  # type: ignore[index, call-overload]
 
 
-def test_an_episode_of_several_speakers_fell_once() -> None:
+def test_an_episode_of_several_speakers_counts_as_one_fall() -> None:
     def spoken(stored: Episodes) -> Episodes:
         (played, scored), *_ = stored.pairs
         pairs = [(replace(played, id=name, agent=name), scored) for name in ("critic", "planner")]

@@ -1,4 +1,4 @@
-"""Where the episodes of an evaluation, a warm start and a play are found."""
+"""Locating the episodes of an evaluation, a warm start and a play."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEMONSTRATED = {"demonstrations": "tests.support.problems:script", "episodes": 8
 
 
 def publish(store: Store, target: ArtifactKey, *played: Trajectory) -> Artifact:
-    """Publish episodes, or without any a policy."""
+    """Publish episodes, or a policy if there are none."""
     with store.publish(target) as folder:
         if played:
             write_trajectories(folder / "trajectories.parquet", played)
@@ -57,35 +57,35 @@ def evaluate(
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Experiment:
-    """The run `demo`, its start from demonstrations evaluated on test, as is its step 2; step 1 and
-    2 are evaluated on validation.
+def demo(tmp_path: Path) -> Experiment:
+    """The run `demo` with demonstrations. The start and step 2 are evaluated on test, steps 1 and
+    2 on validation.
     """
-    found = experiment(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
-    store = found.store
+    demo = experiment(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
+    store = demo.store
     data = Pointer("", "da7a")
-    shown = publish(store, StageKeys(found.settings).demonstrations(MODEL, data, {}), GOOD)
-    start = publish(store, StageKeys(found.settings).warm_start(MODEL, shown, 1))
-    with opened(found, "demo") as run:
+    shown = publish(store, StageKeys(demo.settings).demonstrations(MODEL, data, {}), GOOD)
+    start = publish(store, StageKeys(demo.settings).warm_start(MODEL, shown, 1))
+    with opened(demo, "demo") as run:
         run.remember_data(data, "none")
         run.remember_start(start)
     policies = [start]
     for step in (1, 2):
         where = f"runs/demo/steps/{step:06d}/policy"
         policies.append(publish(store, ArtifactKey(where, "update", "key", {})))
-        evaluate(store, found.settings, policies[step], data, "validation", GOOD)
-    evaluate(store, found.settings, start, data, "test", WRONG)
-    evaluate(store, found.settings, policies[2], data, "test", WRONG, GOOD)
-    return found
+        evaluate(store, demo.settings, policies[step], data, "validation", GOOD)
+    evaluate(store, demo.settings, start, data, "test", WRONG)
+    evaluate(store, demo.settings, policies[2], data, "test", WRONG, GOOD)
+    return demo
 
 
 def seen(stored: Episodes) -> tuple[str, str, Sequence[str]]:
     return stored.reference, stored.title, [trajectory.id for trajectory, _ in stored.pairs]
 
 
-def test_the_evaluation_of_a_step_is_that_of_its_policy(here: Experiment) -> None:
+def test_a_step_has_the_evaluation_of_its_policy(demo: Experiment) -> None:
     step, start = (
-        read(here.store, reference(text), "test", False) for text in ("demo@2", "demo@0")
+        read(demo.store, reference(text), "test", False) for text in ("demo@2", "demo@0")
     )
     assert seen(step) == (
         "run:demo@2",
@@ -97,98 +97,98 @@ def test_the_evaluation_of_a_step_is_that_of_its_policy(here: Experiment) -> Non
     assert step.pieces(WRONG)[-1].text.startswith("It is 9")
 
 
-def test_without_a_step_it_is_the_last_that_was_evaluated(here: Experiment) -> None:
-    assert read(here.store, reference("demo"), "test", False).reference == "run:demo@2"
+def test_the_last_evaluated_step_is_the_default(demo: Experiment) -> None:
+    assert read(demo.store, reference("demo"), "test", False).reference == "run:demo@2"
 
 
-def test_a_damaged_policy_is_not_passed_over_for_one_that_was_evaluated_before(
-    here: Experiment,
+def test_a_damaged_policy_is_not_replaced_by_an_earlier_one(
+    demo: Experiment,
 ) -> None:
-    damaged = here.store.root / "runs/demo/steps/000002/policy/MANIFEST.json"
+    damaged = demo.store.root / "runs/demo/steps/000002/policy/MANIFEST.json"
     damaged.write_bytes(bytes(300))
     with pytest.raises(Damaged, match=f"^{damaged} is damaged"):
-        read(here.store, reference("demo"), "test", False)
+        read(demo.store, reference("demo"), "test", False)
 
 
-def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from(
-    here: Experiment,
+def test_a_fork_without_steps_has_the_evaluation_of_its_start(
+    demo: Experiment,
 ) -> None:
-    place = here.store.root.parent
+    place = demo.store.root.parent
     fork = {"run": "demo", "step": 2, "optimizer_state": "fresh"}
     made = experiment(place, steps=3, fork=fork, warm_start=DEMONSTRATED, evaluate={"every": 1})
-    with opened(replace(made, store=here.store), "new") as run:
+    with opened(replace(made, store=demo.store), "new") as run:
         run.remember_data(Pointer("", "da7a"), "none")
-        run.remember_start(policy_of(here.store, "demo", 2))
-    found = read(here.store, reference("new"), "test", False)
-    assert seen(found)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
-    there = read(here.store, reference("new@1"), "validation", False)
+        run.remember_start(policy_of(demo.store, "demo", 2))
+    episodes = read(demo.store, reference("new"), "test", False)
+    assert seen(episodes)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
+    there = read(demo.store, reference("new@1"), "validation", False)
     assert seen(there)[1] == "new, evaluation of step 1 on validation"
 
 
-def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Path) -> None:
+def test_an_evaluation_on_a_further_dataset_is_read_by_its_name(tmp_path: Path) -> None:
     hard = {"use": "tests.support.problems:clean", "test": 1}
-    found = experiment(tmp_path, evaluate={"datasets": {"hard": hard}})
-    there = found.settings.on(found.settings.evaluate.datasets["hard"])
-    start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
-    data = publish(found.store, StageKeys(there).prepare())
-    evaluate(found.store, there, start, data, "test", WRONG)
-    with opened(found, "demo") as run:
+    further = experiment(tmp_path, evaluate={"datasets": {"hard": hard}})
+    there = further.settings.on(further.settings.evaluate.datasets["hard"])
+    start = publish(further.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
+    data = publish(further.store, StageKeys(there).prepare())
+    evaluate(further.store, there, start, data, "test", WRONG)
+    with opened(further, "demo") as run:
         run.remember_data(Pointer("", "da7a"), "none")
         run.remember_start(start)
-    stored = read(found.store, reference("demo@0"), "hard", False)
+    stored = read(further.store, reference("demo@0"), "hard", False)
     assert seen(stored)[1:] == ("demo, evaluation of step 0 on hard", ["chain-1"])
 
 
-def test_a_step_that_was_not_evaluated_is_told_with_those_that_were(
-    here: Experiment,
+def test_an_unevaluated_step_is_refused_with_evaluated_ones(
+    demo: Experiment,
 ) -> None:
     with pytest.raises(
         ValueError, match=r"no evaluation of step 1 on 'test'.* Evaluated steps: 0, 2"
     ):
-        read(here.store, reference("demo@1"), "test", False)
+        read(demo.store, reference("demo@1"), "test", False)
     with pytest.raises(ValueError, match=r"on 'validation'.* Evaluated steps: 1 to 2"):
-        read(here.store, reference("demo@0"), "validation", False)
+        read(demo.store, reference("demo@0"), "validation", False)
 
 
-def test_demonstrations_are_those_of_the_start(here: Experiment) -> None:
-    stored = read(here.store, reference("demo"), "", True)
+def test_demonstrations_are_those_of_the_start(demo: Experiment) -> None:
+    stored = read(demo.store, reference("demo"), "", True)
     assert seen(stored)[1:] == ("demo, demonstrations of the warm start", ["chain-0"])
     assert stored.pairs[0][1] is None
 
 
-def test_a_run_without_what_is_asked_for_says_why(here: Experiment) -> None:
-    store = here.store
+def test_missing_episodes_of_a_run_are_refused_with_a_reason(demo: Experiment) -> None:
+    store = demo.store
     with pytest.raises(ValueError, match=r"no run 'dmo'.*Did you mean 'demo'"):
         read(store, reference("dmo"), "test", False)
     with pytest.raises(ValueError, match="Step 0 of demo is its start"):
         read(store, reference("demo@0"), "", False)
-    with opened(here, "other") as run:
+    with opened(demo, "other") as run:
         run.remember_data(Pointer("", "da7a"), "none")
-    with pytest.raises(ValueError, match="no demonstrations: it has no warm start"):
+    with pytest.raises(ValueError, match=r"no demonstrations: .* warm start"):
         read(store, reference("other"), "", True)
     with pytest.raises(ValueError, match="Evaluated steps: none"):
         read(store, reference("other"), "test", False)
 
 
-def test_played_episodes_are_opened_by_their_name(here: Experiment) -> None:
+def test_played_episodes_are_read_by_their_name(demo: Experiment) -> None:
     layout = PlayLayout("tiny-1")
-    publish(here.store, ArtifactKey(layout.rollout(0), "play", "key", {}), GOOD)
-    publish(here.store, ArtifactKey(layout.tokenizer, "play", "key", {}))
-    score(here.store, ArtifactKey(layout.scored, "score", "key", {}), GOOD)
-    here.store.write_json(layout.record, {"policy": "oracle", "split": "train"})
-    stored = read(here.store, reference("play:tiny-1"), "", False)
+    publish(demo.store, ArtifactKey(layout.rollout(0), "play", "key", {}), GOOD)
+    publish(demo.store, ArtifactKey(layout.tokenizer, "play", "key", {}))
+    score(demo.store, ArtifactKey(layout.scored, "score", "key", {}), GOOD)
+    demo.store.write_json(layout.record, {"policy": "oracle", "split": "train"})
+    stored = read(demo.store, reference("play:tiny-1"), "", False)
     assert seen(stored) == ("play:tiny-1", "play:tiny-1, oracle on train", ["chain-0"])
     assert stored.pieces(GOOD)[-1].text == "The sum is 99.<|im_end|>"
     with pytest.raises(ValueError, match="Did you mean 'tiny-1'"):
-        read(here.store, reference("play:tiny-2"), "", False)
+        read(demo.store, reference("play:tiny-2"), "", False)
     with pytest.raises(ValueError, match="neither evaluations nor demonstrations"):
-        read(here.store, reference("play:tiny-1"), "test", False)
+        read(demo.store, reference("play:tiny-1"), "test", False)
 
 
-def test_a_play_with_a_damaged_shard_is_refused_whole(
-    here: Experiment,
+def test_a_play_with_a_damaged_shard_is_refused(
+    demo: Experiment,
 ) -> None:
-    layout, store = PlayLayout("tiny-1"), here.store
+    layout, store = PlayLayout("tiny-1"), demo.store
     for shard, episode in enumerate((GOOD, WRONG)):
         publish(store, ArtifactKey(layout.rollout(shard), "play", "key", {}), episode)
     publish(store, ArtifactKey(layout.tokenizer, "play", "key", {}))
@@ -203,10 +203,10 @@ def test_a_play_with_a_damaged_shard_is_refused_whole(
     assert str(refused.value).endswith(f" Restore it, or remove {store.uri}/plays/tiny-1.")
 
 
-def test_a_play_that_was_cut_off_is_not_named_as_the_one_that_was_meant(
-    here: Experiment,
+def test_an_interrupted_play_is_not_suggested(
+    demo: Experiment,
 ) -> None:
-    here.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
-    told = r"no played episodes 'tiny-1' in .*\. There are none\.$"
-    with pytest.raises(ValueError, match=told):
-        read(here.store, reference("play:tiny-1"), "", False)
+    demo.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
+    message = r"no played episodes 'tiny-1' in .*\. There are none\.$"
+    with pytest.raises(ValueError, match=message):
+        read(demo.store, reference("play:tiny-1"), "", False)
