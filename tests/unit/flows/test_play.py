@@ -131,7 +131,7 @@ def test_playing_an_oracle_loads_no_package_for_weights(tmp_path: Path) -> None:
     assert loaded(tmp_path, *words) & unused == set()
 
 
-def test_the_help_says_when_an_oracle_makes_no_mistakes(
+def test_the_help_explains_when_an_oracle_makes_no_mistakes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["play", "--help"]) == 0

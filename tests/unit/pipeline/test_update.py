@@ -277,7 +277,7 @@ def test_without_model_and_store_only_episodes_need_space(tmp_path):
     require_space_for_night(experiment(tmp_path), "n")
 
 
-def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
+def test_a_warm_start_shares_prefixes_by_its_setting(tmp_path):
     warm_start = {"demonstrations": "my:script", "epochs_per_round": 3, "learning_rate": 0.5}
     ends = set()
     for share in (True, False):

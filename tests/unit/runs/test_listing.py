@@ -164,7 +164,7 @@ def test_the_list_is_complete_in_a_narrow_terminal(project: Store) -> None:
     assert second == f"  agentfly train tiny agent.system={'x' * 90} --run tiny-1"
 
 
-def test_an_empty_store_says_how_to_start(project: Store) -> None:
+def test_an_empty_store_shows_how_to_start(project: Store) -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(view(listed(project), project))
     assert isinstance(console.file, io.StringIO)

@@ -68,7 +68,7 @@ def test_a_remote_that_cannot_hold_a_store_is_refused(
         remote(tmp_path)
 
 
-def test_a_remote_whose_folder_is_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_remote_with_a_linked_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/agentfly").symlink_to("/")
     (tmp_path / ".dvc").mkdir()

@@ -43,7 +43,7 @@ def alone(places):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_a_server_asks_for_the_password_of_the_project(alone, host):
+def test_a_server_requires_the_password_of_the_project(alone, host):
     with pytest.raises(Became, match=host) as became:
         prefect_command(alone, [*START, "--host", host])
     assert became.value.env[GUARD] == f"agentfly:{password(alone.state)}"

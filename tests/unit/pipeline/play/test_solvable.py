@@ -105,7 +105,7 @@ def of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]
     return check_problems(*made(folder, data=data, **settings))
 
 
-def test_every_right_answer_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path) -> None:
+def test_all_right_answers_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path) -> None:
     (line,) = of_answers(tmp_path, [str(number) for number in range(100)])
     assert line == (
         "exact: the right answer earns 1 in 100 of 100 problems; wrong answers earn less in 192 of "

@@ -74,7 +74,7 @@ def test_endings_calls_errors_and_unscored_episodes_are_counted(
     assert summary.episodes_per_second == 8.0
 
 
-def test_rewards_and_success_are_means_over_problems_not_episodes(tmp_path: Path) -> None:
+def test_rewards_and_success_are_means_over_problems(tmp_path: Path) -> None:
     summary = figures(PLAYED, *rules(tmp_path))
     assert summary.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
     assert summary.success is not None

@@ -88,7 +88,7 @@ def test_an_own_data_seed_is_kept() -> None:
     ]
 
 
-def test_a_seed_beside_seeds_is_refused() -> None:
+def test_seed_and_seeds_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Got seed= and --seeds: give one of them"):
         grid("tiny", ["seed=5"], 3)
 

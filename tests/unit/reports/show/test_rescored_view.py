@@ -35,7 +35,7 @@ def test_groups_of_one_episode_are_one_group() -> None:
     assert tau(judged([(0.0, -3.0)], [(0.5, 2.0)], [(1.0, 900.0)])) == 1.0
 
 
-def test_episodes_whose_rank_differs_most_come_first() -> None:
+def test_the_largest_differences_of_rank_come_first() -> None:
     episodes = judged([(0.0, 5.0), (1.0, 6.0), (2.0, 0.0), (2.0, 2.0)])
     furthest = Second("demo", [], [StepJudged(7, None, tuple(episodes), ())]).furthest
     assert [episode.chain for episode in furthest] == [2, 0, 1]
