@@ -120,7 +120,7 @@ def test_stored_scores_are_reused_until_a_reward_changes(store: Store, module: s
     assert store.holds(first.artifact.uri)
 
 
-def test_a_change_of_a_rewards_import_scores_again(store: Store, module: str) -> None:
+def test_an_edit_of_an_imported_module_scores_again(store: Store, module: str) -> None:
     assert new(again(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
     edit(module.replace("rewards", "others"), "VALUE = 0.25\n")
     assert new(again(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
