@@ -23,7 +23,7 @@ class Evaluate(Section):
 
     goal: str = Field(
         default="",
-        description="the reward that says solved (1 or more); needed when there are several",
+        description="the reward that decides success (1 or more); needed with several rewards",
     )
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1

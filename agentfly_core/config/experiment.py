@@ -128,7 +128,7 @@ class Update(Section):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     optimizer_state: Literal["fresh", "parent"] = Field(
         default="fresh",
-        description="what step 1 starts with: nothing, or that of the run that `model` names",
+        description="optimizer state of step 1: fresh, or from the run that `model` names",
     )
     old_logprobs: Literal["learner", "sampler"] = "learner"
     share_prefixes: bool = True
@@ -326,7 +326,7 @@ class Settings(Section):
 
     @property
     def own_warm_start(self) -> WarmStart | None:
-        """The run's warm start; a fork has none of its own."""
+        """The run's warm start; None in a fork."""
         return None if self.fork else self.warm_start
 
     @property

@@ -79,7 +79,7 @@ def place(steps: Iterable[int | str]) -> str:
 
 def settings_like(key: str, settings: Sequence[str]) -> list[str]:
     """Return similar settings: `["update.learning_rate"]` for `learning_rate`,
-    `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`; empty if none is similar.
+    `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`, or an empty list.
     """
     key = key.lstrip("-").replace("-", "_")
     last = key.rpartition(".")[2]

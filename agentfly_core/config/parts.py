@@ -94,8 +94,8 @@ class RewardPart(Section):
     """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`; a number is
     short for its weight.
 
-    `timeout`, `retries` and `concurrency` override those of `@reward`; further keys are settings of
-    its class. Its key is the import path, or with `use` its name in metrics.
+    `timeout`, `retries` and `concurrency` override the values of `@reward`; further keys are
+    settings of its class. Its key is the import path, or with `use` its name in metrics.
     """
 
     model_config = OPEN

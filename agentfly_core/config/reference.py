@@ -131,7 +131,7 @@ class WordPolicy(Enum):
 
 
 Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
-"""What has weights of its own, and not those of a run."""
+"""Models with weights outside of a run."""
 ModelReference = Model | RunPolicy | LastPolicy
 SpeakerReference = RunPolicy | EndpointPolicy
 Reference = ModelReference | EndpointPolicy | PolicyFile | ScriptPolicy | WordPolicy

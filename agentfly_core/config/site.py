@@ -110,7 +110,7 @@ class Site(Section):
     )
     offload: Literal["none", "optimizer", "all"] = Field(
         default="none",
-        description="what the host's memory holds between uses; all: the weights, too",
+        description="state in host memory between uses; all: also the weights",
     )
     gradient_checkpointing: bool = Field(
         default=False,
@@ -138,7 +138,7 @@ class Site(Section):
         description="chat services by name, for `--policy endpoint:NAME` and `agent.frozen`",
     )
     price_per_hour: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="what an hour of the site costs, in your currency, for reports"
+        default=None, description="price of an hour in your currency, for reports"
     )
 
     @field_validator("sampler_gpus", "learner_gpus", mode="before")

@@ -157,7 +157,7 @@ def _warm_start(
         return section
     if lacking := [name for name in tasks if name not in shown]:
         raise ValueError(
-            f"tasks.{lacking[0]}.warm_start: it must be given, as those of {', '.join(shown)} are: "
+            f"tasks.{lacking[0]}.warm_start: give it for each task, as for {', '.join(shown)}: "
             "the warm start shows all tasks. `{demonstrations: my_file:policy}` names a policy."
         )
     if section.get("demonstrations") != DEMONSTRATIONS:

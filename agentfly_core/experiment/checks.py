@@ -61,8 +61,8 @@ def check(settings: Settings) -> dict[str, Task]:
     _require_a_trained_speaker(whole)
     if silent := [tool.name for tool in whole.tools if not tool.schema.description]:
         raise ValueError(
-            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
-            "docstring, or say `@tool(description=...)`."
+            f"The tool {silent[0]!r} lacks a description for the model: give its function a "
+            "docstring, or set `@tool(description=...)`."
         )
     for part in whole.parts:
         part.ready()

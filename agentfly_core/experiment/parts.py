@@ -87,8 +87,8 @@ def refuse_misfits(
             if kind not in limits:
                 path = f"{kind.__module__}:{kind.__qualname__}"
                 raise ValueError(
-                    f"{part.what} asks for a {kind.__name__} and there is no limit for it; say how "
-                    f"many there may be, for example `environments: {{{path}: 8}}`."
+                    f"{part.what} needs a {kind.__name__}, but its limit is missing. Set a limit, "
+                    f"for example `environments: {{{path}: 8}}`."
                 )
 
 

@@ -36,7 +36,7 @@ END_TOKENS = "end_tokens"
 
 
 def require(model: ModelReference) -> None:
-    """Raise ValueError for a wrong reference, unless only a download would tell."""
+    """Raise ValueError for a wrong reference; models of the hub are not downloaded."""
     match model:
         case PackagedModel(name):
             require_package(name)
@@ -47,10 +47,10 @@ def require(model: ModelReference) -> None:
 
 
 def _refuse_mistyped(name: str) -> None:
-    if folders := _beside(name):
+    if folders := _neighbours(name):
         listed = ", ".join(folders[:MOST_NAMED])
         raise ValueError(
-            f"The folder {name} does not exist (folders beside it: {listed})."
+            f"The folder {name} does not exist (neighbours: {listed})."
             f"{nearest(name, folders)} For a model of this name on the Hugging Face hub, add "
             f"a revision: {name}@main."
         )
@@ -73,7 +73,7 @@ def _require_files(folder: Path) -> None:
         )
 
 
-def _beside(reference: str) -> list[str]:
+def _neighbours(reference: str) -> list[str]:
     """Neighbours of a possibly mistyped folder; for a bare name only similar models."""
     parent = Path(reference).parent
     if not parent.is_dir():

@@ -97,7 +97,7 @@ def page(
 ) -> str:
     """The page of a whole model, or of an adapter of this `rank`, with end tokens `stop`.
 
-    `templated`: its chat template is that of training.
+    `templated`: it has the chat template of training.
     """
     agent = episodes.agent
     most = next(limit for limit in VLLM_RANKS if limit >= (rank or 0))

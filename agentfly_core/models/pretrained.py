@@ -198,7 +198,7 @@ def write_untrained(
 
 
 def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Add the end tokens of generation_config.json to those of the tokenizer."""
+    """Add the end tokens of generation_config.json to the tokenizer's end tokens."""
     eos = getattr(model.generation_config, "eos_token_id", None)
     further = {eos} if isinstance(eos, int) else {*(eos or ())}
     own = {*end_tokens(tokenizer)}

@@ -71,8 +71,8 @@ class Probe:
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
         if not distance <= tolerance:
             raise WrongWeights(
-                f"{sampler} loaded {policy}, but its log-probabilities are {distance:.2g} from "
-                f"those of probe.json on average, expected at most {tolerance:g} in {dtype}. "
+                f"{sampler} loaded {policy}, but its log-probabilities differ from probe.json "
+                f"by {distance:.2g} on average, expected at most {tolerance:g} in {dtype}. "
                 "Either it has other weights, or they are so large that rounding matters (mean "
                 f"{fmean(self.logprobs):.3g}): lower update.learning_rate."
             )

@@ -94,7 +94,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
             "algorithm.use=agentfly_core.datasets.arithmetic:arithmetic",
             "arithmetic is no algorithm",
         ),
-        ("tools=[agentfly_core.tools.shop:search]", "asks for a Shop and there is no limit for it"),
+        ("tools=[agentfly_core.tools.shop:search]", "needs a Shop, but its limit is missing"),
         (f"tools=[{CALCULATOR}, {CALCULATOR}]", "2 tools are called 'calculator'"),
         ("data.operators=7", r"arithmetic: operators: Input should be a valid string \(got 7\)"),
         (

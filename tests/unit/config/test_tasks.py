@@ -69,7 +69,7 @@ def test_a_mixture_sums_its_data_and_reads_back_equal():
                 "sums": {**SUMS, "warm_start": {"demonstrations": "a:b"}},
                 "warm_start": {"rounds": 2},
             },
-            r"tasks\.shop\.warm_start: it must be given, as those of sums are",
+            r"tasks\.shop\.warm_start: give it for each task",
         ),
         (
             {"evaluate": {"by": "task"}},
@@ -121,7 +121,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
             {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},
             "rollout.curriculum: a night plays the problems in their order",
         ),
-        ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' asks for a Shop"),
+        ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' needs a Shop"),
     ],
 )
 def test_an_impossible_mixture_is_refused_before_any_work(changes, message):

@@ -335,6 +335,6 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:
-    told = r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8"
+    told = r"needs a Counter, but its limit.*tests.unit.rollout.test_episode:Counter: 8"
     with pytest.raises(ValueError, match=told):
         rollout_spec(up, limits={})

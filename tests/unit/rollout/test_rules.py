@@ -86,7 +86,7 @@ def test_a_reward_among_the_tools_is_sent_to_the_rewards() -> None:
 
 
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
+    with pytest.raises(ValueError, match=f"needs a Shop.*{SHOP}: 8"):
         experiment_of(settings_with(environments={}))
 
 
@@ -98,7 +98,7 @@ async def mute() -> str:
 def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None:
     with pytest.raises(
         ValueError,
-        match="'mute' says nothing of itself to the model: give its function a docstring",
+        match="'mute' lacks a description",
     ):
         check(settings_with(tools=["tests.unit.rollout.test_rules:mute"]))
 
