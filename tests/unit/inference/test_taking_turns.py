@@ -173,9 +173,7 @@ def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     ahead = ["rollout.max_staleness=1", "update.old_logprobs=sampler"]
     settings = loading.read(str(tmp_path / "tiny.yaml"), ahead).settings
-    with pytest.raises(
-        ValueError, match=r"max_staleness is 1, but vLLM on the GPUs \[0\] shares a GPU with"
-    ):
+    with pytest.raises(ValueError, match=r"max_staleness is 1, .*GPUs \[0\]"):
         checks.check_place(settings, Site(sampler="vllm", device="cuda", ranks=4))
     checks.check_place(settings, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
     checks.check_place(settings, Site(sampler="vllm"))
@@ -188,7 +186,7 @@ def test_a_float32_adapter_for_vllm_on_a_gpu_is_refused(
     settings = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).settings
     with pytest.raises(
         ValueError,
-        match=r"vLLM on a GPU applies an adapter to bfloat16 only\. Set dtype=bfloat16, or",
+        match="Set dtype=bfloat16",
     ):
         checks.check_place(settings, Site(sampler="vllm", device="cuda"))
     checks.check_place(settings, Site(sampler="vllm"))

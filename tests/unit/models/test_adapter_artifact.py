@@ -64,9 +64,7 @@ def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
 def test_an_adapter_on_a_changed_model_is_refused(store, model, policy, tmp_path):
     with store.publish(ArtifactKey(model.uri, "model", "another", {})) as folder:
         (folder / "model.safetensors").write_text("other weights")
-    with pytest.raises(
-        Damaged, match=r"000001/policy is an adapter on artifacts/model/nano with digest"
-    ):
+    with pytest.raises(Damaged, match=r"000001/policy .*artifacts/model/nano with digest"):
         adapter_artifact.folders(store, policy)
     store.remove(model.uri)
     with pytest.raises(Damaged, match=r"is an adapter on (.|\n)*never published whole"):

@@ -136,7 +136,7 @@ def test_a_cut_weight_file_is_refused_with_the_remedy(nano: Path, tmp_path: Path
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(
         ValueError,
-        match=rf"^Cannot load the model '{cut}': model\.safetensors is damaged \(.*\)\.",
+        match=rf"'{cut}': model\.safetensors is damaged",
     ):
         materialise(str(cut), tmp_path / "made", "float32")
 
