@@ -235,7 +235,7 @@ def remarks(settings: Settings) -> list[str]:
     return checks.remarks(settings.model, import_tasks(settings))
 
 
-def of_file(path: Path, **settings: Any) -> Settings:
+def settings_of_file(path: Path, **settings: Any) -> Settings:
     data = {"use": FILES, "train": 64, "validation": 0, "test": 4, "train_file": str(path)}
     return settings_with(data={**data, **settings})
 
@@ -256,9 +256,9 @@ def written(folder: Path, suffix: str) -> Path:
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
 def test_the_columns_of_a_file_are_checked_before_any_work(suffix: str, tmp_path: Path) -> None:
     path = written(tmp_path, suffix)
-    checks.check_inputs(of_file(path, needs=["solution"]))
+    checks.check_inputs(settings_of_file(path, needs=["solution"]))
     with pytest.raises(ValueError) as refused:
-        checks.check_inputs(of_file(path, needs=["solutions"]))
+        checks.check_inputs(settings_of_file(path, needs=["solutions"]))
     assert str(refused.value) == (
         f"data: needs: {path} has no field 'solutions' in its first 100 rows. Did you mean "
         "'solution'?"
@@ -268,21 +268,21 @@ def test_the_columns_of_a_file_are_checked_before_any_work(suffix: str, tmp_path
 def test_a_missing_file_or_question_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sums.jsonl"
     with pytest.raises(ValueError, match=r"data: .* file .*sums.jsonl \(looked in"):
-        checks.check_inputs(of_file(path))
+        checks.check_inputs(settings_of_file(path))
     path.write_text('{"Question": "1+1?"}')
     message = (
         "or problem or messages in its first 100 rows; it has Question. Name the one with the "
     )
     with pytest.raises(ValueError, match=message):
-        checks.check_inputs(of_file(path))
+        checks.check_inputs(settings_of_file(path))
 
 
 def test_a_column_may_be_read_under_another_name(tmp_path: Path) -> None:
     path = written(tmp_path, ".jsonl")
-    checks.check_inputs(of_file(path, needs=["answer"], columns={"solution": "answer"}))
+    checks.check_inputs(settings_of_file(path, needs=["answer"], columns={"solution": "answer"}))
     with pytest.raises(ValueError, match=r"columns: .*no field 'solutio'.* mean 'solution'\?"):
-        checks.check_inputs(of_file(path, columns={"solutio": "answer"}))
-    remarks_of_columns = remarks(of_file(path, columns={"solution": "source"}))
+        checks.check_inputs(settings_of_file(path, columns={"solutio": "answer"}))
+    remarks_of_columns = remarks(settings_of_file(path, columns={"solution": "source"}))
     assert remarks_of_columns == []
 
 
@@ -300,7 +300,7 @@ def test_unusual_settings_give_remarks(tmp_path: Path) -> None:
         "The tool 'search': its docstring describes 'word', which is no parameter. Did you mean "
         "'words'?",
     ]
-    assert remarks(of_file(path)) == [
+    assert remarks(settings_of_file(path)) == [
         f"'cites' reads the fact 'source', and {path} has no such field in its first rows. Known: "
         "question, solution."
     ]
@@ -309,7 +309,9 @@ def test_unusual_settings_give_remarks(tmp_path: Path) -> None:
 def test_the_facts_that_classes_read_are_checked_too(tmp_path: Path) -> None:
     path = written(tmp_path, ".jsonl")
     parts = {"tools": [f"{HERE}:Look"], "rewards": {f"{HERE}:Judge": {"strict": False}}}
-    of_classes = Settings.model_validate({**of_file(path).model_dump(mode="json"), **parts})
+    of_classes = Settings.model_validate(
+        {**settings_of_file(path).model_dump(mode="json"), **parts}
+    )
     remarked = remarks(of_classes)
     assert [remark.partition(", and ")[0] for remark in remarked] == [
         "'look' reads the fact 'page'",

@@ -20,7 +20,7 @@ ADD = Problem("add", "1+1?", {"answer": "2"})
 EXACT = "agentfly_core.rewards.exact:exact"
 
 
-def whole(**settings: Any) -> Task:
+def task_with(**settings: Any) -> Task:
     usual = {
         "model": "m",
         "data": {"use": "tests.support.problems:clean", "train": 8, "test": 4},
@@ -31,7 +31,7 @@ def whole(**settings: Any) -> Task:
 
 
 async def test_a_tool_is_created_with_its_settings() -> None:
-    (search,) = whole(tools=[{"use": f"{HERE}:Search", "index": "wiki", "results": 5}]).tools
+    (search,) = task_with(tools=[{"use": f"{HERE}:Search", "index": "wiki", "results": 5}]).tools
     assert (search.name, search.schema.description) == ("search", "Find passages.")
     answer = await search.answer(ToolCall("search", {"query": "Chile"}), {})
     assert answer.content == "5 of wiki for Chile"
@@ -39,7 +39,7 @@ async def test_a_tool_is_created_with_its_settings() -> None:
 
 async def test_a_tool_in_its_own_process_has_its_settings() -> None:
     plain, marked = (
-        whole(tools=[{"use": f"{HERE}:Apart", **settings}]).tools[0]
+        task_with(tools=[{"use": f"{HERE}:Apart", **settings}]).tools[0]
         for settings in ({}, {"mark": "?"})
     )
     for tool, text in ((plain, "Sure!"), (marked, "Sure?"), (plain, "Sure!")):
@@ -50,7 +50,7 @@ async def test_a_tool_in_its_own_process_has_its_settings() -> None:
 
 
 async def test_a_reward_that_is_used_twice_has_two_names() -> None:
-    parts = whole(
+    parts = task_with(
         rewards={
             "brief": {"use": f"{HERE}:Shorter", "weight": 0.5, "than": 2},
             f"{HERE}:Shorter": {"than": 9},
@@ -68,25 +68,25 @@ async def test_a_reward_that_is_used_twice_has_two_names() -> None:
 
 
 async def test_a_reward_in_its_own_process_keeps_settings_and_name() -> None:
-    (long,) = whole(rewards={"long": {"use": f"{HERE}:LongerThan", "than": 5}}).rewards
+    (long,) = task_with(rewards={"long": {"use": f"{HERE}:LongerThan", "than": 5}}).rewards
     episode = await play(["123456"])
     assert await long.score(episode, {}) == Score(1.0)
     assert await long.score(await play(["1"]), {}) == Score(0.0)
-    (wrong,) = whole(rewards={"wrong": {"use": f"{HERE}:LongerThan", "than": -1}}).rewards
+    (wrong,) = task_with(rewards={"wrong": {"use": f"{HERE}:LongerThan", "than": -1}}).rewards
     score = await wrong.score(episode, {})
     assert isinstance(score, Unscored) and "wrong: ValueError: than is -1, at " in score.reason
 
 
 def test_an_experiment_overrides_single_limits_of_a_reward() -> None:
     limits = {"weight": 1.0, "timeout": 90, "retries": 2, "concurrency": 4}
-    (exact,) = whole(rewards={EXACT: limits}).rewards
+    (exact,) = task_with(rewards={EXACT: limits}).rewards
     assert (exact.name, exact.timeout, exact.retries, exact.concurrency) == ("exact", 90, 2, 4)
-    (bare,) = whole().rewards
+    (bare,) = task_with().rewards
     assert (bare.timeout, bare.retries, bare.concurrency) == (30, 0, None)
 
 
 async def test_an_environment_is_created_with_its_settings() -> None:
-    parts = whole(
+    parts = task_with(
         tools=[f"{HERE}:count"],
         environments={f"{HERE}:Shelf": {"limit": 2, "settings": {"books": 7}}},
     )
@@ -98,7 +98,7 @@ async def test_an_environment_is_created_with_its_settings() -> None:
 
 
 async def test_an_agent_is_created_with_its_settings() -> None:
-    agent = whole(agent={"use": f"{HERE}:Twice", "question": "Really?"}).agent
+    agent = task_with(agent={"use": f"{HERE}:Twice", "question": "Really?"}).agent
     episode = await play(["3", "2"], problem=ADD, spec=rollout_spec(agent=agent))
     (question,) = episode.turns[1].read
     assert question.content == "Really?"
@@ -118,7 +118,7 @@ async def test_an_agent_is_created_with_its_settings() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        whole(**settings)
+        task_with(**settings)
 
 
 async def test_a_part_with_settings_can_be_created_in_a_test() -> None:

@@ -72,7 +72,9 @@ def test_a_comparison_with_an_earlier_champion_promotes_nothing(
     )
 
 
-def closing(monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None) -> list[object]:
+def answer_at_deadline(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None
+) -> list[object]:
     """Let Prefect return this answer after the deadline; return the forced states."""
     forced: list[object] = []
 
@@ -93,7 +95,7 @@ def closing(monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None) -
 def test_no_answer_in_time_is_a_rejection_without_a_failure(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forced = closing(monkeypatch, None)
+    forced = answer_at_deadline(monkeypatch, None)
     ended = promote.fn("tiny", NIGHT, days=1e-9)
     assert (ended.is_completed(), ended.name) == (True, "NotApproved")
     assert forced == [(THIS, "Running", True)]
@@ -104,7 +106,7 @@ def test_no_answer_in_time_is_a_rejection_without_a_failure(
 def test_an_answer_just_before_the_deadline_counts(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closing(monkeypatch, YES.model_dump())
+    answer_at_deadline(monkeypatch, YES.model_dump())
     assert promote.fn("tiny", NIGHT, days=1e-9).name == "Promoted"
     assert ledger.champion() == JUDGED
 

@@ -15,7 +15,7 @@ from flows.cli.machine import template
 from tests.support.project import ROOT
 
 
-def of_ours(name: str) -> Any:
+def file_of_ours(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text())
 
 
@@ -52,7 +52,7 @@ def test_a_folder_within_a_repository_gets_no_new_one(tmp_path: Path) -> None:
 
 
 def test_its_pipeline_is_ours_except_for_the_watched_code() -> None:
-    ours, theirs = of_ours("dvc.yaml")["stages"], shipped("dvc.yaml")["stages"]
+    ours, theirs = file_of_ours("dvc.yaml")["stages"], shipped("dvc.yaml")["stages"]
     for stage in (*ours.values(), *theirs.values()):
         stage.pop("deps", None)
     assert theirs == ours
@@ -61,7 +61,10 @@ def test_its_pipeline_is_ours_except_for_the_watched_code() -> None:
 
 
 def test_its_deployments_are_ours_with_its_own_experiment() -> None:
-    ours, theirs = of_ours("prefect.yaml")["deployments"], shipped("prefect.yaml")["deployments"]
+    ours, theirs = (
+        file_of_ours("prefect.yaml")["deployments"],
+        shipped("prefect.yaml")["deployments"],
+    )
     assert [one.pop("parameters") for one in theirs] == [{"experiment": "market"}] * len(ours)
     assert theirs == ours
     assert all(one["entrypoint"].startswith("flows.") for one in theirs), "found without a clone"

@@ -55,12 +55,12 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def train(store: Store, monkeypatch: pytest.MonkeyPatch) -> Train:
     """`train({2: 1})`: the second run ends with the status 1."""
 
-    def instead(fate: dict[int, int]) -> Trained:
+    def replace_train(fate: dict[int, int]) -> Trained:
         trained = Trained(store, fate)
         monkeypatch.setattr(sweeping, "_command", trained)
         return trained
 
-    return instead
+    return replace_train
 
 
 def test_a_run_is_announced_with_its_differing_settings(

@@ -185,7 +185,7 @@ def keeping_one(run: Run) -> Any:
     return replace(run, experiment=run.experiment.on(settings))
 
 
-def kept(store: Store, file: str) -> list[int]:
+def kept_steps(store: Store, file: str) -> list[int]:
     paths = store.root.glob(f"runs/old/steps/*/{file}/model.safetensors")
     return sorted(int(path.parent.parent.name) for path in paths)
 
@@ -196,11 +196,17 @@ def test_an_active_run_keeps_states_that_its_forks_need(origin: Experiment) -> N
         with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as new:
             check_start(new)
         retain(keeping_one(old), 4)
-        assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([2, 4], [1, 2, 4])
+        assert (kept_steps(old.store, "learner"), kept_steps(old.store, "policy")) == (
+            [2, 4],
+            [1, 2, 4],
+        )
         summary: Any = {**SUMMARY, "run": "new", "steps": 4}
         old.store.write_json("runs/new/summary.json", summary)
         retain(keeping_one(old), 4)
-        assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 2, 4])
+        assert (kept_steps(old.store, "learner"), kept_steps(old.store, "policy")) == (
+            [4],
+            [1, 2, 4],
+        )
 
 
 def test_an_active_run_keeps_policies_frozen_by_active_runs(
@@ -215,7 +221,7 @@ def test_an_active_run_keeps_policies_frozen_by_active_runs(
         summary: Any = {**SUMMARY, "run": "finished", "steps": 2}
         old.store.write_json("runs/finished/summary.json", summary)
         retain(keeping_one(old), 4)
-        assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 4])
+        assert (kept_steps(old.store, "learner"), kept_steps(old.store, "policy")) == ([4], [1, 4])
 
 
 def test_a_run_keeps_states_that_a_fork_of_its_fork_needs(run: Run) -> None:

@@ -45,32 +45,36 @@ def files_of_model(experiment: Experiment) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+def nano_experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     """The experiment with its model; tests must not write into its store."""
     experiment = experiment_with(tmp_path_factory.mktemp("usual"))
     inputs.base_model(experiment)
     return experiment
 
 
-def test_the_model_is_created_once_and_reused(usual: Experiment, tmp_path: Path) -> None:
+def test_the_model_is_created_once_and_reused(nano_experiment: Experiment, tmp_path: Path) -> None:
     model = inputs.base_model(experiment_with(tmp_path))
     assert not isinstance(model, Reused)
     again = inputs.base_model(experiment_with(tmp_path))
     assert isinstance(again, Reused)
     assert again == model
-    assert files_of_model(experiment_with(tmp_path)) == files_of_model(usual)
+    assert files_of_model(experiment_with(tmp_path)) == files_of_model(nano_experiment)
 
 
-def test_only_training_problems_change_the_model(usual: Experiment, tmp_path: Path) -> None:
+def test_only_training_problems_change_the_model(
+    nano_experiment: Experiment, tmp_path: Path
+) -> None:
     other = {**DATA, "held_out": "In the attic are zebras: how many {} are in the {}?"}
     experiment = experiment_with(tmp_path / "other", data=other)
-    assert files_of_model(experiment) == files_of_model(usual)
+    assert files_of_model(experiment) == files_of_model(nano_experiment)
     assert (
         b"zebras"
         in (experiment.store.open(inputs.dataset(experiment)) / "test.parquet").read_bytes()
     )
     fewer = experiment_with(tmp_path, data={**DATA, "train": 20})
-    assert files_of_model(fewer)["tokenizer.json"] != files_of_model(usual)["tokenizer.json"]
+    assert (
+        files_of_model(fewer)["tokenizer.json"] != files_of_model(nano_experiment)["tokenizer.json"]
+    )
 
 
 def test_seed_and_training_settings_keep_the_model(tmp_path: Path) -> None:
@@ -100,8 +104,8 @@ def test_inputs_of_the_model_change_the_model(changes: dict[str, object], tmp_pa
     assert key != StageKeys(other.settings).base_model(others)
 
 
-def test_rooms_and_things_are_tokens_and_a_call_is_short(usual: Experiment) -> None:
-    folder = usual.store.open(inputs.base_model(usual))
+def test_rooms_and_things_are_tokens_and_a_call_is_short(nano_experiment: Experiment) -> None:
+    folder = nano_experiment.store.open(inputs.base_model(nano_experiment))
     call = call_text("count", room="attic", thing="ropes")
     assert AutoTokenizer.from_pretrained(folder).tokenize(call)[-4:] == [
         "attic",

@@ -82,7 +82,7 @@ def module(tmp_path: Path) -> str:
     return f"rewards_{tmp_path.name}"
 
 
-def again(store: Store, *rewards: str) -> RescoredStep:
+def rescored_step(store: Store, *rewards: str) -> RescoredStep:
     (step,) = rescored(store, "demo", 6, [new_reward(text) for text in rewards])
     return step
 
@@ -100,44 +100,44 @@ def new(step: RescoredStep) -> list[float | Unscored]:
 
 
 def test_stored_episodes_get_new_rewards_and_failed_ones_none(store: Store, module: str) -> None:
-    *scored, failed = new(again(store, f"{module}:long"))
+    *scored, failed = new(rescored_step(store, f"{module}:long"))
     assert scored == [2.0, 1.0, 1.0]
     assert isinstance(failed, Unscored)
 
 
 def test_rewards_have_weights_and_settings(store: Store, module: str) -> None:
-    step = again(store, f"{module}:long=0.5", f"{module}:AtMost={{weight: 10, turns: 1}}")
+    step = rescored_step(store, f"{module}:long=0.5", f"{module}:AtMost={{weight: 10, turns: 1}}")
     assert new(step)[:3] == [1.0, 10.5, 10.5]
 
 
 def test_stored_scores_are_reused_until_a_reward_changes(store: Store, module: str) -> None:
-    first, second = again(store, f"{module}:long"), again(store, f"{module}:long")
+    first, second = rescored_step(store, f"{module}:long"), rescored_step(store, f"{module}:long")
     assert first.artifact and first.artifact == second.artifact
     assert Path("calls").read_text() == "xxx"
     edit(module, Path(f"{module}.py").read_text() + "\nMORE = 1\n")
-    third = again(store, f"{module}:long").artifact
+    third = rescored_step(store, f"{module}:long").artifact
     assert third and third.uri != first.artifact.uri
     assert store.holds(first.artifact.uri)
 
 
 def test_an_edit_of_an_imported_module_scores_again(store: Store, module: str) -> None:
-    assert new(again(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
+    assert new(rescored_step(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
     edit(module.replace("rewards", "others"), "VALUE = 0.25\n")
-    assert new(again(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
+    assert new(rescored_step(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
 
 
 def test_failed_judge_scores_are_not_stored_and_retried(
     store: Store, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("judge").write_text("")
-    down = again(store, f"{module}:judge")
+    down = rescored_step(store, f"{module}:judge")
     assert down.artifact is None
     assert all(isinstance(reward, Unscored) for reward in new(down))
     assert main(["score", "demo@6", "--reward", f"{module}:judge"]) == 0
     message = "No new reward for 3 episodes: judge: ServiceFailure: the judge is down."
     assert message in capsys.readouterr().out
     Path("judge").write_text("up")
-    back = again(store, f"{module}:judge")
+    back = rescored_step(store, f"{module}:judge")
     assert back.artifact is not None
     assert new(back)[:3] == [1.0, 1.0, 1.0]
 

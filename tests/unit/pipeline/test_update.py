@@ -180,7 +180,7 @@ def test_an_update_frees_the_memory_of_old_weights_and_states(
         def save_policy(self, folder):
             seen.extend(pages(path) for path in old)
 
-    if not forgets(tmp_path / "file"):
+    if not drops_pages(tmp_path / "file"):
         pytest.skip("This file system keeps files in memory.")
     store, seen = experiment(tmp_path).store, []
     before, state = (
@@ -204,7 +204,7 @@ def test_an_update_frees_the_memory_of_old_weights_and_states(
     assert [path.read_bytes() for path in old] == [bytes(2**20)] * 3
 
 
-def forgets(path):
+def drops_pages(path):
     """Return whether the file system can drop a written file from memory."""
     path.write_bytes(bytes(2**20))
     with path.open("rb") as file:

@@ -47,7 +47,7 @@ def start(store: Store, name: str, *overrides: str, file: str = "tiny", publishe
                 pass
 
 
-def only(store: Store) -> Listed:
+def single_entry(store: Store) -> Listed:
     (run,) = listed(store)
     assert isinstance(run, Listed)
     return run
@@ -55,7 +55,7 @@ def only(store: Store) -> Listed:
 
 def test_an_interrupted_run_is_listed_with_its_command(project: Store) -> None:
     start(project, "tiny-1", "steps=9", "update.learning_rate=1e-5", published=3)
-    run = only(project)
+    run = single_entry(project)
     assert (run.state, run.owner, run.step, run.steps) == ("stopped", "", 3, 9)
     assert run.command == "agentfly train tiny steps=9 update.learning_rate=1e-05 --run tiny-1"
 
@@ -69,7 +69,7 @@ def test_the_command_gives_exactly_the_settings_of_the_run(project: Store) -> No
     ]
     overrides += ["evaluate.goal='agentfly_core.rewards.exact:exact'"]
     start(project, "tiny-1", *overrides)
-    words = shlex.split(only(project).command)
+    words = shlex.split(single_entry(project).command)
     again = loading.read("tiny", [word for word in words[3:] if "=" in word])
     assert again.settings == loading.read("tiny", overrides).settings
 
@@ -78,19 +78,19 @@ def test_the_command_leaves_out_removed_settings(project: Store) -> None:
     kl = "algorithm: {kl: {use: loss, weight: 0.1}}"
     Path("conf/tiny.yaml").write_text(f"{TINY}\nadapter: {{rank: 4}}\n{kl}\n")
     start(project, "tiny-1", "adapter=null", "algorithm.kl=null")
-    command = only(project).command
+    command = single_entry(project).command
     assert command == "agentfly train tiny adapter=null algorithm.kl=null --run tiny-1"
 
 
 def test_an_edited_file_does_not_change_the_listed_command(project: Store) -> None:
     start(project, "tiny-1", "seed=4")
     Path("conf/tiny.yaml").write_text(TINY.replace("steps: 2", "steps: 5"))
-    assert only(project).command == "agentfly train tiny seed=4 steps=2 --run tiny-1"
+    assert single_entry(project).command == "agentfly train tiny seed=4 steps=2 --run tiny-1"
     for unreadable in ("steps: [", "- a list", "model: nano:calculator"):
         Path("conf/tiny.yaml").write_text(unreadable)
-        assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
+        assert single_entry(project).command == "agentfly train tiny seed=4 --run tiny-1"
     Path("conf/tiny.yaml").unlink()
-    assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
+    assert single_entry(project).command == "agentfly train tiny seed=4 --run tiny-1"
 
 
 def test_the_command_names_the_path_and_another_store(
@@ -100,7 +100,7 @@ def test_the_command_names_the_path_and_another_store(
     elsewhere = Store.at("elsewhere", project.root / ".agentfly")
     start(elsewhere, "mine-1", file="mine.yaml")
     assert (
-        only(elsewhere).command
+        single_entry(elsewhere).command
         == f"agentfly train mine.yaml --run mine-1 --store {project.root}/elsewhere"
     )
 
@@ -108,7 +108,7 @@ def test_the_command_names_the_path_and_another_store(
 def test_an_active_run_names_its_owner(project: Store) -> None:
     start(project, "tiny-1")
     with local_lock(project.root / "runs" / "tiny-1"):
-        run = only(project)
+        run = single_entry(project)
     assert (run.state, run.owner) == ("running", str(Owner.current()))
 
 
@@ -132,26 +132,28 @@ def test_a_run_on_s3_is_running_while_its_lock_is_renewed(project: Store) -> Non
     )
     for seconds, state in ((30.0, "running"), (300.0, "stopped")):
         bucket.ages["runs/tiny-1/lock.json"] = seconds
-        assert only(Store(project.root, bucket)).state == state  # type: ignore[arg-type]
+        assert single_entry(Store(project.root, bucket)).state == state  # type: ignore[arg-type]
 
 
 def test_a_finished_run_shows_success_until_it_gets_more_steps(project: Store) -> None:
     start(project, "tiny-1", published=2)
     project.write_json("runs/tiny-1/summary.json", {"steps": 2, "success_after": 0.912})
-    run = only(project)
+    run = single_entry(project)
     assert (run.state, run.success, run.command) == ("finished", 0.912, "agentfly show tiny-1")
     start(project, "tiny-1", "steps=4")
-    assert only(project).state == "stopped"
+    assert single_entry(project).state == "stopped"
 
 
 def test_a_finished_run_of_another_store_is_read_there(project: Store) -> None:
     elsewhere = Store.at("elsewhere", project.root / ".agentfly")
     start(elsewhere, "tiny-1")
     elsewhere.write_json("runs/tiny-1/summary.json", {"steps": 2, "success_after": 0.912})
-    assert only(elsewhere).command == f"agentfly show tiny-1 --store {project.root}/elsewhere"
+    assert (
+        single_entry(elsewhere).command == f"agentfly show tiny-1 --store {project.root}/elsewhere"
+    )
     Path("conf/site").mkdir()
     Path("conf/site/local.yaml").write_text("store: elsewhere\n")
-    assert only(elsewhere).command == "agentfly show tiny-1"
+    assert single_entry(elsewhere).command == "agentfly show tiny-1"
 
 
 def test_the_list_is_complete_in_a_narrow_terminal(project: Store) -> None:

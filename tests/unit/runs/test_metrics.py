@@ -201,32 +201,37 @@ TEAMS = [
 
 
 @pytest.fixture(scope="module")
-def of_teams() -> dict[str, float]:
+def metrics_of_teams() -> dict[str, float]:
     played, scores = zip(*TEAMS, strict=True)
     return rollout_metrics(played, scores, [], "exact", TOOLS)
 
 
-def test_episodes_count_once_however_many_speak_in_them(of_teams: dict[str, float]) -> None:
-    assert of_teams["rollout/ending/max_turns"] == 1 / 4
-    assert of_teams["rollout/avg_turns"] == 4.0
-    assert of_teams["rollout/avg_sampled_tokens"] == 4 + 2 + 1 + 3
-    assert of_teams["rollout/tool_calls/calculator"] == 1.0
-    assert of_teams["rollout/success"] == 2 / 4
-    assert of_teams["reward_extra/exact/mean"] == 0.5
+def test_an_episode_of_several_speakers_counts_once(metrics_of_teams: dict[str, float]) -> None:
+    assert metrics_of_teams["rollout/ending/max_turns"] == 1 / 4
+    assert metrics_of_teams["rollout/avg_turns"] == 4.0
+    assert metrics_of_teams["rollout/avg_sampled_tokens"] == 4 + 2 + 1 + 3
+    assert metrics_of_teams["rollout/tool_calls/calculator"] == 1.0
+    assert metrics_of_teams["rollout/success"] == 2 / 4
+    assert metrics_of_teams["reward_extra/exact/mean"] == 0.5
 
 
-def test_the_reward_of_an_episode_is_the_mean_of_its_speakers(of_teams: dict[str, float]) -> None:
-    assert of_teams["rollout/reward"] == (0.75 + 0.5 + 0.25 + 0.25) / 4
+def test_the_reward_of_an_episode_is_the_mean_of_its_speakers(
+    metrics_of_teams: dict[str, float],
+) -> None:
+    assert metrics_of_teams["rollout/reward"] == (0.75 + 0.5 + 0.25 + 0.25) / 4
 
 
-def test_a_problem_has_spread_where_one_speaker_has(of_teams: dict[str, float]) -> None:
-    assert of_teams["rollout/zero_spread_groups"] == 1 / 2  # planners' rewards differ nowhere
+def test_spread_of_one_speaker_is_spread_of_the_problem(metrics_of_teams: dict[str, float]) -> None:
+    # the rewards of the planners are equal
+    assert metrics_of_teams["rollout/zero_spread_groups"] == 1 / 2
 
 
 def test_each_of_several_speakers_has_its_own_metrics(
-    of_teams: dict[str, float], metrics: dict[str, float]
+    metrics_of_teams: dict[str, float], metrics: dict[str, float]
 ) -> None:
-    by_speaker = {name: value for name, value in of_teams.items() if "rollout/speaker/" in name}
+    by_speaker = {
+        name: value for name, value in metrics_of_teams.items() if "rollout/speaker/" in name
+    }
     assert by_speaker == {
         "rollout/speaker/planner/avg_turns": 2.0,
         "rollout/speaker/planner/avg_sampled_tokens": 6.0,

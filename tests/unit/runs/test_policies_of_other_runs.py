@@ -69,13 +69,13 @@ def test_a_run_with_a_missing_start_is_refused_without_a_trace(tmp_path, base, m
     assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
 
 
-def near(tmp_path, reference):
+def near_reference(tmp_path, reference):
     kl = {"use": "loss", "reference": reference}
     return experiment(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
 
 
 def test_the_reference_policy_is_recorded_by_its_digest(tmp_path):
-    here = near(tmp_path, "run:base@1")
+    here = near_reference(tmp_path, "run:base@1")
     with (
         pytest.raises(ValueError, match="The run 'base' has published no policy"),
         opened(here, "demo"),
@@ -88,12 +88,12 @@ def test_the_reference_policy_is_recorded_by_its_digest(tmp_path):
     base = here.store.artifact("runs/base/steps/000001/policy")
     with opened(here, "demo") as run:
         assert run.reference == base
-    with opened(near(tmp_path, "start"), "other") as run:
+    with opened(near_reference(tmp_path, "start"), "other") as run:
         assert run.reference is None
 
 
 def test_a_reference_policy_without_weights_is_refused(tmp_path):
-    here = near(tmp_path, "run:base@1")
+    here = near_reference(tmp_path, "run:base@1")
     with here.store.publish(
         ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})
     ) as folder:
@@ -133,7 +133,7 @@ def test_another_reference_policy_is_another_update(tmp_path):
     scored, first, second = (
         Pointer(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
     )
-    settings = near(tmp_path, "run:base@1").settings
+    settings = near_reference(tmp_path, "run:base@1").settings
     updates = [
         StageKeys(settings).policy("demo", scored, scored, 1, named).key
         for named in (None, first, second)

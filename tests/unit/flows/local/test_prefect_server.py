@@ -37,88 +37,88 @@ def places(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def alone(places):
+def without_api(places):
     """A project without `agentfly up` and without a chosen API."""
     return replace(places, api="")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_a_server_requires_the_password_of_the_project(alone, host):
+def test_a_server_requires_the_password_of_the_project(without_api, host):
     with pytest.raises(Became, match=host) as became:
-        prefect_command(alone, [*START, "--host", host])
-    assert became.value.env[GUARD] == f"agentfly:{password(alone.state)}"
+        prefect_command(without_api, [*START, "--host", host])
+    assert became.value.env[GUARD] == f"agentfly:{password(without_api.state)}"
 
 
 @pytest.mark.parametrize(
     "words", [["--host", "0.0.0.0"], ["--port", "4200", "--host=192.168.0.7"], ["--host", "pc"]]
 )
-def test_a_server_that_others_reach_needs_a_password_of_the_user(alone, words, monkeypatch):
+def test_a_server_that_others_reach_needs_a_password_of_the_user(without_api, words, monkeypatch):
     with pytest.raises(ValueError, match=rf"expected 127\.0\.0\.1.*Set {GUARD}"):
-        prefect_command(alone, [*START, *words])
+        prefect_command(without_api, [*START, *words])
     monkeypatch.setenv(GUARD, "someone:secret")
     with pytest.raises(Became, match="server"):
-        prefect_command(alone, [*START, *words])
+        prefect_command(without_api, [*START, *words])
 
 
-def test_the_page_of_a_server_at_an_ipv6_address_has_a_valid_url(alone):
+def test_the_page_of_a_server_at_an_ipv6_address_has_a_valid_url(without_api):
     with pytest.raises(Became) as became:
-        prefect_command(alone, [*START, "--host", "::1"])
+        prefect_command(without_api, [*START, "--host", "::1"])
     assert became.value.env[PAGE_API] == "http://[::1]:4200/api"
 
 
-def test_port_and_password_of_the_prefect_profile_stay(alone, tmp_path):
+def test_port_and_password_of_the_prefect_profile_stay(without_api, tmp_path):
     (tmp_path / "profiles.toml").write_text(
         f'active = "mine"\n[profiles.mine]\n{GUARD} = "someone:secret"\n'
         'PREFECT_SERVER_API_PORT = "4217"\n'
     )
     with pytest.raises(Became) as became:
-        prefect_command(alone, START)
+        prefect_command(without_api, START)
     assert became.value.env[GUARD] == "someone:secret"
     assert became.value.env[PAGE_API] == "http://127.0.0.1:4217/api"
 
 
 @pytest.mark.parametrize("words", [["--port", "4217"], ["--port=4217", "--host", "127.0.0.1"]])
-def test_the_page_uses_the_port_of_its_server(alone, words):
+def test_the_page_uses_the_port_of_its_server(without_api, words):
     with pytest.raises(Became) as became:
-        prefect_command(alone, [*START, *words])
+        prefect_command(without_api, [*START, *words])
     assert became.value.env[PAGE_API] == "http://127.0.0.1:4217/api"
 
 
-def test_the_url_that_a_user_set_for_the_page_stays(alone, monkeypatch):
+def test_the_url_that_a_user_set_for_the_page_stays(without_api, monkeypatch):
     monkeypatch.setenv(PAGE_API, "https://prefect.example/api")
     with pytest.raises(Became) as became:
-        prefect_command(alone, START)
+        prefect_command(without_api, START)
     assert became.value.env[PAGE_API] == "https://prefect.example/api"
 
 
-def test_the_page_uses_the_port_of_the_environment(alone, monkeypatch):
+def test_the_page_uses_the_port_of_the_environment(without_api, monkeypatch):
     monkeypatch.setenv("PREFECT_SERVER_API_PORT", "4217")
     with pytest.raises(Became) as became:
-        prefect_command(alone, START)
+        prefect_command(without_api, START)
     assert became.value.env[PAGE_API] == "http://127.0.0.1:4217/api"
 
 
-def test_a_password_that_a_user_set_for_the_server_stays(alone, monkeypatch):
+def test_a_password_that_a_user_set_for_the_server_stays(without_api, monkeypatch):
     monkeypatch.setenv(GUARD, "someone:secret")
     with pytest.raises(Became) as became:
-        prefect_command(alone, START)
+        prefect_command(without_api, START)
     assert became.value.env[GUARD] == "someone:secret"
 
 
-def test_a_flow_run_is_served_although_the_usual_port_is_taken(alone, monkeypatch, capsys):
+def test_a_flow_run_is_served_although_the_usual_port_is_taken(without_api, monkeypatch, capsys):
     with listener() as stranger:
         monkeypatch.setattr(prefect_server, "PORT", stranger)
         with pytest.raises(Became) as became:
-            open_flow_run(alone, "4f1c")
+            open_flow_run(without_api, "4f1c")
     link, sign_in = capsys.readouterr().out.splitlines()
     url = became.value.env[PAGE_API].removesuffix("/api")
     assert link == f"{url}/runs/flow-run/4f1c"
     assert not url.endswith(f":{stranger}")
-    assert sign_in == f"Sign in with agentfly:the password in {alone.state}/password"
+    assert sign_in == f"Sign in with agentfly:the password in {without_api.state}/password"
 
 
 @pytest.fixture
-def project(alone, tmp_path, monkeypatch):
+def project(without_api, tmp_path, monkeypatch):
     """A folder without a chosen Prefect."""
     for name in ELSEWHERE:
         monkeypatch.setenv(name, "")

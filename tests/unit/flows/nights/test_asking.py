@@ -49,7 +49,7 @@ def ledger(experiment: Experiment) -> NightLedger:
     return NightLedger(experiment.store, experiment.name)
 
 
-def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
+def connect(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
     """Connect the product to these."""
     client = prefect.client.orchestration
     monkeypatch.setattr(client, "get_client", lambda sync_client: nullcontext(forms))
@@ -61,7 +61,7 @@ def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
 def test_a_night_requests_each_approval_that_has_no_form(
     experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forms = at(monkeypatch, Forms())
+    forms = connect(monkeypatch, Forms())
     for night in (FIRST, SECOND, THIRD):
         ledger.append(night, "awaits_approval")
     ledger.append(SECOND, "not_approved")
@@ -79,7 +79,7 @@ def test_a_night_requests_each_approval_that_has_no_form(
 def test_a_form_of_another_experiment_does_not_count(
     experiment: Experiment, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forms = at(monkeypatch, Forms())
+    forms = connect(monkeypatch, Forms())
     ledger.append(FIRST, "awaits_approval")
     ask_people(ledger, experiment.site.name)
     forms.waiting[0]["experiment"] = "shop"
@@ -93,7 +93,7 @@ def test_a_refusal_of_prefect_is_logged_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    at(monkeypatch, Forms(ConnectionError("no server")))
+    connect(monkeypatch, Forms(ConnectionError("no server")))
     ledger.append(FIRST, "awaits_approval")
     ask_people(ledger, experiment.site.name)
     assert "Nobody is asked in the Prefect UI about the policy of nightly-2026-11-20" in caplog.text

@@ -32,7 +32,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
     return NightLedger(Store.at(str(tmp_path), tmp_path), "quickstart")
 
 
-def missed(ledger: NightLedger) -> list[str]:
+def missed_nights(ledger: NightLedger) -> list[str]:
     return [entry.night for entry in ledger.entries() if entry.event == "missed"]
 
 
@@ -41,20 +41,20 @@ def test_scheduled_nights_after_the_last_one_are_missed_once(ledger: NightLedger
         ledger.append(f"nightly-2026-11-{day}", "began")
     for _ in range(2):
         record_missed(ledger, date(2026, 11, 23))
-    assert missed(ledger) == ["nightly-2026-11-21", "nightly-2026-11-22"]
+    assert missed_nights(ledger) == ["nightly-2026-11-21", "nightly-2026-11-22"]
 
 
 def test_a_night_with_a_date_in_the_future_hides_no_missed_one(ledger: NightLedger) -> None:
     for day in (20, 30):
         ledger.append(f"nightly-2026-11-{day}", "began")
     record_missed(ledger, date(2026, 11, 22))
-    assert missed(ledger) == ["nightly-2026-11-21"]
+    assert missed_nights(ledger) == ["nightly-2026-11-21"]
 
 
 def test_no_night_is_missed_before_the_first_one(ledger: NightLedger) -> None:
     ledger.append("nightly-2026-11-23", "began")
     record_missed(ledger, date(2026, 11, 23))
-    assert missed(ledger) == []
+    assert missed_nights(ledger) == []
 
 
 def test_without_a_prefect_server_the_night_continues(

@@ -83,7 +83,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return learner
 
 
-def sitting(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run]:
+def trained_until(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run]:
     services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
     training = Training(run, Path("logs"), learner.stages, until)
@@ -98,7 +98,7 @@ def test_the_step_at_the_deadline_is_the_last_and_is_recorded(
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        policy, ended = sitting(run, learner, NOW)
+        policy, ended = trained_until(run, learner, NOW)
         assert policy.uri == run.layout.step(1).policy
         assert ended.settings.steps == 1
         record = run.record
@@ -109,14 +109,14 @@ def test_the_last_step_before_the_deadline_keeps_its_state(
     tmp_path: Path, learner: Scripted
 ) -> None:
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        policy, ended = sitting(run, learner, NOW)
+        policy, ended = trained_until(run, learner, NOW)
         scored = run.store.artifact(run.layout.step(1).scored)
         target = step_target(run, run.start, scored, 1)
         assert run.store.find(keys.learner(target))
         assert made(ended, target, 1) == policy
     learner.state = "another run's"
     with opened(experiment(tmp_path, **settings(1)), "demo") as run:
-        assert sitting(run, learner, Deadline.after(None))[0] == policy
+        assert trained_until(run, learner, Deadline.after(None))[0] == policy
     assert learner.state == "another run's"
 
 
@@ -131,13 +131,13 @@ def test_a_lost_state_is_computed_again_at_the_deadline(
 
     monkeypatch.setattr(policy_updates, "step_job", step_job)
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        sitting(run, learner, Deadline.after(None))
+        trained_until(run, learner, Deadline.after(None))
     for step in (3, 2):
         run.store.remove(run.layout.step(step).policy)
         run.store.remove(run.layout.step(step).learner)
     learner.state = ""
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        policy, _ = sitting(run, learner, NOW)
+        policy, _ = trained_until(run, learner, NOW)
         key = run.store.artifact(policy.uri).key
         assert learner.updates == [key.key]
         assert run.store.find(keys.learner(key))
@@ -145,6 +145,6 @@ def test_a_lost_state_is_computed_again_at_the_deadline(
 
 def test_a_run_within_its_time_keeps_its_steps(tmp_path: Path, learner: Scripted) -> None:
     with opened(experiment(tmp_path, **settings(2)), "demo") as run:
-        policy, ended = sitting(run, learner, Deadline.after(None))
+        policy, ended = trained_until(run, learner, Deadline.after(None))
         assert (policy.uri, ended) == (run.layout.step(2).policy, run)
         assert "planned_steps" not in run.record

@@ -99,14 +99,14 @@ def check_problems(here: Experiment, data: Artifact) -> list[str]:
     return solvable.check(here, data)
 
 
-def of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]:
+def report_of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> list[str]:
     data = {"use": f"{HERE}:answers", "train": len(right) - 1, "validation": 0, "test": 1}
     data |= {"right": list(right), **settings.pop("data", {})}
     return check_problems(*made(folder, data=data, **settings))
 
 
 def test_all_right_answers_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path) -> None:
-    (line,) = of_answers(tmp_path, [str(number) for number in range(100)])
+    (line,) = report_of_answers(tmp_path, [str(number) for number in range(100)])
     assert line == (
         "exact: the right answer earns 1 in 100 of 100 problems; wrong answers earn less in 192 of "
         "192 cases on 64 sampled problems."
@@ -115,13 +115,13 @@ def test_all_right_answers_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path)
 
 def test_an_unsolvable_problem_is_refused_with_its_fact(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 problem cannot be solved") as error:
-        of_answers(tmp_path, ["1", {"right": "2"}, "3"])
+        report_of_answers(tmp_path, ["1", {"right": "2"}, "3"])
     assert "the problem 'p1': facts['answer'] is {\"right\": \"2\"}, expected" in str(error.value)
     assert "raise data.tolerate_bad_rows" in str(error.value)
 
 
 def test_tolerated_problems_are_reported_and_not_refused(tmp_path: Path) -> None:
-    report = of_answers(tmp_path, ["1", None, "3"], data={"tolerate_bad_rows": 1})
+    report = report_of_answers(tmp_path, ["1", None, "3"], data={"tolerate_bad_rows": 1})
     assert "earns 1 in 2 of 3 problems" in report[0]
     assert report[1].startswith("1 problem cannot be solved (tolerated: 1): the problem 'p1': ")
 
@@ -137,7 +137,7 @@ def test_a_bad_fact_of_a_file_is_refused_with_file_and_row(tmp_path: Path) -> No
 
 
 def test_a_wrong_answer_that_earns_the_reward_is_reported(tmp_path: Path) -> None:
-    report = of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:lenient": 1.0})
+    report = report_of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:lenient": 1.0})
     assert "wrong answers earn less in 0 of 4 cases" in report[0]
     assert report[1] == "lenient: the wrong answer '' to the problem 'p0' earns 1."
 
@@ -145,7 +145,7 @@ def test_a_wrong_answer_that_earns_the_reward_is_reported(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["judge", "judge_with_examples"])
 def test_a_judge_is_skipped_and_reported(tmp_path: Path, name: str) -> None:
     rewards = {EXACT: 1.0, f"{HERE}:{name}": 1.0}
-    report = of_answers(tmp_path, ["1", "2"], rewards=rewards, evaluate={"goal": EXACT})
+    report = report_of_answers(tmp_path, ["1", "2"], rewards=rewards, evaluate={"goal": EXACT})
     assert report[1] == (
         f"{name}: not checked, since it asks a service (retries or concurrency is set)."
     )
@@ -162,7 +162,7 @@ def test_the_oracle_does_not_call_a_judge_of_an_environment(tmp_path: Path) -> N
 
 
 def test_a_reward_without_examples_or_an_oracle_is_reported(tmp_path: Path) -> None:
-    (line,) = of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:any_answer": 1.0})
+    (line,) = report_of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:any_answer": 1.0})
     assert line.startswith("any_answer: not checked, since no function in warm_start")
 
 
@@ -196,16 +196,16 @@ def test_a_report_is_stored_and_recomputed_for_other_rewards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ["1", "2"]
-    first = of_answers(tmp_path, right)
+    first = report_of_answers(tmp_path, right)
     monkeypatch.setattr(solvable, "WRONG", 1)
-    assert of_answers(tmp_path, right) == first
-    (qa,) = of_answers(tmp_path, right, rewards={"agentfly_core.rewards.qa:qa_em": 1.0})
+    assert report_of_answers(tmp_path, right) == first
+    (qa,) = report_of_answers(tmp_path, right, rewards={"agentfly_core.rewards.qa:qa_em": 1.0})
     assert qa.startswith("qa_em: ") and qa.endswith("on 1 sampled problem.")
 
 
 def test_a_damaged_report_is_recomputed(tmp_path: Path) -> None:
-    report = of_answers(tmp_path, ["1", "2"])
+    report = report_of_answers(tmp_path, ["1", "2"])
     (path,) = tmp_path.rglob("artifacts/solvable/*.json")
     path.write_text("{")
-    assert of_answers(tmp_path, ["1", "2"]) == report
+    assert report_of_answers(tmp_path, ["1", "2"]) == report
     assert json.loads(path.read_text())["report"] == report

@@ -12,12 +12,12 @@ from agentfly_core.store.store import Store
 from tests.support.tried_runs import experiment_with, finished, project
 
 
-def of(success: list[float], *ends: float) -> Curve:
+def curve_of(success: list[float], *ends: float) -> Curve:
     return Curve(tuple(success), dict.fromkeys(AXES, ends))
 
 
 def test_groups_are_drawn_on_common_scales_to_their_last_step() -> None:
-    groups = {"slow": [of([0.0, 0.5], 1, 4)], "faster": [of([0.0, 1.0], 1, 2)]}
+    groups = {"slow": [curve_of([0.0, 0.5], 1, 4)], "faster": [curve_of([0.0, 1.0], 1, 2)]}
     assert plotted(groups, "seconds", width=8) == [
         "success in training over seconds, 0 to 4; ▁ 0%, █ 100%",
         "  slow    ▁▁▅▅▅▅▅▅",
@@ -26,26 +26,31 @@ def test_groups_are_drawn_on_common_scales_to_their_last_step() -> None:
 
 
 def test_a_bar_of_several_steps_or_runs_is_their_mean() -> None:
-    groups = {"one": [of([0.0, 1.0, 1.0, 1.0], 1, 2, 3, 4), of([0.0, 0.0, 0.0, 1.0], 1, 2, 3, 4)]}
+    groups = {
+        "one": [
+            curve_of([0.0, 1.0, 1.0, 1.0], 1, 2, 3, 4),
+            curve_of([0.0, 0.0, 0.0, 1.0], 1, 2, 3, 4),
+        ]
+    }
     # 0, 0, 1 and 0; then 1, 1, 0 and 1
     assert plotted(groups, "steps", width=2)[1] == "  one  ▃▆"
 
 
 def test_runs_of_different_speeds_count_equally() -> None:
     # over 4 seconds 1 and 0, then 1 alone: the slow run ends its only step last
-    groups = {"one": [of([0.0, 0.0], 1, 2), of([1.0], 4)]}
+    groups = {"one": [curve_of([0.0, 0.0], 1, 2), curve_of([1.0], 4)]}
     assert plotted(groups, "seconds", width=4)[1] == "  one  ▅▅██"
 
 
 def test_success_that_never_changes_is_a_line_at_the_bottom() -> None:
-    assert plotted({"one": [of([0.5], 1)]}, "steps", width=3) == [
+    assert plotted({"one": [curve_of([0.5], 1)]}, "steps", width=3) == [
         "success in training over steps, 0 to 1; always 50%",
         "  one  ▁▁▁",
     ]
 
 
 def test_runs_without_a_scored_episode_have_no_curve() -> None:
-    assert plotted({"one": [of([])]}, "steps") == []
+    assert plotted({"one": [curve_of([])]}, "steps") == []
 
 
 def test_the_curve_of_a_fork_begins_with_its_origins_steps(

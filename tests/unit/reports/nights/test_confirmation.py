@@ -42,19 +42,19 @@ def ids(settings: Settings) -> set[str]:
     return {getattr(problem, "id", "") for problem in built["test"]}
 
 
-def way_of(settings: Settings) -> Way:
+def confirmation_of(settings: Settings) -> Way:
     datasets = [one.data.use for one in settings.each.values()]
     return way(settings.promotion.confirmation, datasets)
 
 
 def test_generated_data_have_fresh_problems_and_files_a_split() -> None:
-    assert (way_of(settings()), way_of(settings(FILES))) == ("fresh", "split")
-    assert way_of(settings("tests.support.problems:clean")) == "split"
+    assert (confirmation_of(settings()), confirmation_of(settings(FILES))) == ("fresh", "split")
+    assert confirmation_of(settings("tests.support.problems:clean")) == "split"
 
 
 def test_an_experiment_may_set_its_confirmation() -> None:
-    assert way_of(settings(FILES, confirmation="none")) == "none"
-    assert way_of(settings(confirmation={"use": "split", "share": 0.5})) == "split"
+    assert confirmation_of(settings(FILES, confirmation="none")) == "none"
+    assert confirmation_of(settings(confirmation={"use": "split", "share": 0.5})) == "split"
 
 
 def test_a_split_is_fixed_and_disjoint_from_the_first_problems() -> None:
@@ -81,13 +81,13 @@ def test_each_confirmation_has_its_own_fixed_fresh_problems() -> None:
 
 def test_a_generated_mixture_has_fresh_problems_of_each_task() -> None:
     fresh = mixture().with_fresh_problems(0)
-    assert way_of(mixture()) == "fresh"
+    assert confirmation_of(mixture()) == "fresh"
     assert [one.data.test for one in fresh.each.values()] == [8, 4]
     assert (fresh.data.test, len(ids(fresh))) == (12, 12)
     assert ids(fresh).isdisjoint(ids(mixture()))
     assert ids(fresh) != ids(mixture().with_fresh_problems(1))
     files = {"use": FILES, "train": 12, "test": 4, "train_file": "math.jsonl"}
-    assert way_of(mixture({**SUMS, "data": files})) == "split"
+    assert confirmation_of(mixture({**SUMS, "data": files})) == "split"
 
 
 def test_only_the_data_seed_selects_the_fresh_problems() -> None:

@@ -112,7 +112,7 @@ def conversation(chain: int, system: str, question: str) -> Trajectory:
     return episode(chain, replace(turn(text, "99<|im_end|>"), read=read))
 
 
-def all_of(store: Store, *played: Trajectory) -> str:
+def text_of(store: Store, *played: Trajectory) -> str:
     """Print these episodes, without spaces at the ends of lines."""
     pairs = tuple((trajectory, None) for trajectory in played)
     read = partial(pieces, decode=decoder(store, "demo"))
@@ -124,7 +124,7 @@ def all_of(store: Store, *played: Trajectory) -> str:
 
 
 def test_a_common_system_prompt_is_printed_once(store: Store) -> None:
-    text = all_of(store, conversation(0, SYSTEM, "41+58?"), conversation(1, SYSTEM, "1+1?"))
+    text = text_of(store, conversation(0, SYSTEM, "41+58?"), conversation(1, SYSTEM, "1+1?"))
     assert text.count("Use the tools.") == 1
     assert text.count(SAME) == 2
     assert f"     read | {SAME}\n          | 41+58?<|im_end|>" in text
@@ -133,7 +133,7 @@ def test_a_common_system_prompt_is_printed_once(store: Store) -> None:
 
 def test_different_system_prompts_stay_in_their_episodes(store: Store) -> None:
     other = SYSTEM.replace("tools.", "tools. Today is Monday.")
-    text = all_of(store, conversation(0, SYSTEM, "41+58?"), conversation(1, other, "1+1?"))
+    text = text_of(store, conversation(0, SYSTEM, "41+58?"), conversation(1, other, "1+1?"))
     assert text.count("Use the tools.") == 2
     assert SAME not in text
 
@@ -141,8 +141,8 @@ def test_different_system_prompts_stay_in_their_episodes(store: Store) -> None:
 def test_a_single_episode_keeps_its_system_prompt(
     store: Store,
 ) -> None:
-    assert SAME not in all_of(store, conversation(0, SYSTEM, "41+58?"))
-    assert SAME not in all_of(store, conversation(0, "", "41+58?"), conversation(1, "", "1+1?"))
+    assert SAME not in text_of(store, conversation(0, SYSTEM, "41+58?"))
+    assert SAME not in text_of(store, conversation(0, "", "41+58?"), conversation(1, "", "1+1?"))
 
 
 def test_the_number_of_matches_is_shown_with_the_conditions(store: Store) -> None:

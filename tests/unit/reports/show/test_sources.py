@@ -79,7 +79,7 @@ def demo(tmp_path: Path) -> Experiment:
     return demo
 
 
-def seen(stored: Episodes) -> tuple[str, str, Sequence[str]]:
+def summary_of(stored: Episodes) -> tuple[str, str, Sequence[str]]:
     return stored.reference, stored.title, [trajectory.id for trajectory, _ in stored.pairs]
 
 
@@ -87,12 +87,12 @@ def test_a_step_has_the_evaluation_of_its_policy(demo: Experiment) -> None:
     step, start = (
         read(demo.store, reference(text), "test", False) for text in ("demo@2", "demo@0")
     )
-    assert seen(step) == (
+    assert summary_of(step) == (
         "run:demo@2",
         "demo, evaluation of step 2 on test",
         ["chain-0", "chain-1"],
     )
-    assert seen(start) == ("run:demo@0", "demo, evaluation of step 0 on test", ["chain-1"])
+    assert summary_of(start) == ("run:demo@0", "demo, evaluation of step 0 on test", ["chain-1"])
     assert [scored.reward for _, scored in step.pairs if scored] == [1.0, 1.0]
     assert step.pieces(WRONG)[-1].text.startswith("It is 9")
 
@@ -120,9 +120,9 @@ def test_a_fork_without_steps_has_the_evaluation_of_its_start(
         run.remember_data(Pointer("", "da7a"), "none")
         run.remember_start(policy_of(demo.store, "demo", 2))
     episodes = read(demo.store, reference("new"), "test", False)
-    assert seen(episodes)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
+    assert summary_of(episodes)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
     there = read(demo.store, reference("new@1"), "validation", False)
-    assert seen(there)[1] == "new, evaluation of step 1 on validation"
+    assert summary_of(there)[1] == "new, evaluation of step 1 on validation"
 
 
 def test_an_evaluation_on_a_further_dataset_is_read_by_its_name(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_an_evaluation_on_a_further_dataset_is_read_by_its_name(tmp_path: Path) 
         run.remember_data(Pointer("", "da7a"), "none")
         run.remember_start(start)
     stored = read(further.store, reference("demo@0"), "hard", False)
-    assert seen(stored)[1:] == ("demo, evaluation of step 0 on hard", ["chain-1"])
+    assert summary_of(stored)[1:] == ("demo, evaluation of step 0 on hard", ["chain-1"])
 
 
 def test_an_unevaluated_step_is_refused_with_evaluated_ones(
@@ -152,7 +152,7 @@ def test_an_unevaluated_step_is_refused_with_evaluated_ones(
 
 def test_demonstrations_are_those_of_the_start(demo: Experiment) -> None:
     stored = read(demo.store, reference("demo"), "", True)
-    assert seen(stored)[1:] == ("demo, demonstrations of the warm start", ["chain-0"])
+    assert summary_of(stored)[1:] == ("demo, demonstrations of the warm start", ["chain-0"])
     assert stored.pairs[0][1] is None
 
 
@@ -177,7 +177,7 @@ def test_played_episodes_are_read_by_their_name(demo: Experiment) -> None:
     score(demo.store, ArtifactKey(layout.scored, "score", "key", {}), GOOD)
     demo.store.write_json(layout.record, {"policy": "oracle", "split": "train"})
     stored = read(demo.store, reference("play:tiny-1"), "", False)
-    assert seen(stored) == ("play:tiny-1", "play:tiny-1, oracle on train", ["chain-0"])
+    assert summary_of(stored) == ("play:tiny-1", "play:tiny-1, oracle on train", ["chain-0"])
     assert stored.pieces(GOOD)[-1].text == "The sum is 99.<|im_end|>"
     with pytest.raises(ValueError, match="Did you mean 'tiny-1'"):
         read(demo.store, reference("play:tiny-2"), "", False)
