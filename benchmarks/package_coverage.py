@@ -4,6 +4,9 @@
     python -m benchmarks.package_coverage coverage.json --write packages.json
     python -m benchmarks.package_coverage coverage.json --compare packages.json
 
+`results/coverage-027efce2-quick-flows-faults.json` has the coverage of test-quick, test-flows and
+test-faults at revision 027efce2; compare it with the same three groups.
+
 With `--compare` the command ends with 1 if the coverage of a package falls by more than a point.
 Packages that exchanged modules count as one, see MERGED.
 """
