@@ -206,14 +206,14 @@ class Found:
         settings = gate.settings.model_copy(update={"promotion": alone})
         unguarded = Gate(settings, gate.seed, gate.fresh)
         silent = gains(unguarded, 0.85, 0.0, nights, SILENT) / nights
-        said = (
+        summary = (
             f"{equal:.1%} of equal policies promoted, {silent:.1%} with unscored failures; "
             f"true success {changing[0].success:.3f} to {changing[-1].success:.3f} in "
             f"{promotions(changing)} promotions, at most {greatest_fall(changing):.3f} below its "
             f"best; a gain of {GAIN} is promoted in "
             f"{', '.join(f'{share:.0%} at {s}' for s, share in power.items())}"
         )
-        return cls(equal, greatest_fall(changing), power, said, silent)
+        return cls(equal, greatest_fall(changing), power, summary, silent)
 
 
 def faults(gates: Sequence[Found]) -> list[str]:

@@ -88,8 +88,8 @@ def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:
     search = f"use: agentfly_core.tools.search:Search, corpus: {SHUFFLED}, results: 2"
     tools = f"tools=[{{{search}, sha256: '{version}'}}, agentfly_core.tools.answer:answer]"
     run = learning.run_of("search", name)
-    found = harness.evaluated("search", [f"seed={seed}", tools], run)
-    ablated = agents.rows(results[name].after, {"each page with another's text": found})
+    success = harness.evaluated("search", [f"seed={seed}", tools], run)
+    ablated = agents.rows(results[name].after, {"each page with another's text": success})
     harness.show(agents.COLUMNS, ablated, f"search, {name}", width=agents.WIDTH)
 
 

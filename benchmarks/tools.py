@@ -63,12 +63,12 @@ def wall(
     tokenizer: PreTrainedTokenizerBase, kind: Tool, latency: float, episodes: int, turns: int
 ) -> float:
     """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
-    said = replies(latency, turns)
+    scripted = replies(latency, turns)
     spec = harness.tool_loop_spec(Hermes(tokenizer), [kind], turns + 1, limits={})
     sampler = Scripted(
         lambda text: tokenizer.encode(text, add_special_tokens=False),
         spec.template.stop_tokens[0],
-        saying(*said),
+        saying(*scripted),
     )
     first = EpisodeSpec(Problem("wait", QUESTION), 0, 1, "train", 1.0, 0)
     specs = [replace(first, chain=chain) for chain in range(episodes)]

@@ -48,9 +48,9 @@ def run(statement, most, seconds):
     try:
         cursor = opened.execute(statement)
         rows = [[plain(value) for value in row] for row in cursor.fetchmany(most)]
-        found = [[column[0] for column in cursor.description or ()], rows, sum(1 for _ in cursor)]
-        fits = len(json.dumps(found)) <= {MOST_FOUND}
-        tell(found if fits else "It found too much: ask for less of it.")
+        table = [[column[0] for column in cursor.description or ()], rows, sum(1 for _ in cursor)]
+        fits = len(json.dumps(table)) <= {MOST_FOUND}
+        tell(table if fits else "It found too much: ask for less of it.")
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         late = time.monotonic() > over and f"It took longer than {{seconds:g}} s and was stopped."
         tell(late or f"{{type(error).__name__}}: {{error}}")

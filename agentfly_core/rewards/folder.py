@@ -43,9 +43,9 @@ def checked():
     except (OSError, ValueError):
         return 0.0
 
-found = checked()
+verdict = checked()
 with open("verdict.txt", "w") as file:
-    file.write("%s %s" % (nonce, found))
+    file.write("%s %s" % (nonce, verdict))
 """
 
 

@@ -83,7 +83,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """The record of a speaker's replies, in the order of time.
 
     The first reply after another one continues its context. Further ones open a new context with
-    all earlier tokens as given, so that a token is sampled in one context only.
+    all earlier tokens as given: a token is sampled in one context only.
     """
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far
@@ -152,7 +152,7 @@ class EpisodeBranch:
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
-        """Note what tools answered a speaker, whose last reply has their rewards."""
+        """Store answers of tools to a speaker; its last reply earns their rewards."""
         self.unread += [(speaker, answer) for answer in answers]
         if own := [reply for reply in self.replies if reply.speaker == speaker]:
             own[-1].earned.extend(one.reward for one in answers if one.reward is not None)

@@ -39,7 +39,7 @@ def sampled_from(staleness: int) -> list[tuple[int, int, str]]:
     ("staleness", "versions"),
     [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2]), (2, [0, 0, 0, 1]), (9, [0, 0, 0, 0])],
 )
-def test_the_policy_of_a_step_does_not_depend_on_speed(staleness, versions) -> None:  # type: ignore[no-untyped-def]
+def test_the_policy_of_a_step_does_not_depend_on_speed(staleness: int, versions: list[int]) -> None:
     assert sampled_from(staleness) == [
         (k + 1, version, f"policy {version}") for k, version in enumerate(versions)
     ]
