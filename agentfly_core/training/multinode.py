@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from agentfly_core.system.formats.text import environment
 from agentfly_core.training import remote_watchdog
 
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ControlPath=none"]
@@ -82,7 +83,8 @@ def free_port(node: str) -> int:
 
 def remote(command: Sequence[str]) -> str:
     """The shell command of another node: the same command under a watchdog."""
-    handed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(HANDED_ON)]
+    variables = environment().items()
+    handed = [f"{name}={value}" for name, value in variables if name.startswith(HANDED_ON)]
     there = ["env", *handed, sys.executable, "-m", remote_watchdog.__name__, *command]
     return f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(there)}"
 
