@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local import doctor
 from flows.local.doctor import Finding
 
@@ -37,53 +36,23 @@ def test_a_missing_compiler_is_named_with_its_package(
     assert "apt install g++" in finding.remedy
 
 
-def test_a_missing_mlflow_server_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["MLflow server", "Prefect server"])
+def test_a_missing_server_is_reported(name: str, tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, without a listener
-        place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
-        finding = doctor.mlflow(place)
-    assert not finding.ok
-    assert (
-        f"{place.uri} (mlflow_tracking_uri of the site): [Errno 111] Connection refused"
-        in finding.detail
-    )
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        findings = doctor.examine(tmp_path, url, f"{url}/api")
+    (server,) = (finding for finding in findings if finding.name == name)
+    assert not server.ok
+    assert server.detail.startswith(url)
+    assert "[Errno 111] Connection refused" in server.detail
 
 
-def test_a_missing_prefect_server_is_reported() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        api = f"http://127.0.0.1:{unused.getsockname()[1]}/api"
-        finding = doctor.prefect(api)
-    assert not finding.ok
-    assert f"{api}: " in finding.detail
-
-
-def test_a_damaged_mlflow_database_is_reported(tmp_path: Path) -> None:
-    place = MlflowStore.choose(tmp_path / "project", f"sqlite:///{tmp_path}/project/mlflow.db")
-    assert doctor.mlflow(place).ok
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "mlflow.db").write_text("not a database, " * 100)
-    assert doctor.mlflow(place).detail.endswith("file is not a database")
-
-
-def test_a_port_in_use_is_named_with_its_use() -> None:
-    with socket.socket() as user:
-        user.bind(("127.0.0.1", 0))
-        user.listen()
-        finding = doctor.port(user.getsockname()[1], "the MLflow UI")
-    assert (finding.ok, finding.detail) == (False, "for the MLflow UI: Address already in use")
-
-
-def test_s3_is_possible_as_soon_as_there_are_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in doctor.CREDENTIALS:
-        monkeypatch.delenv(name, raising=False)
-    assert not doctor.s3().ok
-    monkeypatch.setenv("AWS_PROFILE", "team")
-    assert doctor.s3().ok
-    assert "team" not in doctor.s3().detail
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.package("mlflow").detail.startswith("mlflow 3")
+    monkeypatch.setitem(doctor.PACKAGES, "no-such-package", "pip install it")
+    missing = doctor.package("no-such-package")
+    assert (missing.ok, missing.needed, missing.remedy) == (False, True, "pip install it")
 
 
 def test_the_sandbox_is_reported_with_its_backend(
@@ -110,17 +79,3 @@ def test_the_table_has_remedies_only_for_missing_things() -> None:
     rows = [line.replace("│", " ").split() for line in console.file.getvalue().splitlines()]
     assert ["yes", "git", "git", "2.39"] in rows
     assert ["NO", "DVC", "-", "dvc", "init"] in rows
-
-
-@pytest.mark.parametrize(
-    ("flags", "ok", "detail"),
-    [
-        ("fpu avx512f avx512_bf16", True, "avx512_bf16 on the CPU"),
-        ("fpu avx2 sse4_2", False, "none on the CPU"),
-    ],
-)
-def test_bfloat16_support_of_the_processor_is_reported(
-    flags: str, ok: bool, detail: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda path: f"flags : {flags}")
-    assert (doctor.bfloat16().ok, doctor.bfloat16().detail) == (ok, detail)
