@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt
-from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
+from pydantic import Field, JsonValue, WithJsonSchema
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.section import Section
-
-
-def _keys(kind: type[BaseModel]) -> Iterator[str]:
-    """Regular expressions of the keys of a configuration: `steps`, `data(\\.[^=]+)?`,
-    `rollout(\\.(problems|group_size))?`.
-    """
-    for name, field in kind.model_fields.items():
-        options = [field.annotation, *get_args(field.annotation)]
-        types = [option for option in options if isinstance(option, type)]
-        section = next((option for option in types if issubclass(option, Section)), None)
-        is_mapping = getattr(field.annotation, "__origin__", None) is dict
-        is_closed = section is not None and section.model_config["extra"] == "forbid"
-        if section is not None and is_closed and not is_mapping:
-            yield rf"{name}(\.({'|'.join(_keys(section))}))?"
-        else:
-            yield name + (r"(\.[^=]+)?" if section or is_mapping else "")
 
 
 def _field(description: str, **schema: JsonValue) -> Any:
@@ -37,7 +19,7 @@ def _field(description: str, **schema: JsonValue) -> Any:
 EXAMPLES: list[JsonValue] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
 OVERRIDE: dict[str, JsonValue] = {
     "type": "string",
-    "pattern": f"^({'|'.join(_keys(Settings))})=",
+    "pattern": rf"^({'|'.join(Settings.model_fields)})(\.[^=]+)?=",
     "examples": EXAMPLES,
 }
 SITES: list[JsonValue] = [*sorted({"local", *loading.names(loading.CONF / "site")})]
@@ -48,7 +30,7 @@ ExperimentName = Annotated[
 ]
 RunName = Annotated[
     str,
-    _field("Empty: named after the experiment and its settings, so that it continues", pattern=RUN),
+    _field("Empty: a name for these settings; the same settings continue the run", pattern=RUN),
 ]
 Another = Annotated[
     bool, _field("Whether it is another run, with a number of its own, even where that one exists")
@@ -78,5 +60,5 @@ Attempts = Annotated[
 Approval = Annotated[
     bool, _field("Whether a person has to approve a better policy before it becomes the champion")
 ]
-RunOfNight = Annotated[str, _field("The night whose policy awaits approval", pattern=RUN)]
+RunOfNight = Annotated[str, _field("The night to approve", pattern=RUN)]
 Days = Annotated[float, _field("Without an answer after this many days it is not approved"), Gt(0)]
