@@ -8,16 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NoReturn
 
-from cyclopts import (
-    Argument,
-    CycloptsError,
-    Group,
-    MissingArgumentError,
-    UnknownCommandError,
-    UnknownOptionError,
-    UnusedCliTokensError,
-    ValidationError,
-)
+from cyclopts import CycloptsError, UnknownCommandError, UnknownOptionError
 
 from agentfly_core.system.formats.text import redact
 from agentfly_core.system.module_search import import_ours
@@ -31,7 +22,7 @@ def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     with visible_output() if words[:1] != ["__complete"] else nullcontext():  # read by a shell
         import_ours()
-        token = typed.set(shlex.join(["agentfly", *words]))
+        typed.set(shlex.join(["agentfly", *words]))
         try:
             command, bound, _ = agentfly(words).parse_args(
                 words, exit_on_error=False, print_error=False
@@ -50,8 +41,6 @@ def main(words: Sequence[str] | None = None) -> int:
                 raise
             print(f"agentfly: {redact(message(error))}", file=sys.stderr)
             return 2
-        finally:
-            typed.reset(token)
 
 
 def explain(error: CycloptsError, words: Sequence[str]) -> str:
@@ -67,18 +56,7 @@ def explain(error: CycloptsError, words: Sequence[str]) -> str:
             value = value if equals else next(iter(following), "VALUE")
             return f"There is no option {name}. Settings have no dashes: {likely[0]}={value}"
     command = "agentfly" if isinstance(error, UnknownCommandError) else f"agentfly {words[0]}"
-    return f"{_reason(error)} See `{command} --help`."
-
-
-def _reason(error: CycloptsError) -> str:
-    match error:
-        case UnusedCliTokensError(unused_tokens=[*surplus]):
-            return f"Unexpected arguments: {' '.join(surplus)}."
-        case MissingArgumentError(argument=Argument(name=name, index=int())):
-            return f"{name} is missing."
-        case ValidationError(group=Group(), exception_message=message):
-            return message
-    return str(error)
+    return f"{error} See `{command} --help`."
 
 
 def command_line() -> NoReturn:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -15,8 +17,9 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import links_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import prefect_key, storable
-from agentfly_core.system.formats.text import counted, fault
+from agentfly_core.system.formats.text import fault
 from agentfly_core.tracking.mlflow_client import page
+from flows.local.display import summary_page
 from flows.local.mlflow_ui import PORT, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
@@ -24,13 +27,19 @@ from flows.local.state_dirs import settle
 logger = logging.getLogger(__name__)
 
 
+@contextmanager
+def logged(failure: str) -> Iterator[None]:
+    """Log any error: a run does not fail because of its reports."""
+    try:
+        yield
+    except Exception as error:  # Prefect and MLflow have errors of many kinds
+        logger.warning("%s: %s", failure, fault(error))
+
+
 def name_after(run: str) -> None:
     """Name this flow run after its run."""
-    try:
-        with get_client(sync_client=True) as client:
-            client.update_flow_run(UUID(str(flow_run.id)), name=run)
-    except Exception as error:  # Prefect has errors of many kinds
-        logger.warning("Prefect did not take the name %s: %s", run, fault(error))
+    with logged(f"Prefect did not take the name {run}"), get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(str(flow_run.id)), name=run)
 
 
 def show_summary(store: Store, site: Site, summary: Summary) -> None:
@@ -38,28 +47,20 @@ def show_summary(store: Store, site: Site, summary: Summary) -> None:
 
     Never raises, because the run is finished.
     """
-    run, experiment = summary["run"], summary["experiment"]
-    try:
+    run = summary["run"]
+    link = mlflow_link(store, site, run, "The run in MLflow")
+    text = summary_page(summary, link, f"Its episodes: `agentfly show {run}`")
+    show_page("run", summary["experiment"], text, f"Summary of {run}")
+
+
+def show_page(what: str, experiment: str, text: str, description: str) -> None:
+    """Publish a Markdown text as an artifact of this flow run; never raises."""
+    with logged(f"Prefect did not take this page: {description}"):
         create_markdown_artifact(
-            storable(summary_page(summary, mlflow_link(store, site, run, "The run in MLflow"))),
-            key=artifact_key("run", experiment),
-            description=f"Summary of {run} of {storable(experiment)}",
+            storable(text),
+            key=artifact_key(what, experiment),
+            description=f"{description} of {storable(experiment)}",
         )
-    except Exception as error:  # Prefect has errors of many kinds
-        logger.warning("The summary of %s is not in Prefect: %s", run, fault(error))
-
-
-def summary_page(summary: Summary, link: str) -> str:
-    """Held-out success before and after in markdown, with links."""
-    rows = ["| held-out success | solved | 95 % interval |", "|---|---|---|"]
-    for when, share, (low, high) in (
-        ("before", summary["success_before"], summary["interval_before"]),
-        ("after", summary["success_after"], summary["interval_after"]),
-    ):
-        rows.append(f"| {when} | {share:.1%} | {low:.1%} to {high:.1%} |")
-    title = f"# {summary['run']}: {counted(summary['steps'], 'step')} of {summary['experiment']}"
-    more = f"Its episodes: `agentfly show {summary['run']}`"
-    return "\n\n".join(filter(None, [title, "\n".join(rows), link, more]))
 
 
 def artifact_key(what: str, experiment: str) -> str:
@@ -74,15 +75,11 @@ def this_page() -> str:
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
     """Link to a run in MLflow; "" if MLflow does not have it or fails."""
-    place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
-    if not run_ids:
-        return ""
-    server = serving(place)
-    try:
-        address = page(place, run_ids[-1], server or f"http://127.0.0.1:{PORT}")
-    except Exception as error:  # MLflow has errors of many kinds
-        logger.warning("MLflow does not say where %s is: %s", run, fault(error))
-        return ""
-    return f"[{words}]({address})" + (
-        "" if server else f" (while `agentfly open mlflow {run}` serves it)"
-    )
+    with logged(f"MLflow does not say where {run} is"):
+        place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
+        if run_ids:
+            server = serving(place)
+            address = page(place, run_ids[-1], server or f"http://127.0.0.1:{PORT}")
+            hint = "" if server else f" (while `agentfly open mlflow {run}` serves it)"
+            return f"[{words}]({address}){hint}"
+    return ""

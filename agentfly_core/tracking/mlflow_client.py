@@ -103,16 +103,11 @@ def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> N
 
 def add_report(place: MlflowStore, run_id: str, text: str, tags: Mapping[str, str]) -> None:
     """Log a text as the artifact report.md of a run, and set tags of the run."""
-    place.connect().log_text(run_id, foreign_names.storable(text), "report.md")
-    set_tags(place, run_id, tags)
-
-
-def set_tags(place: MlflowStore, run_id: str, tags: Mapping[str, str]) -> None:
-    """Set tags of a run; raises the errors of MLflow's client."""
     client = place.connect()
+    client.log_text(run_id, foreign_names.storable(text), "report.md")
     for name, value in tags.items():
-        text = foreign_names.mlflow_text(redact(value), foreign_names.LONGEST_TAG)
-        client.set_tag(run_id, foreign_names.mlflow_key(name), text)
+        tag = foreign_names.mlflow_text(redact(value), foreign_names.LONGEST_TAG)
+        client.set_tag(run_id, foreign_names.mlflow_key(name), tag)
 
 
 def page(place: MlflowStore, run_id: str, server: str) -> str:

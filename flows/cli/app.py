@@ -49,16 +49,6 @@ Project and machine
   requirements  machine:requirements   Print the packages that were tested together.
 """
 """Groups of commands; of each the function in `flows.cli`, and the summary in its docstring."""
-CONFIGURED = ("train", "evaluate", "play", "prepare", "warm-start", "config", "resolve", "sweep")
-WITH_SETTINGS = {**dict.fromkeys(CONFIGURED, "EXPERIMENT"), "fork": "RUN@STEP"}
-"""The commands that take settings, and what stands before these."""
-EXAMPLES = """examples:
-  agentfly train quickstart                      train, or continue
-  agentfly train quickstart seed=1               another seed is another run
-  agentfly train quickstart --run mine steps=30  continue the run 'mine'
-  agentfly play quickstart --policy oracle       play without training
-  agentfly show quickstart --worst 3             the worst episodes
-  agentfly evaluate quickstart --policy run:mine"""
 
 
 def agentfly(words: Sequence[str]) -> App:
@@ -67,8 +57,7 @@ def agentfly(words: Sequence[str]) -> App:
         name="agentfly",
         help="Train language-model agents with reinforcement learning; a run can be killed and "
         "continued.",
-        help_epilogue=EXAMPLES,
-        help_format="plaintext",
+        help_format="markdown",
         version_flags=(),
         group_commands=Group("Options", sort_key=99),
         group_arguments=ARGUMENTS,
@@ -81,16 +70,12 @@ def agentfly(words: Sequence[str]) -> App:
             group = Group(line, sort_key=order)
             continue
         name, function, summary = line.split(maxsplit=2)
-        what = WITH_SETTINGS.get(name)
         app.command(
             f"flows.cli.{function}",
             name=name,
             help=None if name in words[:1] else summary,
-            usage=f"agentfly {name} {what} [key=value ...] [OPTIONS]" if what else None,
             group=group,
             sort_key=order,
-            help_epilogue="",
-            help_format="markdown",
             **(WITHOUT_OPTIONS if name == "prefect" else {}),
         )
     app.register_install_completion_command(help="Install completion for bash, zsh or fish.")

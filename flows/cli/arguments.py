@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import ArgumentCollection, Group, Parameter
+from cyclopts import Group, Parameter
 from cyclopts.completion import CompletionContext
 
 if TYPE_CHECKING:
@@ -19,14 +20,9 @@ typed: ContextVar[str] = ContextVar("typed", default="agentfly")
 """The command as typed: `agentfly train quickstart seed=1`."""
 
 
-def complete_experiments(_: CompletionContext) -> list[str]:
-    """Experiments in ./conf."""
-    return sorted(path.stem for path in Path("conf").glob("*.yaml"))
-
-
-def complete_sites(_: CompletionContext) -> list[str]:
-    """Sites in ./conf/site."""
-    return sorted(path.stem for path in Path("conf/site").glob("*.yaml"))
+def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
+    """Names of the experiments in ./conf, or of the sites in ./conf/site."""
+    return sorted(path.stem for path in Path(folder).glob("*.yaml"))
 
 
 def complete_runs(context: CompletionContext) -> list[str]:
@@ -57,12 +53,13 @@ def _given(context: CompletionContext, name: str) -> str:
 WHERE = Group("Where", sort_key=8)
 OUTPUT = Group("Output", sort_key=9)
 ARGUMENTS = Group("Arguments", sort_key=-1)
-RUNS, SITES = Parameter(completer=complete_runs), Parameter(completer=complete_sites, group=WHERE)
+RUNS = Parameter(completer=complete_runs)
+SITES = Parameter(completer=partial(complete_files, folder="conf/site"), group=WHERE)
 ExperimentArg = Annotated[
     str,
     Parameter(
         name="EXPERIMENT",
-        completer=complete_experiments,
+        completer=complete_files,
         help="name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml",
     ),
 ]
@@ -86,13 +83,6 @@ StoreArg = Annotated[
     ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="print one JSON document")]
-
-
-def only_one(options: ArgumentCollection) -> None:
-    """Refuse two options of a group; raises ValueError."""
-    given = [option.name for option in options.filter_by(value_set=True)]
-    if len(given) > 1:
-        raise ValueError(f"Give one of {' and '.join(given)}.")
 
 
 @Parameter(name="*")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
+from cyclopts.validators import mutually_exclusive
 
 from agentfly_core.pipeline.rescoring import new_rewards, rescored
 from agentfly_core.reports.compare.run_steps import run_steps, view
@@ -15,16 +16,15 @@ from agentfly_core.reports.show.choice import Conditions
 from agentfly_core.reports.show.printed import show as printed
 from agentfly_core.reports.show.rescored_view import Second, judged
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
-from agentfly_core.reports.show.sources import PlayReference, read, reference
-from agentfly_core.reports.show.sources import against as against_of
+from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
-from flows.cli.arguments import RUNS, AsJson, StoreArg, only_one
-from flows.local.terminal import VisibleConsole, print_json
+from flows.cli.arguments import RUNS, AsJson, StoreArg
+from flows.local.terminal import output
 from flows.store import store_at
 
-SOURCE = Group("Source (one of)", sort_key=1, validator=only_one)
-ORDER = Group("Order (one of)", sort_key=2, validator=only_one)
-ONLY = Group("Only episodes (all that are given must hold)", sort_key=3)
+SOURCE = Group("Source (one of)", sort_key=1, validator=mutually_exclusive)
+ORDER = Group("Order (one of)", sort_key=2, validator=mutually_exclusive)
+ONLY = Group("Only episodes (all conditions must hold)", sort_key=3)
 ALL = Conditions()
 
 
@@ -32,10 +32,9 @@ def show(
     what: Annotated[str, RUNS],
     /,
     *,
-    step: int | None = None,
     evaluation: Annotated[str, Parameter(group=SOURCE)] = "",
     demonstrations: Annotated[bool, Parameter(group=SOURCE)] = False,
-    steps: Annotated[bool, Parameter(group=SOURCE)] = False,
+    steps: Annotated[bool, Parameter(group=(SOURCE, ORDER))] = False,
     worst: Annotated[PositiveInt | None, Parameter(group=ORDER)] = None,
     best: Annotated[PositiveInt | None, Parameter(group=ORDER)] = None,
     conditions: Annotated[Conditions, Parameter(name="*", group=ONLY)] = ALL,
@@ -48,9 +47,8 @@ def show(
     For example `agentfly show quickstart --worst 3`.
 
     Args:
-        what: RUN, RUN@STEP, EXPERIMENT (its newest run), the beginning of a run's name, or
+        what: RUN (its last step), RUN@STEP, EXPERIMENT (its newest run), a unique prefix or
             play:NAME; see `agentfly list`
-        step: which step (default: the last one)
         evaluation: what the step's policy played on test, validation or one of evaluate.datasets
         demonstrations: the episodes that the warm start imitated
         steps: a table of the run's steps instead of episodes: reward, success, tokens, KL, entropy,
@@ -61,42 +59,26 @@ def show(
             --worst K are then those whose reward fell most, --best K those whose reward rose most
     """
     store = store_at(store_uri)
-    named = reference(what if what.startswith("play:") else run_named(store, what), step)
     if steps:
-        orders = [name for name, count in (("worst", worst), ("best", best)) if count]
-        chosen = [*(f"--{name}" for name in orders), *conditions.words]
-        if isinstance(named, PlayReference) or named.step is not None:
-            raise ValueError(f"--steps shows all steps of a RUN; got {what}.")
-        if chosen or against:
-            wrong = [*chosen, "--against"][0].partition(" ")[0]
-            raise ValueError(f"--steps shows no episodes: leave {wrong} out.")
-        rows = run_steps(store, named.run)
-        if as_json:
-            print_json({"run": named.run, "steps": [row.to_json() for row in rows]})
-        else:
-            VisibleConsole().print(view(named.run, rows), soft_wrap=True)
+        rows = run_steps(store, run := run_named(store, what))
+        document = {"run": run, "steps": [row.to_json() for row in rows]}
+        output(document, view(run, rows), as_json)
         return
+    named = reference(run_named(store, what))
     stored = read(store, named, evaluation, demonstrations)
     conditions.check(stored)
-    matching = choice.matching(stored, conditions)
+    matching, words = choice.matching(stored, conditions), conditions.words
     order: tuple[choice.SortOrder, int] = ("best", best) if best else ("worst", worst or 3)
     if against is None:
         shown = choice.first(matching, *order)
-        if as_json:
-            print_json(episodes_json(stored, len(matching), shown))
-        else:
-            VisibleConsole().print(printed(stored, len(matching), conditions.words, shown))
+        episodes = printed(stored, len(matching), words, shown)
+        output(episodes_json(stored, len(matching), shown), episodes, as_json)
         return
-    if not against.isdecimal() and not against.startswith("play:"):
-        against = run_named(store, against)
-    other = read(store, against_of(against, named), evaluation, demonstrations)
+    other = read(store, against_of(against, named, store), evaluation, demonstrations)
     twice = played_twice(matching, other, stored.title)
     changed = most_changed(twice, *order)
-    if as_json:
-        print_json(both_json(stored, other, len(matching), changed))
-    else:
-        words = conditions.words
-        VisibleConsole().print(show_both(stored, other, twice, len(matching), words, changed))
+    pairs = show_both(stored, other, twice, len(matching), words, changed)
+    output(both_json(stored, other, len(matching), changed), pairs, as_json)
 
 
 def score(
@@ -116,13 +98,10 @@ def score(
         reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be given again
     """
     store = store_at(store_uri)
-    named = reference(run if run.startswith("play:") else run_named(store, run))
+    named = reference(run_named(store, run))
     if isinstance(named, PlayReference):
         raise ValueError(f"Got {run}, expected RUN or RUN@STEP: a step has groups.")
     rewards = new_rewards(reward)
     steps = [judged(step) for step in rescored(store, named.run, named.step, rewards)]
     second = Second(named.run, rewards, steps)
-    if as_json:
-        print_json(rescored_view.as_json(second, store))
-    else:
-        VisibleConsole().print(rescored_view.view(second, store), soft_wrap=True)
+    output(rescored_view.as_json(second, store), rescored_view.view(second, store), as_json)

@@ -78,10 +78,7 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     """
     files = template()
     if there := [name for name in files if (folder / name).exists()]:
-        raise ValueError(
-            f"{folder} has {', '.join(there)} already, and nothing was written. Give another "
-            "folder; what you want of the rest can be copied from there."
-        )
+        raise ValueError(f"{folder} has {', '.join(there)} already, and nothing was written.")
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

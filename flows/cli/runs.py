@@ -10,7 +10,7 @@ from agentfly_core.reports.show import run_choice
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import AsJson, StoreArg
-from flows.local.terminal import VisibleConsole, print_json
+from flows.local.terminal import output
 from flows.store import store_at
 
 
@@ -33,9 +33,7 @@ def list_runs(
     store = store_at(store_uri)
     everything = listed(store)
     runs = run_choice.ordered(run_choice.only(everything, filters), sort)
-    if as_json:
-        print_json(run_choice.as_json(runs))
-    elif everything and not runs:
+    if everything and not runs and not as_json:
         print(f"None of {counted(len(everything), 'run')} matches {' and '.join(filters)}.")
     else:
-        VisibleConsole().print(view(runs, store), soft_wrap=True)
+        output(run_choice.as_json(runs), view(runs, store), as_json)

@@ -53,7 +53,7 @@ def push(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") ->
 
     For example `agentfly push mine --remote s3://bucket/shared`.
     """
-    _transfer(run, store_at(store_uri), _remote(remote))
+    _transfer(run, store_at(store_uri), store_at(remote or versioning.remote(Path.cwd())))
 
 
 def pull(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") -> None:
@@ -61,19 +61,10 @@ def pull(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") ->
 
     For example `agentfly pull mine`.
     """
-    source, target = _remote(remote), store_at(store_uri)
+    source, target = store_at(remote or versioning.remote(Path.cwd())), store_at(store_uri)
     known_run(source, run)
     with only_writer(target, RunLayout(run).uri):
         _transfer(run, source, target)
-
-
-def _remote(uri: str) -> Store:
-    store = store_at(uri or versioning.remote(Path.cwd()))
-    if store.remote is None and store.root.exists() and not store.root.is_dir():
-        raise ValueError(
-            f"{store.root} is not a folder: name a folder or an s3:// uri by --remote."
-        )
-    return store
 
 
 def _transfer(run: str, source: Store, target: Store) -> None:

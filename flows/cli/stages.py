@@ -10,13 +10,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
+from rich.markdown import Markdown
 from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.play import solvable
-from agentfly_core.reports.show.dataset import made_anew, preview
+from agentfly_core.reports.show.dataset import preview
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
 from flows.cli.arguments import (
@@ -32,7 +32,7 @@ from flows.cli.arguments import (
 )
 from flows.experiments import load_experiment
 from flows.local.display import rates_table
-from flows.local.terminal import VisibleConsole, print_json
+from flows.local.terminal import VisibleConsole, output, print_json
 from flows.orchestration import orchestrated
 
 
@@ -60,14 +60,7 @@ def evaluate(
         from flows.evaluate import evaluate as flow
 
         rates = flow(**arguments, policy=policy)
-    if as_json:
-        print_json(rates)
-        return
-    interval = f"{rates['interval_low']:.1%} to {rates['interval_high']:.1%}"
-    solved = f"{rates['success']:.1%} of {rates['problems']} held-out problems solved"
-    print(f"{solved}, 95 % interval {interval}.")
-    if rates.keys() & {"pass_at", "by", "datasets"}:
-        VisibleConsole().print(rates_table(rates))
+    output(rates, Markdown(rates_table(rates)), as_json)
 
 
 def prepare(
@@ -87,8 +80,6 @@ def prepare(
     """
     arguments = flow_arguments(target, overrides, where)
     experiment = load_checked(arguments)
-    keys = StageKeys(experiment.settings)
-    reused = experiment.store.find(keys.prepare()) is not None
     progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
     with progress, orchestrated("prepare", typed.get):
         from flows.prepare import prepare as flow
@@ -97,12 +88,9 @@ def prepare(
     shown = preview(experiment.store, data, sample)
     checked = solvable.check(experiment, data)
     if as_json:
-        print_json({**shown.to_json(), "reused": reused, "checked": checked})
+        print_json({**shown.to_json(), "checked": checked})
         return
-    print(f"{data.uri}\n{data.digest}")
-    if reused:
-        print(made_anew(keys.data_code(), keys.data_files()))
-    print(*checked, *shown.lines(), sep="\n")
+    print(data.uri, data.digest, *checked, *shown.lines(), sep="\n")
 
 
 def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HERE) -> None:

@@ -14,8 +14,9 @@ from cyclopts import Group, Parameter
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.pipeline.forking import forked, require_done, require_origin
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.run_policies import of_run
+from agentfly_core.pipeline.forking import forked, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, run_named
 from agentfly_core.runs.run import known_run, links_of, refuse_if_open
@@ -23,8 +24,8 @@ from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.text import counted, fault
-from agentfly_core.tracking.mlflow_client import TAGS, MlflowStore, set_tags
+from agentfly_core.system.formats.text import fault
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows import dvc_outputs
 from flows.cli.arguments import (
     HERE,
@@ -114,11 +115,6 @@ def _trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
         from flows.train import train as flow
 
         show_places(places, site.mlflow_tracking_uri)
-        layout = RunLayout(name)
-        done = sum(store.holds(layout.step(number).policy) for number in layout.steps(store))
-        if done:
-            steps = request.experiment.settings.steps
-            print(f"{name} continues: {counted(done, 'step')} of {steps} done.", flush=True)
         try:
             summary: Summary = flow(**arguments, run=name)
         except Exception as error:  # Prefect's own, after the end of the run
@@ -131,11 +127,7 @@ def _trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
 
 def _continuing(store: Store, name: str) -> str:
     record = record_of(store, name)
-    if record is None:
-        return typed.get()
-    command = continuing(store, name, record)
-    own = record["settings"].get("code")
-    return f"{command} (and --accept-code after a change of your code)" if own else command
+    return continuing(store, name, record) if record else typed.get()
 
 
 def fork(
@@ -165,18 +157,14 @@ def fork(
             "quickstart-1f2e3d4c@7."
         )
     record = known_run(store, policy.run)
+    of_run(store, policy, "RUN@STEP")
     experiment, own = experiment_of(record)
     fork = Fork(run=policy.run, step=policy.step)
-    require_done(store, fork)
     settings = (*own, *forked(fork, overrides))
     where = Where(site or record["site"]["name"], store_uri)
     loaded = load_experiment(**flow_arguments(experiment, settings, where))
     if record_of(store, loaded.run_name(options.run, options.new)) is None:
-        begun = loaded.settings
-        assert begun.fork is not None
-        require_origin(
-            store, begun.fork, begun.rollout.max_staleness, begun.model_dump(mode="json")
-        )
+        require_origin(store, loaded.settings, loaded.settings.fork or fork)
     train(experiment, *settings, where=where, options=options)
 
 
@@ -196,23 +184,10 @@ def tag(
         remove: a tag to take off; may be given again
     """
     store = store_at(store_uri)
-    record, tags = known_run(store, run), tags_of(store, run)
-    if words or remove:
-        tags = change_tags(store, run, words, remove)
+    known_run(store, run)
+    changed = bool(words or remove)
+    tags = change_tags(store, run, words, remove) if changed else tags_of(store, run)
     print(f"{run}: {' '.join(tags)}" if tags else f"{run} has no tags.")
-    if not (words or remove):
-        return
-    reason = "does not have the run yet"
-    if ids := links_of(store, run).get(IDS["mlflow"]):
-        uri = record["site"]["mlflow_tracking_uri"]
-        try:
-            place = MlflowStore.choose(settle(Path.cwd()).state, uri)
-            set_tags(place, ids[-1], {TAGS: " ".join(tags)})
-            return
-        except Exception as error:  # the tags are stored, whatever MLflow's client raises
-            reason = f"was not reached ({fault(error, 200)})"
-    again = continuing(store, run, record)
-    print(f"MLflow {reason}. It gets the tags when the run continues or is shown: {again}")
 
 
 def open_ui(ui: Literal["mlflow", "prefect"], run: RunArg, /, *, store_uri: StoreArg = "") -> None:

@@ -10,12 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentfly_core.config import loading
-from agentfly_core.system.formats.text import redact
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.own_servers import require_free
 from flows.local.state_dirs import settle
 from flows.up.serving import GRACE, serve
-from flows.up.status import LOG, keeper, mlflow_answers, only_one, show_status
+from flows.up.status import LOG, keeper, only_one, show_status
 from flows.up.unit import at_boot
 
 NOTHING = "Nothing of `agentfly up` runs here ({})."
@@ -53,9 +52,6 @@ def up(
         require_free(prefect_port, "Prefect's server", "--prefect-port")
         if not place.served:
             require_free(mlflow_port, "MLflow's server", "--mlflow-port")
-        elif not mlflow_answers(place.uri):
-            uri = f"{redact(place.uri)} ({place.why})"
-            print(f"MLflow at {uri} does not answer: waiting.", flush=True)
     with suppress(FileNotFoundError):
         (places.state / LOG).replace(places.state / f"{LOG}.1")
     return _detached(place, ports) if detach else _serve(place, ports)

@@ -6,24 +6,23 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Column, Table
-from rich.text import Text
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.records.run_record import Summary
+from agentfly_core.reports.show.markdown import plain, table
 from agentfly_core.runs.listing import in_store
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted, redact
 from agentfly_core.system.progress import Progress as StageProgress
+from agentfly_core.system.progress import listening
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.state_dirs import Places
 from flows.local.terminal import VisibleConsole
@@ -44,48 +43,35 @@ class Display:
 
     def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
         self._console, self._steps = console or VisibleConsole(), steps
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(24),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            _Left(),
-            console=self._console,
-            speed_estimate_period=WHOLE_RUN,
-            transient=True,
-        )
-        self._run = self._bars.add_task(f"[bold]{escape(run)}", total=steps, note="")
-        self._stage = self._bars.add_task("starting", total=None, note="")
+        self._bars = _bars(self._console)
+        self._run = self._bars.add_task(run, total=steps, note="")
         self._lock = threading.Lock()
         self._last: StageProgress | None = None
-        self._done, self._reward = 0, ""
+        self._reward = ""
         self._stage_began = self._reported = time.monotonic()
 
     def __enter__(self) -> Display:
-        if self._console.is_terminal:
-            self._bars.start()
+        self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._print_last()
-            if self._console.is_terminal:
-                self._bars.stop()
+            self._bars.stop()
 
     def __call__(self, report: StageProgress) -> None:
         """Show a report."""
         with self._lock:
             last = self._last
-            if last is None or (report.stage, report.step) != (last.stage, last.step):
+            if last and (report.stage, report.step) != (last.stage, last.step):
                 self._print_last()
                 self._stage_began = self._reported
-                self._bars.reset(self._stage, description=escape(report.stage), total=report.total)
-            if report.step and (last is None or last.step == 0):
-                self._bars.reset(self._run, completed=report.step - 1)  # the pace of steps alone
             self._last, self._reported = report, time.monotonic()
-            self._move_bars(report)
+            if report.reward is not None:
+                self._reward = f"reward {report.reward:.3f}"
+            stage = f"{report.stage} {report.done}/{report.total}"
+            note = f"step {report.step}/{self._steps}  {stage}  {self._reward}"
+            self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
         """Print the line of the last stage, timed from the last report of the stage before."""
@@ -99,22 +85,32 @@ class Display:
         )
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
 
-    def _move_bars(self, report: StageProgress) -> None:
-        if report.reward is not None:
-            self._reward = f"  reward {report.reward:.3f}"
-        self._done = max(self._done, report.step - (report.stage != "evaluate"))
-        note = f"step {report.step}/{self._steps}{self._reward}"
-        self._bars.update(self._run, completed=self._done, note=note)
-        note = f"{report.done}/{report.total}"
-        self._bars.update(self._stage, completed=report.done, total=report.total, note=note)
+
+@contextmanager
+def stage_bar(console: Console) -> Iterator[None]:
+    """Show the stage at work within the block, on a terminal."""
+    with _bars(console) as bars:
+        task = bars.add_task("starting", total=None, note="")
+
+        def show(report: StageProgress) -> None:
+            bars.update(task, description=report.stage, completed=report.done, total=report.total)
+
+        with listening(show):
+            yield
 
 
-class _Left(ProgressColumn):
-    """The time left, once it can be estimated from the pace so far."""
-
-    def render(self, task: Task) -> Text:
-        seconds = task.time_remaining
-        return Text("" if not seconds else f"{duration(seconds)} left", style="cyan")
+def _bars(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(24),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        speed_estimate_period=WHOLE_RUN,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 def duration(seconds: float) -> str:
@@ -126,83 +122,70 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else hours
 
 
-def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableType:
-    """The end of a run: held-out success before and after, and seconds by stage.
-
-    `commands` open this run elsewhere: `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
-    """
-    width = max(map(len, commands), default=0)
-    opening = [Text.assemble((f"{ui:<{width}}  ", "bold"), commands[ui]) for ui in commands]
-    success = _rates_table(
-        "held-out success",
-        f"{summary['run']}: {counted(summary['steps'], 'step')} of {summary['experiment']}",
-    )
-    for when, share, (low, high) in (
-        ("before", summary["success_before"], summary["interval_before"]),
-        ("after", summary["success_after"], summary["interval_after"]),
-    ):
-        success.add_row(when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
-    evaluations = summary.get("evaluations", {})
-    more = [rates_table(rates, f"\n{when}") for when, rates in evaluations.items()]
-    times = Table("stage", Column("time", justify="right"), show_edge=False)
+def summary_page(summary: Summary, *links: str) -> str:
+    """The end of a run in Markdown: held-out success before and after, and seconds by stage."""
+    steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
+    success = [
+        (when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
+        for when, share, (low, high) in (
+            ("before", summary["success_before"], summary["interval_before"]),
+            ("after", summary["success_after"], summary["interval_after"]),
+        )
+    ]
+    title = f"**{summary['run']}: {steps} of {experiment}**"
+    sections = [title, table(("held-out success", "solved", "95 % interval"), success)]
+    for when, evaluation in summary.get("evaluations", {}).items():
+        sections += [when, rates_table(evaluation)]
     seconds = summary["seconds"]
-    for stage in (stage for stage in VERSIONS if stage in seconds):  # files sort them by name
-        took = duration(seconds[stage]) if seconds[stage] else "reused"
-        times.add_row(stage.replace("_", " "), took)
-    times.add_row("together", duration(sum(seconds.values())), style="bold")
-    return Group(success, *more, "", times, "", *opening)
+    times = [
+        (stage.replace("_", " "), duration(seconds[stage]) if seconds[stage] else "reused")
+        for stage in VERSIONS  # files sort them by name
+        if stage in seconds
+    ]
+    times.append(("together", duration(sum(seconds.values()))))
+    return "\n\n".join([*sections, table(("stage", "time"), times), *filter(None, links)])
 
 
-def rates_table(evaluation: Mapping[str, Any], title: str = "") -> Table:
+def rates_table(evaluation: Mapping[str, Any]) -> str:
     """All rates of `Evaluation.to_json`: success, pass@k, by tag, and on further datasets."""
-    table = _rates_table("held-out problems", title)
-    table.add_column("problems", justify="right", no_wrap=True)
-    for name, rate in _rates(evaluation, "test"):
-        interval = f"{rate['interval_low']:.1%} to {rate['interval_high']:.1%}"
-        table.add_row(name, f"{rate['success']:.1%}", interval, f"{rate['problems']}")
-    return table
+    titles = ("held-out problems", "solved", "95 % interval", "problems")
+    return table(titles, [*_rates(evaluation, "test")])
 
 
-def _rates_table(first: str, title: str) -> Table:
-    table = Table(Column(first, no_wrap=True), title=title, title_justify="left", show_edge=False)
-    for name in ("solved", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _rates(evaluation: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, float]]]:
-    yield name, evaluation
-    for k, rate in evaluation.get("pass_at", {}).items():
-        yield f"{name}, pass@{k}", rate
-    for fact, rates in evaluation.get("by", {}).items():
-        for value, rate in rates.items():
-            yield f"{name}, {fact} {value}", rate
-    for other, its in evaluation.get("datasets", {}).items():
-        yield from _rates(its, other)
+def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
+    interval = f"{rate['interval_low']:.1%} to {rate['interval_high']:.1%}"
+    yield plain(name), f"{rate['success']:.1%}", interval, str(rate["problems"])
+    parts = {f"{name}, pass@{k}": inner for k, inner in rate.get("pass_at", {}).items()}
+    for fact, values in rate.get("by", {}).items():
+        parts |= {f"{name}, {fact} {value}": inner for value, inner in values.items()}
+    for part, inner in {**parts, **rate.get("datasets", {})}.items():
+        yield from _rates(inner, part)
 
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
     """Log into a file instead of the terminal with its live display; show our own warnings."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = logging.FileHandler(path)
+    file, warnings = logging.FileHandler(path), _Warnings()
     file.setFormatter(logging.Formatter(LOG_FORMAT))
-    loggers = [logging.getLogger(name) for name in ["", *logging.root.manager.loggerDict]]
-    moved = [
-        (logger, handler)
-        for logger in loggers
-        for handler in logger.handlers
-        if isinstance(handler, logging.StreamHandler)
-        and not isinstance(handler, logging.FileHandler)
-    ]
-    added = [(logging.root, file), *((logging.getLogger(name), _Warnings()) for name in OURS)]
-    added += [(logger, file) for logger, _ in moved]
-    _exchange(moved, added)
+    loggers = [logging.getLogger(name) for name in ("", *OURS, *logging.root.manager.loggerDict)]
+    before = {logger: logger.handlers for logger in loggers}
+    for logger, handlers in before.items():
+        quiet = [handler for handler in handlers if not _prints(handler)]
+        if logger is logging.root or len(quiet) < len(handlers):
+            quiet.append(file)
+        logger.handlers = [*quiet, warnings] if logger.name in OURS else quiet
     try:
         yield
     finally:
-        _exchange(added, moved)
+        for logger, handlers in before.items():
+            logger.handlers = handlers
         file.close()
+
+
+def _prints(handler: logging.Handler) -> bool:
+    is_file = isinstance(handler, logging.FileHandler)
+    return isinstance(handler, logging.StreamHandler) and not is_file
 
 
 class _Warnings(logging.Handler):
@@ -215,16 +198,6 @@ class _Warnings(logging.Handler):
         print(f"agentfly: {record.getMessage()}", file=sys.stderr)
 
 
-Handlers = Sequence[tuple[logging.Logger, logging.Handler]]
-
-
-def _exchange(old: Handlers, new: Handlers) -> None:
-    for logger, handler in old:
-        logger.removeHandler(handler)
-    for logger, handler in new:
-        logger.addHandler(handler)
-
-
 def show_places(places: Places, tracking_uri: str) -> None:
     """Print the addresses of Prefect and MLflow, each with its reason."""
     mlflow = MlflowStore.choose(places.state, tracking_uri)
@@ -234,8 +207,8 @@ def show_places(places: Places, tracking_uri: str) -> None:
 
 def show_summary(store: Store, summary: Summary) -> None:
     """Print the summary of a run."""
-    opening = {
-        ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"])
+    links = [
+        f"{ui}: `{in_store(store, 'agentfly', 'open', ui.lower(), summary['run'])}`"
         for ui in ("MLflow", "Prefect")
-    }
-    VisibleConsole().print(summary_table(summary, opening), soft_wrap=True)
+    ]
+    VisibleConsole().print(Markdown(summary_page(summary, *links)), soft_wrap=True)

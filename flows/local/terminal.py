@@ -85,6 +85,14 @@ class VisibleConsole(Console):
         self._file = stream
 
 
+def output(document: object, view: RenderableType, as_json: bool) -> None:
+    """Print a result as JSON, or its view for people."""
+    if as_json:
+        print_json(document)
+    else:
+        VisibleConsole().print(view, soft_wrap=True)
+
+
 def print_json(value: object) -> None:
     """Print a value as one line of JSON, with JSON escapes for control characters."""
     text = json.dumps(value, ensure_ascii=False)

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from prefect.artifacts import create_markdown_artifact
-
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
-from agentfly_core.system.formats.foreign_names import storable
-from agentfly_core.system.formats.text import fault
 from agentfly_core.tracking.mlflow_client import FLOW_RUN, add_report, set_aliases
 from flows.local.mlflow_ui import mlflow_place
-from flows.run_pages import artifact_key, mlflow_link, this_page
-
-logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def _logged(failure: str) -> Iterator[None]:
-    """Log any error: a night does not fail because of its reports."""
-    try:
-        yield
-    except Exception as error:  # Prefect and MLflow have errors of many kinds
-        logger.warning("%s: %s", failure, fault(error))
+from flows.run_pages import logged, mlflow_link, show_page, this_page
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
@@ -40,23 +21,18 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
     """
     store = ledger.store
     sections: list[str] = []
-    with _logged(f"The report of {night} was not written"):
+    with logged(f"The report of {night} was not written"):
         sections = night_page(store, night)
         store.write_text(RunLayout(night).report, page_text(sections))
     if not sections:
         return
-    with _logged(f"The report of {night} is not in MLflow"):
+    with logged(f"The report of {night} is not in MLflow"):
         address = this_page()
         text = page_text(sections, f"[The night's flow run in Prefect]({address})")
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(site), run_id, text, {FLOW_RUN: address})
-    with _logged(f"The report of {night} is not in Prefect"):
-        link = mlflow_link(store, site, night, "The night's run in MLflow")
-        create_markdown_artifact(
-            storable(page_text(sections, link)),
-            key=artifact_key("night", ledger.experiment),
-            description=f"Outcome of {night} of {storable(ledger.experiment)}",
-        )
+    link = mlflow_link(store, site, night, "The night's run in MLflow")
+    show_page("night", ledger.experiment, page_text(sections, link), f"Outcome of {night}")
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:
@@ -64,7 +40,7 @@ def report_aliases(ledger: NightLedger, site: Site) -> None:
 
     Never raises; the next night sets them again.
     """
-    with _logged(f"MLflow's aliases of {ledger.experiment} were not set"):
+    with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()
         champion = history.champion
         digests = {"champion": champion.policy.digest if champion else ""}  # empty removes it

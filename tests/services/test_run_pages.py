@@ -94,7 +94,7 @@ def test_the_flow_run_has_the_run_s_name_and_shows_how_it_ended(
     mine = flow_run_of(experiment)
     assert request("GET", f"{api}/flow_runs/{mine}")["name"] == RUN
     page = summary_of(api, mine)
-    assert page.startswith(f"# {RUN}: 6 steps of My_shop")
+    assert page.startswith(f"**{RUN}: 6 steps of My_shop**")
     assert "| before | 50.0% | 40.0% to 60.0% |\n| after | 75.0% | 65.0% to 83.0% |" in page
 
 

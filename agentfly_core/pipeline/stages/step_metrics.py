@@ -16,8 +16,8 @@ from agentfly_core.store.stage_metrics import measured, worst
 
 logger = logging.getLogger(__name__)
 NOTHING = (
-    "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s "
-    "--step %s`; %s."
+    "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s@%s`; "
+    "%s."
 )
 OF_RATE = ("kl", "reward_fall")
 """Health signs of a learning rate that is too high."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
@@ -78,11 +77,3 @@ def preview(store: Store, data: Pointer, each: int) -> Preview:
     counts = measured(store, data).metrics
     quarantined, repeated = (int(counts.get(name, 0)) for name in (QUARANTINED, REPEATED))
     return Preview(data, sizes, quarantined, repeated, leaks(splits), sample)
-
-
-def made_anew(code: Iterable[str], read: Mapping[str, Path]) -> str:
-    """Which changes rebuild a dataset: settings, seed, its modules `code`, its files `read`."""
-    modules = [f"the code of {module}" for module in code]
-    files = [f"{name} ({path})" for name, path in read.items()]
-    *most, last = ["its settings", "its seed", *modules, *files]
-    return f"Reused. Rebuilt when {', '.join(most)} or {last} changes; other files are not checked."

@@ -25,6 +25,7 @@ from agentfly_core.runs.episodes import (
     read_step,
     spans,
 )
+from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import experiment_of_run, known_run, recorded_settings
 from agentfly_core.store.artifact import Pointer
@@ -47,33 +48,23 @@ EpisodeSource = RunPolicy | LastPolicy | PlayReference
 """LastPolicy is a run whose step is not named."""
 
 
-def reference(text: str, step: int | None = None) -> EpisodeSource:
-    """Parse RUN, RUN@STEP, both with or without `run:`, or play:NAME; `step` is the option --step.
-
-    Raises ValueError for anything else, and for two different steps.
-    """
+def reference(text: str) -> EpisodeSource:
+    """Parse RUN, RUN@STEP, both with or without `run:`, or play:NAME; raises ValueError."""
     if play := OF_PLAY.fullmatch(text):
-        if step is not None:
-            raise ValueError(f"{text} is not a run: leave --step {step} out.")
         return PlayReference(play[1])
-    run = policy_of_run(text)
-    if run is None:
-        raise ValueError(
-            f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
-            "`agentfly list` shows the runs."
-        )
-    if run.step is not None and step not in (None, run.step):
-        raise ValueError(f"Got {text} and --step {step}: name one step.")
-    return run if step is None else RunPolicy(run.run, step)
+    if run := policy_of_run(text):
+        return run
+    raise ValueError(
+        f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
+        "`agentfly list` shows the runs."
+    )
 
 
-def against(text: str, shown: EpisodeSource) -> EpisodeSource:
+def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
     """Parse --against: a step of the same run, RUN@STEP or play:NAME; raises ValueError."""
-    if not text.isdecimal():
-        return reference(text)
-    if isinstance(shown, PlayReference):
-        raise ValueError(f"--against: got step {text} of played episodes, expected play:NAME.")
-    return RunPolicy(shown.run, int(text))
+    if text.isdecimal() and not isinstance(shown, PlayReference):
+        return RunPolicy(shown.run, int(text))
+    return reference(run_named(store, text))
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
@@ -195,7 +186,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     held = (uri for uri in folders if store.holds(uri))
     uri = next((uri for uri in held if store.artifact(uri).digest == wanted), None)
     if uri is None:
-        raise ValueError(f"The demonstrations of {run!r} are no longer in {store.uri}.")
+        raise ValueError(f"{store.uri} lost the demonstrations of {run!r}.")
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))
     return Episodes(f"run:{run}@0", title, read_pairs(store, [uri], f"{uri}/scored"), read, {})

@@ -93,9 +93,10 @@ def test_the_end_of_a_run_names_another_store(
     for store, more in ((".", ""), ("elsewhere", f" --store {project}/elsewhere")):
         show_summary(Store.at(store, project), SUMMARY)
         lines = capsys.readouterr().out.splitlines()
-        assert lines[-2:] == [
-            f"MLflow   agentfly open mlflow quickstart-1f2e3d4c{more}",
-            f"Prefect  agentfly open prefect quickstart-1f2e3d4c{more}",
+        assert [line.rstrip() for line in lines[-3:]] == [
+            f"MLflow: agentfly open mlflow quickstart-1f2e3d4c{more}",
+            "",
+            f"Prefect: agentfly open prefect quickstart-1f2e3d4c{more}",
         ]
 
 
@@ -146,7 +147,7 @@ def test_a_finished_run_allows_changes_of_resumable_settings(
 ) -> None:
     before = finished.read_json("runs/base/run.json")
     assert main(["train", "tiny", "--run", "base", "log_trajectories_every=2"]) == 0
-    assert capsys.readouterr().out.startswith("base: 2 steps of quickstart\n")
+    assert capsys.readouterr().out.startswith("base: 2 steps of quickstart")
     assert finished.read_json("runs/base/run.json") == before
 
 

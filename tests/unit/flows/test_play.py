@@ -273,11 +273,10 @@ def test_a_chat_shows_tool_calls_and_results(
     assert chat(monkeypatch, "knows", "And its capital?") == 0
     out = capsys.readouterr().out
     shown = out[out.index("problem Japan") :].splitlines()
-    assert shown[:7] == [
+    assert shown[:6] == [
         "problem Japan: What is the capital of Japan?",
         "An empty line ends the chat.",
-        "you>    And its capital?",
-        'call>   look_up {"country": "Japan"}',
+        'you>    call>   look_up {"country": "Japan"}',  # a terminal shows what is typed
         "tool>   look_up: Tokyo",
         'call>   answer {"text": "Tokyo"}',
         "tool>   answer: Tokyo",
@@ -310,9 +309,9 @@ def test_a_chat_ends_with_an_empty_line_or_the_end_of_the_input(
     typed = [item.content for turn in trajectory.turns for item in turn.read]
     assert typed == ["Norway's?", "Are you sure?"]
     assert trajectory.ending is Ending.NO_TOOL_CALLS
-    prompts = [line for line in capsys.readouterr().out.splitlines() if ">" in line[:8]]
-    assert prompts[:2] == ["you>    Norway's?", "policy> I think that it is Oslo."]
-    assert len(prompts) == 4  # without a terminal no prompt is shown
+    out = capsys.readouterr().out
+    assert out.count("you>    policy> I think that it is Oslo.\n") == 2
+    assert out.count("you>") == 3
 
 
 def test_a_chat_without_messages_is_not_stored(

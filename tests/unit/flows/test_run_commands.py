@@ -11,13 +11,10 @@ from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.store.lock import local_lock
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore
-from agentfly_core.tracking.mlflow_run import MlflowRun
 from flows.__main__ import main
 from flows.experiments import load_experiment
 from tests.support.experiments import TINY
 from tests.support.loaded import HEAVY, loaded
-from tests.support.mlflow_store import new_store
 
 
 @pytest.fixture
@@ -64,28 +61,8 @@ def test_tags_of_an_active_run_are_added_and_removed(
     assert "Did you mean 'one'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_mlflow_gets_the_tags_of_a_synced_run(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    new_store(store.root / ".agentfly")
-    place = MlflowStore.choose(store.root / ".agentfly")
-    run = MlflowRun(place, "tiny", "one", "uid", 0)
-    store.write_json("runs/one/links.json", {"mlflow_run_ids": [run.run_id]})
-    assert main(["tag", "one", "baseline"]) == 0
-    assert capsys.readouterr().out == "one: baseline\n"
-    assert run.client.get_run(run.run_id).data.tags["agentfly.tags"] == "baseline"
-
-
-def test_tags_that_mlflow_missed_are_kept_for_later(
-    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    store.write_json("runs/one/links.json", {"mlflow_run_ids": ["5f0e"]})
+def test_a_tag_is_sent_by_the_next_sync(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.write_json("runs/one/mlflow.json", {"synced": "9f2c"})
     assert main(["tag", "one", "baseline"]) == 0
-    output = capsys.readouterr().out
-    assert "MLflow was not reached" in output
-    assert "agentfly train tiny --run one" in output
-    assert tags_of(store, "one") == ("baseline",)
+    assert capsys.readouterr().out == "one: baseline\n"
     assert store.read_json("runs/one/mlflow.json") is None  # the next sync is not skipped

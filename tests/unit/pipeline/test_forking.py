@@ -244,8 +244,8 @@ def test_a_fork_without_its_learner_state_plays_nothing(
 
 def test_a_fork_of_a_run_without_a_record_is_refused(origin: Experiment) -> None:
     origin.store.remove("runs/old/run.json")
-    with pytest.raises(ValueError, match=r"run\.json of 'old' in /.* to continue from"):
-        require_origin(origin.store, Fork(run="old", step=2), 0, {})
+    with pytest.raises(ValueError, match=r"The run 'old' in /.* lost its run\.json"):
+        require_origin(origin.store, origin.settings, Fork(run="old", step=2))
 
 
 def test_a_started_fork_needs_no_policies_of_its_origin(
@@ -393,7 +393,7 @@ def test_a_step_without_a_policy_is_refused(origin: Experiment) -> None:
         r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
     )
     with pytest.raises(ValueError, match=message):
-        require_origin(origin.store, Fork(run="old", step=9), 0, {})
+        require_origin(origin.store, origin.settings, Fork(run="old", step=9))
 
 
 def test_a_fork_can_be_loaded_from_its_record(run: Run) -> None:

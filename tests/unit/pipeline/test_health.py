@@ -120,7 +120,7 @@ def test_a_step_without_learning_has_a_remedy(tmp_path, caplog):
     logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith(
-        "Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --"
+        "Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo@1`"
     )
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from agentfly_core.records.intervals import wilson
 from agentfly_core.system.progress import Progress, listening, report
-from flows.local.display import Display, duration, logging_to, rates_table, summary_table
+from flows.local.display import Display, duration, logging_to, rates_table, summary_page
 from tests.support.experiments import SUMMARY
 
 REPORTS = [
@@ -48,9 +48,7 @@ def test_without_a_terminal_each_stage_is_one_line() -> None:
 def test_a_terminal_shows_run_step_reward_and_stage() -> None:
     lines = shown(terminal=True)
     run = next(line for line in reversed(lines) if line.startswith("quickstart-1f2e3d4c"))
-    stage = next(line for line in reversed(lines) if line.startswith("rollout"))
-    assert "step 2/15 reward 0.550" in run
-    assert "96/128" in stage
+    assert "step 2/15 rollout 96/128 reward 0.550" in run
 
 
 def test_a_failed_stage_still_shows_its_progress() -> None:
@@ -63,17 +61,18 @@ def test_a_failed_stage_still_shows_its_progress() -> None:
 
 
 def test_the_end_of_a_run_shows_success_and_seconds_by_stage() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    command = "agentfly open mlflow quickstart-1f2e3d4c"
-    console.print(summary_table(SUMMARY, {"MLflow": command}))
-    assert isinstance(console.file, io.StringIO)
-    text = " ".join(re.sub("[│┃━╇]", " ", console.file.getvalue()).split())
-    assert "before 55.0% 51.9% to 58.1% after 91.2% 89.3% to 92.8%" in text
-    assert (
-        "prepare 1.2 s warm start 1 min 45 s rollout 1 min 00 s evaluate 30.0 s together 3 min 16 s"
-        in text
-    )
-    assert text.endswith(f"MLflow {command}")
+    rows = summary_page(SUMMARY, "", "the link").splitlines()
+    assert "| before | 55.0% | 51.9% to 58.1% |" in rows
+    assert "| after | 91.2% | 89.3% to 92.8% |" in rows
+    assert rows[rows.index("| stage | time |") + 2 :] == [
+        "| prepare | 1.2 s |",
+        "| warm start | 1 min 45 s |",
+        "| rollout | 1 min 00 s |",
+        "| evaluate | 30.0 s |",
+        "| together | 3 min 16 s |",
+        "",
+        "the link",
+    ]
 
 
 def test_all_rates_of_an_evaluation_are_in_a_table() -> None:
@@ -92,20 +91,15 @@ def test_all_rates_of_an_evaluation_are_in_a_table() -> None:
         "by": {"kind": {"hard": rate(0.25, 400)}},
         "datasets": {"gsm8k": {**rate(0.1, 200), "pass_at": {"4": rate(0.2, 200)}}},
     }
-    console = Console(file=io.StringIO(), width=80)
-    console.print(rates_table(evaluation))
-    assert isinstance(console.file, io.StringIO)
-    lines = [[*map(str.strip, line.split("│"))] for line in console.file.getvalue().splitlines()]
-    assert lines[2:] == [
-        ["test", "50.0%", "46.9% to 53.1%", "1000"],
-        ["test, pass@4", "75.0%", "72.2% to 77.6%", "990"],
-        ["test, kind hard", "25.0%", "21.0% to 29.5%", "400"],
-        ["gsm8k", "10.0%", "6.6% to 14.9%", "200"],
-        ["gsm8k, pass@4", "20.0%", "15.0% to 26.1%", "200"],
+    assert rates_table(evaluation).splitlines()[2:] == [
+        "| test | 50.0% | 46.9% to 53.1% | 1000 |",
+        "| test, pass@4 | 75.0% | 72.2% to 77.6% | 990 |",
+        "| test, kind hard | 25.0% | 21.0% to 29.5% | 400 |",
+        "| gsm8k | 10.0% | 6.6% to 14.9% | 200 |",
+        "| gsm8k, pass@4 | 20.0% | 15.0% to 26.1% | 200 |",
     ]
     summary: Any = {**SUMMARY, "evaluations": {"before": evaluation, "after": evaluation}}
-    console.print(summary_table(summary, {}))
-    assert console.file.getvalue().count("gsm8k, pass@4") == 3
+    assert summary_page(summary).count("gsm8k, pass@4") == 2
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Settings
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.reports.show.dataset import made_anew, preview
+from agentfly_core.reports.show.dataset import preview
 from tests.support.experiments import experiment
 from tests.support.problems import clean
 
@@ -93,31 +91,3 @@ def test_a_problem_in_two_splits_is_in_the_log_and_each_preview(
     assert [record.getMessage() for record in caplog.records] == [
         f"The dataset {__name__}:leaking: {warning}."
     ]
-
-
-def settings_on(data: dict[str, str | int]) -> Settings:
-    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 1}
-    return Settings.model_validate(settings)
-
-
-def notes_of_code(settings: Settings) -> str:
-    keys = StageKeys(settings)
-    return made_anew(keys.data_code(), keys.data_files())
-
-
-def test_the_preview_names_the_code_and_files_of_the_dataset(
-    tmp_path: Path,
-) -> None:
-    atlas = tmp_path / "atlas.csv"
-    atlas.write_text("country,capital")
-    data: dict[str, str | int] = {"use": "tests.support.problems:mapped", "train": 8, "test": 4}
-    assert notes_of_code(settings_on(data)) == (
-        "Reused. Rebuilt when its settings or its seed changes; other files are not checked."
-    )
-    of_code = settings_on({**data, "maps": str(atlas)}).model_copy(
-        update={"code": {"prepare": {"tests.support.problems": "9f2c", "harder": "77b0"}}}
-    )
-    assert (
-        f"its settings, its seed, the code of tests.support.problems or maps ({atlas}) changes;"
-        in notes_of_code(of_code)
-    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agentfly_core.config.reference import LastPolicy, RunPolicy
 from agentfly_core.reports.show.sources import (
     EpisodeSource,
     PlayReference,
-    against,
+    against_of,
     reference,
 )
+from agentfly_core.store.store import Store
 
 
 @pytest.mark.parametrize(
@@ -27,22 +30,14 @@ def test_a_run_a_step_and_a_play_are_named(text: str, named: EpisodeSource) -> N
     assert reference(text) == named
 
 
-def test_a_step_may_be_an_option_and_must_be_single() -> None:
-    assert reference("demo", 7) == reference("demo@7", 7) == RunPolicy("demo", 7)
-    with pytest.raises(ValueError, match="name one step"):
-        reference("demo@6", 7)
-    with pytest.raises(ValueError, match="is not a run"):
-        reference("play:quickstart-1", 7)
-
-
 @pytest.mark.parametrize("text", ["", "demo@", "demo@last", "play:", "demo@7@8", "../demo"])
 def test_a_wrong_reference_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(ValueError, match="expected RUN, RUN@STEP"):
         reference(text)
 
 
-def test_a_number_means_another_step_of_the_same_run() -> None:
-    assert against("8", RunPolicy("demo", 9)) == RunPolicy("demo", 8)
-    assert against("other@8", RunPolicy("demo", 9)) == RunPolicy("other", 8)
-    with pytest.raises(ValueError, match="expected play:NAME"):
-        against("8", PlayReference("quickstart-1"))
+def test_a_number_means_another_step_of_the_same_run(tmp_path: Path) -> None:
+    store = Store.at(".", tmp_path)
+    assert against_of("8", RunPolicy("demo", 9), store) == RunPolicy("demo", 8)
+    assert against_of("other@8", RunPolicy("demo", 9), store) == RunPolicy("other", 8)
+    assert against_of("play:shop-1", RunPolicy("demo", 9), store) == PlayReference("shop-1")
