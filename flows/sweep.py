@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
 from agentfly_core.reports.compare.run_comparison import require_comparable
-from agentfly_core.reports.compare.sweep import Member, Sweep, grid, is_finished
+from agentfly_core.reports.compare.sweep import grid, is_finished
 from agentfly_core.reports.compare.tried_policy import planned
+from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted, environment
@@ -24,52 +26,68 @@ from flows.local.state_dirs import settle
 INTERRUPTED = 130
 
 
-def make_sweep(
+@dataclass(frozen=True)
+class Sweep:
+    """Runs with the tag `name`, and the settings of each.
+
+    `Sweep("rates", "quickstart", store, {"quickstart-1f2e3d4c": ["rollout.problems=8"], ...})`
+    """
+
+    name: str
+    experiment: str
+    store: Store
+    settings: Mapping[str, Sequence[str]]
+
+    def differing(self, run: str) -> str:
+        """The settings that not all runs have, "update.learning_rate=1e-4 seed=1", or its name."""
+        shared = set.intersection(*map(set, self.settings.values()))
+        return " ".join(each for each in self.settings[run] if each not in shared) or run
+
+
+def planned_sweep(
     experiment: str, overrides: Sequence[str], site: str, uri: str, seeds: int | None, name: str
-) -> tuple[Sweep, Store]:
-    """Store a sweep in the store at `uri`; raises ValueError if its runs cannot be compared."""
+) -> Sweep:
+    """Plan a sweep in the store at `uri`; raises ValueError if its runs cannot be compared."""
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]
     runs = [each.run_name("", False) for each in experiments]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
+    trials = []
     for each, run in zip(experiments, runs, strict=True):
         check_run(each, run)
-    trials = [
-        planned(each, run, inputs.dataset(each))
-        for each, run in zip(experiments, runs, strict=True)
-    ]
+        trials.append(planned(each, run, inputs.dataset(each)))
     require_comparable(trials)
-    store = experiments[0].store
     name = name or f"{experiments[0].name}-{digest(sorted(runs))[:8]}"
-    members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
-    made = Sweep(name, experiment, tuple(overrides), seeds, site, members)
-    made.write(store)
-    return made, store
+    return Sweep(name, experiment, experiments[0].store, dict(zip(runs, settings, strict=True)))
 
 
-def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member]:
-    """Train the unfinished runs of a sweep; returns the failed ones.
+def train_runs(sweep: Sweep, where: Sequence[str]) -> list[str]:
+    """Train the unfinished runs of a sweep, and tag all; returns the failed ones.
 
     `where` are the words that name the site and the store. Raises KeyboardInterrupt if a run was
     interrupted.
     """
-    left, count = sweep.unfinished(store), len(sweep.members)
-    if not left:
+    store, count = sweep.store, len(sweep.settings)
+    done = [run for run in sweep.settings if is_finished(store, run)]
+    for run in done:
+        if sweep.name not in tags_of(store, run):
+            change_tags(store, run, [sweep.name], [])
+    print(f"Sweep {sweep.name}: {counted(count, 'run')}, {len(done)} finished.", flush=True)
+    if len(done) == count:
         return []
-    print(f"Sweep {sweep.name}: {counted(count, 'run')}, {count - len(left)} finished.", flush=True)
-    failed: list[Member] = []
+    failed: list[str] = []
     with prefect_api(settle(Path.cwd())) as wait:
         wait()
-        for number, member in enumerate(left, count - len(left) + 1):
-            failures = f", {len(failed)} failed" if failed else ""
-            print(f"\nRun {number} of {count}{failures}: {sweep.differing(member)}", flush=True)
-            words = ["train", sweep.experiment, *member.overrides, "--run", member.run, *where]
-            code = _command(words)
+        left = [run for run in sweep.settings if run not in done]
+        for number, run in enumerate(left, len(done) + 1):
+            print(f"\nRun {number} of {count}: {sweep.differing(run)}", flush=True)
+            words = ["train", sweep.experiment, *sweep.settings[run], "--run", run]
+            code = _command([*words, "--tag", sweep.name, *where])
             if code == INTERRUPTED:
                 raise KeyboardInterrupt
-            if code or not is_finished(store, member.run):
-                failed.append(member)
+            if code or not is_finished(store, run):
+                failed.append(run)
     return failed
 
 

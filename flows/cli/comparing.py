@@ -17,11 +17,10 @@ from agentfly_core.reports.compare.sweep import PREFIX, is_finished, runs_named
 from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.runs.listing import in_store, run_named
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
-from flows.local.terminal import VisibleConsole, print_json
+from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where, typed
+from flows.local.terminal import VisibleConsole, output
 from flows.store import store_at
-from flows.sweep import make_sweep, run_members
+from flows.sweep import planned_sweep, train_runs
 
 
 def compare(
@@ -45,12 +44,10 @@ def compare(
     comparison, curves = _compared(store_at(store_uri), policies, split, against)
     if png:
         draw(comparison, curves, split, png)
-    if as_json:
-        learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
-        print_json({**comparison.to_json(), "split": split, "learning": learning})
-        return
-    VisibleConsole().print(view(comparison, curves, split), soft_wrap=True)
-    if png:
+    learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
+    document = {**comparison.to_json(), "split": split, "learning": learning}
+    output(document, view(comparison, curves, split), as_json)
+    if png and not as_json:
         print(f"The picture is {png}")
 
 
@@ -81,22 +78,18 @@ def sweep(
 
     Args:
         seeds: number of seeds, from the experiment's own on; all on the same problems
-        name: the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of its
-            settings); the same command continues it
+        name: the tag of its runs, for `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of
+            its settings); the same command continues it
     """
-    made, store = make_sweep(target, overrides, where.site, where.store, seeds, name)
-    options = ["--site", made.site, *(["--store", where.store] if where.store else [])]
-    failed = run_members(made, store, options)
-    done = [member.run for member in made.members if is_finished(store, member.run)]
-    for member in failed:
-        print(f"{member.run} failed: {made.differing(member)}", file=sys.stderr)
+    made = planned_sweep(target, overrides, where.site, where.store, seeds, name)
+    store, options = made.store, ["--site", where.site]
+    failed = train_runs(made, [*options, *(["--store", where.store] if where.store else [])])
+    for run in failed:
+        print(f"{run} failed: {made.differing(run)}", file=sys.stderr)
     if failed:
-        ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
-        again = made.command(store)
-        print(f"{ended} Correct the causes, then continue: {again}", file=sys.stderr)
-    if done:
-        print()
+        print(f"Correct the causes, then continue: {typed.get()}", file=sys.stderr)
+    if done := [run for run in made.settings if is_finished(store, run)]:
         VisibleConsole().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
     if not failed:
         print("The same again:", in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}"))
-    return 1 if failed else 0
+    return int(bool(failed))

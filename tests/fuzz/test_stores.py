@@ -15,7 +15,7 @@ from agentfly_core.pipeline.retention import kept_for_others
 from agentfly_core.reports.compare.comparison_view import view as compared_view
 from agentfly_core.reports.compare.learning_curves import curve
 from agentfly_core.reports.compare.run_comparison import compared
-from agentfly_core.reports.compare.sweep import Member, Sweep, runs_named
+from agentfly_core.reports.compare.sweep import runs_named
 from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.reports.show.choice import by_episode
@@ -29,7 +29,7 @@ from tests.support.damage import check, damage, listen, printed, records, suffer
 from tests.support.tried_runs import finished, project
 
 SEED = 15
-PARTS = ("artifacts", "plays", "runs", "sweeps")
+PARTS = ("artifacts", "plays", "runs")
 MEMBERS = (("slow", "11000000"), ("fast", "11111100"))
 
 
@@ -42,8 +42,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = project(tmp_path)
     for number, (name, solved) in enumerate(MEMBERS):
         finished(store, name, solved, f"update.learning_rate={number + 1}.0e-6")
-    members = tuple(Member(name, (f"update.learning_rate={name}",)) for name, _ in MEMBERS)
-    Sweep("rates", "tiny", ("update.learning_rate=1e-6,2e-6",), None, "local", members).write(store)
+        change_tags(store, name, ["rates"], [])
     fork = Fork(run="slow", step=1, optimizer_state="fresh")
     finished(store, "forked", "11110000", f"fork={fork.model_dump_json()}")
     change_tags(store, "slow", ["baseline"], [])
@@ -96,5 +95,5 @@ def test_damaged_files_of_every_reader_are_named(
             check(suffer, now, before[name])
         parts = suffer.path.relative_to(store.root).parts
         # we never read some files of a tokenizer's folder
-        if parts[0] in ("plays", "sweeps") and "tokenizer" not in parts:
+        if parts[0] == "plays" and "tokenizer" not in parts:
             assert any(str(suffer.path) in now.told for now in heard.values()), str(suffer)

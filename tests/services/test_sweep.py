@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.reports.compare.sweep import is_finished, stored_sweep
+from agentfly_core.reports.compare.sweep import is_finished
 from agentfly_core.store.store import Store
 from tests.support.project import PROGRAMS, Project
 from tests.support.waiting import until
@@ -25,10 +25,8 @@ def test_a_killed_sweep_resumes_at_its_current_run(tmp_path: Path, prefect_api: 
     project = Project.clone(tmp_path / "project", AGENTFLY_LOCKS=str(tmp_path), **env)
     store = Store.at(str(project.root), tmp_path / "cache")
     sweep = project.start(*SWEEP)
-    until(lambda: stored_sweep(store, "rates"), sweep)
-    made = stored_sweep(store, "rates")
-    assert made is not None
-    first, second = [member.run for member in made.members]
+    until(lambda: store.names("runs"), sweep)
+    (first,) = store.names("runs")
     record = project.root / "runs" / first / "run.json"
     until(lambda: is_finished(store, first), sweep)
     sweep.kill()
@@ -39,6 +37,7 @@ def test_a_killed_sweep_resumes_at_its_current_run(tmp_path: Path, prefect_api: 
     assert "Sweep rates: 2 runs, 1 finished." in printed
     assert "Run 1 of 2" not in printed
     assert "Run 2 of 2: update.learning_rate=3e-4\n" in printed
+    (second,) = {*store.names("runs")} - {first}
     assert is_finished(store, second)
     assert json.loads(record.read_text())["uid"] == uid
     assert printed.splitlines()[-1] == "The same again: agentfly compare sweep:rates"

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from agentfly_core.system.formats.json_value import JSON
 
-FOLDERS = ("answers", "artifacts", "nights", "plays", "runs", "sweeps")
+FOLDERS = ("answers", "artifacts", "nights", "plays", "runs")
 """Folders of a store. It is often a project's folder, with folders of other programs in it."""
 LONGEST_PART = 255
 LONGEST = 1024

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from flows import sweep as sweeping
 from flows.__main__ import main
@@ -31,6 +32,7 @@ class Trained:
         if code := self.fate.get(len(self.words), 0):
             return code
         end = words.index("--run")
+        change_tags(self.store, words[end + 1], [words[end + 3]], [])
         solved = "11111100" if "update.learning_rate=3e-5" in words else "11100000"
         finished(self.store, words[end + 1], solved, *words[2:end])
         return 0
@@ -98,27 +100,33 @@ def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
     assert capsys.readouterr().out.splitlines()[-1] == lines[-2]
 
 
-def test_a_sweep_is_recorded_first_and_continues_after_a_kill(
+def test_a_sweep_continues_after_a_kill(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    killed = train({3: sweeping.INTERRUPTED})
+    train({3: sweeping.INTERRUPTED})
     assert main(COMMAND) == 130
-    runs = [words[words.index("--run") + 1] for words in killed.words]
-    record = store.read_json("sweeps/rates.json")
-    assert [member["run"] for member in record["members"]][:3] == runs
-    assert "checksum" in json.loads((store.root / "sweeps/rates.json").read_text())
-    assert main(["compare", "sweep:rates"]) == 2
-    assert capsys.readouterr().err.endswith(
-        "agentfly: sweep:rates is not finished, 2 of 4 runs left. This finishes it: agentfly "
-        "sweep tiny update.learning_rate=1e-5,3e-5 --seeds 2 --name rates\n"
-    )
     again = train({})
     assert main(COMMAND) == 0
-    assert again.words[0][again.words[0].index("--run") + 1] == runs[2]
-    assert len(again.words) == 2
+    assert again.settings == [
+        ["update.learning_rate=1e-5", "seed=1"],
+        ["update.learning_rate=3e-5", "seed=1"],
+    ]
     assert "Sweep rates: 4 runs, 2 finished." in capsys.readouterr().out
+
+
+def test_a_run_trained_before_a_sweep_belongs_to_it(
+    store: Store, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train({})
+    assert main(["sweep", "tiny", "update.learning_rate=1e-5", "--seeds", "2"]) == 0
+    (run, _) = store.names("runs")
+    assert main(COMMAND) == 0
+    assert "rates" in tags_of(store, run)
+    assert main(["compare", "sweep:rates", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out.splitlines()[-1])["groups"]
+    assert [len(group["policies"]) for group in groups] == [2, 2]
 
 
 def test_a_sweep_with_a_refused_run_starts_no_run(
@@ -127,24 +135,7 @@ def test_a_sweep_with_a_refused_run_starts_no_run(
     trained = train({})
     assert main(["sweep", "tiny", "update.mini_batches=1,9999"]) == 2
     assert "agentfly: update.mini_batches is 9999, and a step has" in capsys.readouterr().err
-    assert (trained.words, store.names("sweeps")) == ([], [])
-
-
-def test_a_damaged_sweep_record_is_named_with_a_working_remedy(
-    store: Store, train: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train({})
-    assert main(COMMAND) == 0
-    record = store.root / "sweeps/rates.json"
-    record.write_bytes(bytes(300))
-    for command in (COMMAND, ["compare", "sweep:rates"]):
-        assert main(command) == 2
-        errors = capsys.readouterr().err
-        assert f"agentfly: {record} is damaged" in errors
-        assert "Remove it and repeat the `agentfly sweep` command." in errors
-    record.unlink()
-    assert main(COMMAND) == 0
-    assert main(["compare", "sweep:rates"]) == 0
+    assert trained.words == []
 
 
 def test_a_failed_run_does_not_end_the_sweep_and_is_reported(
@@ -156,17 +147,16 @@ def test_a_failed_run_does_not_end_the_sweep_and_is_reported(
     assert main(COMMAND) == 1
     assert len(trained.words) == 4
     printed = capsys.readouterr()
-    assert "Run 3 of 4, 1 failed: update.learning_rate=1e-5 seed=1" in printed.out
     assert "1 against 2 seeds" in printed.out
     failed = trained.words[1][trained.words[1].index("--run") + 1]
     assert printed.err.splitlines() == [
         f"{failed} failed: update.learning_rate=3e-5 seed=0",
-        "1 of 4 runs failed. Correct the causes, then continue: agentfly sweep tiny "
+        "Correct the causes, then continue: agentfly sweep tiny "
         "update.learning_rate=1e-5,3e-5 --seeds 2 --name rates",
     ]
 
 
-def test_only_values_and_seeds_may_be_added_to_a_sweep(
+def test_values_and_seeds_may_be_added_to_a_sweep(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -178,8 +168,9 @@ def test_only_values_and_seeds_may_be_added_to_a_sweep(
     assert main([*words, "--seeds", "3"]) == 0
     assert len(more.words) == 9 - 4
     capsys.readouterr()
-    assert main([*words, "--seeds", "2"]) == 2
-    assert "The sweep 'rates' has other runs;" in capsys.readouterr().err
+    assert main(["compare", "sweep:rates", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [len(group["policies"]) for group in groups] == [3, 3, 3]
 
 
 def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
@@ -193,7 +184,6 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
     assert main(["sweep", "tiny", "steps=2,2"]) == 2
     assert "Two of the combinations are the same run" in capsys.readouterr().err
     assert trained.words == []
-    assert store.names("sweeps") == []
 
 
 @pytest.mark.parametrize(
@@ -215,7 +205,6 @@ def test_runs_that_cannot_be_compared_are_refused_at_the_start(
     assert main(["sweep", "tiny", listed]) == 2
     assert message in capsys.readouterr().err
     assert trained.words == []
-    assert store.names("sweeps") == []
 
 
 def test_failed_runs_are_reported_even_without_a_comparison(
@@ -235,7 +224,7 @@ def test_failed_runs_are_reported_even_without_a_comparison(
     assert "agentfly: The dataset is not there." in errors
 
 
-def test_a_missing_sweep_is_refused(
+def test_a_tag_without_runs_is_refused(
     store: Store,
     train: Train,
     capsys: pytest.CaptureFixture[str],
@@ -243,9 +232,7 @@ def test_a_missing_sweep_is_refused(
     train({})
     assert main(COMMAND) == 0
     assert main(["compare", "sweep:rate"]) == 2
-    assert "There is no sweep 'rate' in" in capsys.readouterr().err
-    assert main(["compare", "sweep:../rates"]) == 2
-    assert "Got the sweep '../rates', expected letters" in capsys.readouterr().err
+    assert "has the tag 'rate', see `agentfly list`" in capsys.readouterr().err
 
 
 def test_each_run_is_its_own_process_at_the_same_prefect(
