@@ -69,22 +69,20 @@ def pull(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") ->
 
 def _transfer(run: str, source: Store, target: Store) -> None:
     policy, copied = share(run, source, target)
-    news = f"{counted(copied, 'artifact')} copied" if copied else "it was there already"
-    print(f"{policy.uri} of {source.uri} is in {target.uri}: {news}.")
+    news = counted(copied, "artifact")
+    print(f"{policy.uri} of {source.uri} is in {target.uri}: {news} copied.")
 
 
-def verify(run: RunArg, /, *, into: Path | None = None, store_uri: StoreArg = "") -> int:
+def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     """Train a finished run again, and compare every byte.
 
     For example `agentfly verify mine`. The run's settings and its commit of AgentFly are used; the
-    exit status is 1 where anything differs.
-
-    Args:
-        into: where it is trained; the same command continues there (default: .agentfly/verify/RUN)
+    exit status is 1 where anything differs. It trains in .agentfly/verify/RUN; the same command
+    continues there.
     """
     store = store_at(store_uri)
     run = run_named(store, run)
-    into = into or main_workspace(Path.cwd()) / STATE / "verify" / run
+    into = main_workspace(Path.cwd()) / STATE / "verify" / run
     differences = verification.verify(store, run, into)
     table = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)
     for uri, difference in differences.items():

@@ -58,7 +58,11 @@ def visible_output() -> Iterator[None]:
 class VisibleConsole(Console):
     """A rich console that escapes control characters, prints markup as text and removes links."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, stderr: bool = False, **options: Any) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        while inner := getattr(stream, "rich_proxied_file", None):
+            stream = inner
+        options = {"file": stream, **options}
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def render(
@@ -71,18 +75,6 @@ class VisibleConsole(Console):
             else:
                 style = segment.style.update_link(None) if segment.style else None
                 yield Segment(visible(segment.text), style)
-
-    @property
-    def file(self) -> IO[str]:
-        """The stream below any VisibleStream."""
-        stream = super().file
-        while isinstance(stream, VisibleStream):
-            stream = stream.rich_proxied_file
-        return stream
-
-    @file.setter
-    def file(self, stream: IO[str]) -> None:
-        self._file = stream
 
 
 def output(document: object, view: RenderableType, as_json: bool) -> None:

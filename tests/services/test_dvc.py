@@ -166,7 +166,7 @@ def test_another_clone_pulls_instead_of_running(reproduction, tmp_path):
     named = json.loads((other.root / "results/tiny/policy.json").read_text())
     assert store_of(other).artifact(named["uri"]).digest == named["digest"]
     other.run("agentfly", "export", f"run:{run}", str(tmp_path / "exported"))
-    assert "it was there already" in other.run("agentfly", "pull", run)
+    assert "0 artifacts copied" in other.run("agentfly", "pull", run)
 
 
 @pytest.mark.long
