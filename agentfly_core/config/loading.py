@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +22,7 @@ from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.system.formats import strict_json, strict_yaml
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import did_you_mean, nearest
+from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
@@ -84,7 +83,6 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     values = _merge(PARTS, written)
     for key, value in changes:
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
-        _require_task(values, _keys(key))
         values = _replaced(values, _keys(key), value)
     if "code" in values:
         raise ValueError("code: cannot be set; name data files of your modules in `code_files`.")
@@ -205,22 +203,11 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
 
 
 def _path(experiment: str) -> Path:
-    if experiment.endswith((".yaml", ".yml")):
-        if not os.path.isfile(experiment):
-            hint = nearest(experiment, [*map(str, Path(experiment).parent.glob("*.y*ml"))])
-            raise ValueError(
-                f"Unknown experiment file {experiment!r} (looked in {Path.cwd()}).{hint}"
-            )
-        return Path(experiment)
-    path = CONF / f"{experiment}.yaml"
+    is_file = experiment.endswith((".yaml", ".yml"))
+    path = Path(experiment) if is_file else CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
-        if not CONF.is_dir():
-            raise ValueError(
-                f"Unknown experiment {experiment!r}: {Path.cwd()} has no folder {CONF}. Give "
-                "the command in the folder of your project, or a .yaml file."
-            )
         hint = did_you_mean(experiment, names())
-        raise ValueError(f"Unknown experiment {experiment!r} in {CONF.resolve()}.{hint}")
+        raise ValueError(f"Unknown experiment {experiment!r} ({path.absolute()}).{hint}")
     return path
 
 
@@ -248,17 +235,6 @@ def _keys(key: str) -> list[str]:
         return key.split(".")
     first, *inner = name.split(".")
     return [*sections, f"{module}:{first}", *inner]
-
-
-def _require_task(settings: Mapping[str, JSON], keys: Sequence[str]) -> None:
-    """Raise ValueError for a setting of an unknown task."""
-    if not isinstance(tasks := settings.get("tasks"), Mapping) or keys[:1] != ["tasks"]:
-        return
-    if len(keys) > 2 and keys[1] not in tasks:
-        raise ValueError(
-            f"{'.'.join(keys)}: unknown task {keys[1]!r}.{did_you_mean(keys[1], [*tasks])} "
-            "Add a task as a whole: tasks.NAME={data: ..., ...}."
-        )
 
 
 def _sections_of(key: str) -> set[str]:
@@ -296,20 +272,13 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
         where = place(fault["loc"])
         if fault["type"] == "extra_forbidden":
             *path, key = map(str, fault["loc"])
-            section = _section(kind, path)
-            if path[:1] == ["tasks"] and key in _section(kind, path[2:]).model_fields:
-                shared = ".".join([*path[2:], key])
-                yield f"{where}: tasks share this setting: give {shared} once, outside `tasks`"
-                continue
-            hint = did_you_mean(key, list(section.model_fields))
+            hint = did_you_mean(key, list(_section(kind, path).model_fields))
             typed = next(iter(flat({where: fault["input"]})), where)  # verl has longer names
             if kind is Settings and (likely := settings_like(typed, settings())):
                 hint = f" Did you mean {likely[0]!r}?"
             yield f"{where}: there is no such key.{hint}"
         elif fault["type"] == "missing":
-            given = fault["input"] if isinstance(fault["input"], Mapping) else {}
-            meant = get_close_matches(str(fault["loc"][-1]), [*map(str, given)], n=1)
-            yield f"{where}: it must be given{f'; is {meant[0]!r} meant for it?' if meant else ''}"
+            yield f"{where}: it must be given"
         elif fault["type"] == UNSHOWN:
             yield f"{where}: {message_of(fault)}"
         elif not where:

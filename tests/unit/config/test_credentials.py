@@ -75,7 +75,7 @@ def test_a_setting_with_a_similar_name_is_accepted(override: str) -> None:
         ("data.password=123456", "data.password is a secret by its name"),
         (
             f"data.api_key_env={PLANTED[:6]}!",
-            "data.api_key_env is to be the name of an environment variable",
+            "data.api_key_env is a secret by its name",
         ),
     ],
 )

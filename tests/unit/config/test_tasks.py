@@ -138,17 +138,13 @@ def test_a_shared_setting_is_refused_within_a_task(tmp_path):
     )
     with pytest.raises(ValueError, match="is not a valid experiment") as refusal:
         loading.read(str(path))
-    assert "tasks.sums.algorithm: tasks share this setting: give algorithm once" in str(
-        refusal.value
-    )
-    assert "tasks.sums.agent.use: tasks share this setting: give agent.use once" in str(
-        refusal.value
-    )
+    for key in ("algorithm", "agent.use"):
+        assert f"tasks.sums.{key}: there is no such key. Did you mean" in str(refusal.value)
     assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)
 
 
 def test_an_unknown_task_setting_is_refused_and_a_new_task_read():
-    with pytest.raises(ValueError, match=r"tasks.ofice.weight: .* Did you mean 'office'\?"):
+    with pytest.raises(ValueError, match=r"tasks\.ofice\.data: it must be given"):
         loading.read("mixture", ["tasks.ofice.weight=3"])
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 64, "test": 8}
     more = json.dumps(

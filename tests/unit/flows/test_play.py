@@ -212,7 +212,7 @@ def test_in_another_folder_the_project_folder_is_named(
     assert main(["play", "../mine.yaml", "--policy", "oracle"]) == 2
     assert f"folder of your project; this one is {other}" in capsys.readouterr().err
     assert main(["play", "mine"]) == 2
-    assert f"{other} has no folder conf. Give the command in the" in capsys.readouterr().err
+    assert f"Unknown experiment 'mine' ({other}/conf/mine.yaml)" in capsys.readouterr().err
 
 
 def test_episodes_stored_before_an_error_can_be_read(store: Store) -> None:

@@ -33,35 +33,24 @@ def test_values_are_read_by_yaml_1_2(text: str, value: object) -> None:
     assert loading.override(f"seed={text}") == ("seed", value)
 
 
-def test_another_version_of_yaml_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"here is no valid YAML: %YAML 1\.1 is"):
-        strict_yaml.parse("%YAML 1.1\n---\nseed: no\n", "here")
-    assert strict_yaml.parse("%YAML 1.2\n---\nseed: no\n", "here") == {"seed": "no"}
-
-
 def test_a_time_instead_of_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match=r"seed: Input should be a valid integer.*'1:30'"):
         loading.read(str(ROOT / "tests/conf/tiny.yaml"), ["seed=1:30"])
 
 
-def test_an_error_has_its_place_and_its_line(tmp_path: Path) -> None:
+def test_an_error_has_its_place(tmp_path: Path) -> None:
     path = tmp_path / "e1.yaml"
     path.write_text("model: nano\nupdate:\n  epochs: 1\n   batches: 2\n")
     with pytest.raises(ValueError) as error:
         strict_yaml.settings(path)
     assert str(error.value) == (
-        f"{path}, line 4, column 11 is no valid YAML: mapping values are not allowed here. "
-        "The line: 'batches: 2'."
+        f"{path}, line 4, column 11 is no valid YAML: mapping values are not allowed here."
     )
 
 
-def test_a_misplaced_line_has_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"line 2, column 2 .* indent the line like its neigh"):
-        strict_yaml.parse("  model: a\n steps: 3\n", "here")
-
-
-def test_a_repeated_key_is_refused() -> None:
-    with pytest.raises(ValueError, match="line 2, column 1 is no valid YAML: the key 'a' is there"):
+def test_a_repeated_key_is_refused_without_its_value() -> None:
+    message = '^here, line 2, column 1 is no valid YAML: found duplicate key "a"\\.$'
+    with pytest.raises(ValueError, match=message):
         strict_yaml.parse("a: 1\na: 2\n", "here")
 
 
