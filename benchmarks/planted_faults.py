@@ -237,13 +237,6 @@ FAULTS = (
         "unit/system/formats",
     ),
     Fault(
-        "a module in a user's folder flows is looked for in ours",
-        "system/module_search.py",
-        "    if name in OURS:\n        _refuse_namesake(module, folder)",
-        "    if name in OURS:",
-        "unit/system",
-    ),
-    Fault(
         "run:NAME@STEP is taken for a name",
         "config/reference.py",
         "RunPolicy(parts[1], int(parts[2])) if parts[2] else LastPolicy(parts[1])",

@@ -14,7 +14,7 @@ SECRET_NAME = re.compile(
     r"|passphrase|credentials?|authorization|bearer|jwt)$"
     r"|^((access|api|auth|bearer|client|github|hf|refresh)_?)?token$"
 )
-"""Names of secrets in lower case with `_`: `api_key`, `hf_token`; not `max_tokens`, `stop_token`."""
+"""Names of secrets, in lower case with `_`: `api_key`, `hf_token`; not `stop_token`."""
 
 
 class SecretGiven(ValueError):

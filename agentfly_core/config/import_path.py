@@ -20,7 +20,6 @@ from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 from agentfly_core.system.formats.tracebacks import own_line
-from agentfly_core.system.module_search import refuse_hidden
 
 R = TypeVar("R")
 Maker = Callable[..., Any]
@@ -49,19 +48,18 @@ def load(path: str) -> Any:
     here = Path.cwd()
     if str(here) not in sys.path:
         sys.path.append(str(here))  # last, since libraries are imported from elsewhere
-    refuse_hidden(module, here)
     try:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # an author's module may raise anything
         line = own_line(error)
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
-            refuse_hidden(error.name or module, here)
             message += f" Give the command in the folder of your project; this one is {here}."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
-        raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}")
+        file = getattr(imported, "__file__", "built-in")
+        raise ValueError(f"{module!r} ({file}) has no {name!r}.{did_you_mean(name, names)}")
     if not callable(target := getattr(imported, name)):
         raise ValueError(f"{path} is a {type(target).__name__}, expected a function or a class.")
     return target

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import sys
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 from agentfly_core.system.formats.text import environment
@@ -37,42 +35,6 @@ def import_ours() -> None:
             assert spec and spec.loader, f"{package} is no package"
             sys.modules[name] = module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-
-
-@functools.cache
-def refuse_hidden(module: str, folder: Path) -> None:
-    """Raise ValueError for a module of `folder` that is hidden by another one of its name."""
-    name = module.partition(".")[0]
-    if name in OURS:
-        _refuse_namesake(module, folder)
-        return
-    own = PathFinder.find_spec(name, [str(folder)])
-    if own is None or own.origin is None:
-        return
-    spec = importlib.util.find_spec(name)
-    if spec and (where := spec.origin) and os.path.realpath(where) != os.path.realpath(own.origin):
-        raise ValueError(
-            f"The module {name!r} is {where} and not {own.origin}: installed modules come first. "
-            f"Move yours into a package such as my_project/{name}.py, or rename it."
-        )
-
-
-def _refuse_namesake(module: str, folder: Path) -> None:
-    """Raise ValueError for a module of `folder` in a package with the name of ours."""
-    parts = module.split(".")
-    own, ours = _module_file(folder, parts), _module_file(SOURCES, parts)
-    if own and (ours is None or (len(parts) == 1 and own.read_bytes() != ours.read_bytes())):
-        raise ValueError(
-            f"{own} is hidden by AgentFly's package {parts[0]!r}: rename its folder, or move it to "
-            f"my_project/{own.name} and use my_project.{own.stem}."
-        )
-
-
-def _module_file(folder: Path, parts: list[str]) -> Path | None:
-    """The file of a module below a folder, if there is one."""
-    path = folder.joinpath(*parts)
-    files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-    return next((file for file in files if file.is_file()), None)
 
 
 def finding_ours() -> dict[str, str]:
