@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import logging
 import re
@@ -31,7 +30,6 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.pictures import is_picture, picture_in
 from agentfly_core.system.formats.text import (
     clip,
     fault,
@@ -45,7 +43,6 @@ logger = logging.getLogger(__name__)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The names that OpenAI's API takes for tools, and the models that follow it."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-TEXT_ONLY = "models read text only: return text that describes it, or the path of a file"
 
 
 class ToolError(Exception):
@@ -170,14 +167,12 @@ class Tool(calling.AuthorPart):
         warn_seldom(logger, what, f"{fault(error)}{first}; the model reads that as the answer")
 
     def _text_of(self, result: object) -> str:
-        """The text of a result; raises ServiceFailure for a picture or a value without a text form.
+        """The text of a result; raises ServiceFailure for a value without a text form.
 
         Raises ToolError, logged for the author, for bytes that are no UTF-8.
         """
         if isinstance(result, str):
             return result
-        if what := picture_in(result):
-            raise ServiceFailure(f"{self.what} returned {what}: {TEXT_ONLY}")
         try:
             if isinstance(result, bytes):
                 return result.decode()
@@ -220,15 +215,12 @@ class Tool(calling.AuthorPart):
         return Arguments(self.function, self.signature.arguments)
 
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for a tool that takes a Trajectory or a Group, or returns a picture."""
+        """Raise ValueError for a tool that takes a Trajectory or a Group."""
         for kind in (Trajectory, Group):
             if kind in signature.lent.values():
                 raise ValueError(
                     f"{self.what} asks for a {kind.__name__}, which is lent to rewards only."
                 )
-        returned = inspect.signature(self.function, eval_str=True).return_annotation
-        if isinstance(returned, type) and is_picture(returned):
-            raise ValueError(f"{self.what} returns {returned.__name__}: {TEXT_ONLY}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import Reward
@@ -26,8 +23,7 @@ from agentfly_core.config.reference import (
 )
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import task_key
-from agentfly_core.datasets.file_rows import first_fields
-from agentfly_core.datasets.files import files, renamed, require_fields
+from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
@@ -37,9 +33,8 @@ from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rl.rejection_sampling import RejectionSampling
-from agentfly_core.system import parsing
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import did_you_mean, fault, sentence
+from agentfly_core.system.formats.text import fault, sentence
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -139,55 +134,15 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
     """Return likely mistakes, a sentence each: `["The tool 'search': its parameter 'key' has no
     description: ..."]`.
     """
-    of_tasks = (remark for task in tasks.values() for remark in _task_remarks(task))
+    remarks = []
     if isinstance(model_reference(model), HubModel) and _config_at_hand(model) is None:
-        fetched = f"model: {model!r} is not a folder; it is fetched from the Hugging Face hub."
-        return [fetched, *of_tasks]
-    return [*of_tasks]
-
-
-def _task_remarks(task: Task) -> list[str]:
-    remarks = [
-        f"The tool {tool.name!r}: {remark}" for tool in task.tools for remark in tool.untold()
-    ]
-    remarks += [f"{kind.__name__}: {kind.notice}" for kind in task.limits if kind.notice]
-    data = task.settings.data
-    if load(data.use) is files:
-        settings = check_settings(files, data.settings, GIVEN["data"])
-        source = str(settings["train_file"])
-        fields = renamed(first_fields(Path(source)), settings.get("columns"))
+        remarks = [f"model: {model!r} is not a folder; it is fetched from the Hugging Face hub."]
+    for task in tasks.values():
         remarks += [
-            f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
-            f"rows.{did_you_mean(fact, sorted(fields))}"
-            for part in task.parts
-            for fact in facts_read(part.made_of)
-            if fact not in fields
+            f"The tool {tool.name!r}: {text}" for tool in task.tools for text in tool.untold()
         ]
+        remarks += [f"{kind.__name__}: {kind.notice}" for kind in task.limits if kind.notice]
     return remarks
-
-
-def facts_read(function: Callable[..., Any]) -> list[str]:
-    """Return the names in `problem.facts["answer"]`, in order; empty without a source.
-
-    Reads `__call__` of classes and objects. Other names for the facts and reads in called functions
-    are not found.
-    """
-    owner = function if isinstance(function, type) else type(function)
-    code = function if inspect.isroutine(function) else owner.__call__
-    try:
-        tree = parsing.module(textwrap.dedent(inspect.getsource(code)))
-    except (OSError, TypeError, SyntaxError):  # a lambda, or code typed at a prompt
-        return []
-    names = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Subscript(
-                value=ast.Attribute(attr="facts"),
-                slice=ast.Constant(value=str(name)),
-                ctx=ast.Load(),
-            ):
-                names.append(name)
-    return list(dict.fromkeys(names))
 
 
 def check_place(settings: Settings, place: Site) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 from pydantic import AfterValidator, BaseModel
 
@@ -224,38 +223,19 @@ async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
     ],
 )
 @pytest.mark.parametrize(
-    ("picture", "named"),
-    [
-        (Image.new("RGB", (2, 2)), r"a picture or file \(Image\)"),
-        (Figure(), r"a picture or file \(Figure\)"),
-        (BytesIO(b"\x89PNG"), r"a picture or file \(BytesIO\)"),
-        (memoryview(b"\x89PNG"), r"a picture or file \(memoryview\)"),
-        (b"\x89PNG\r\n", r"a picture \(bytes\)"),
-        (bytearray(b"\xff\xd8\xff\xe0"), r"a picture \(bytearray\)"),
-        (np.zeros((4, 6, 3), np.uint8), r"a picture \(ndarray, 4 x 6 x 3\)"),
-        (np.zeros((3, 4, 6), np.uint8), r"a picture \(ndarray, 3 x 4 x 6\)"),
-    ],
+    ("picture", "kind"),
+    [(Image.new("RGB", (2, 2)), "Image"), (BytesIO(b"\x89PNG"), "BytesIO")],
 )
 async def test_a_picture_fails_the_episode_and_is_not_shown_as_its_name(
-    picture: Any, named: str, wrap: Callable[[Any], Any]
+    picture: Any, kind: str, wrap: Callable[[Any], Any]
 ) -> None:
     @tool
     def plot() -> Any:
         return wrap(picture)
 
-    with pytest.raises(ServiceFailure, match=f"'plot' returned {named}: models read text only"):
+    message = rf"'plot' returned a value without text \({kind}\)"
+    with pytest.raises(ServiceFailure, match=message):
         await answer(plot)
-
-
-def test_a_tool_that_says_it_returns_a_picture_is_refused_before_any_work() -> None:
-    @tool
-    def plot(size: int) -> Image.Image:
-        """Plot."""
-        return Image.new("RGB", (size, size))
-
-    plot.function.__annotations__["return"] = Image.Image
-    with pytest.raises(ValueError, match="The tool 'plot' returns Image: models read text only"):
-        _ = plot.schema
 
 
 async def test_a_long_observation_keeps_its_head_and_its_tail() -> None:

@@ -29,23 +29,6 @@ def cites(trajectory: Trajectory, problem: Problem) -> float:
     return float(problem.facts["source"] in str(trajectory.answer)) * problem.facts.get("x", 1)
 
 
-@reward
-class Judge:
-    def __init__(self, strict: bool = True) -> None:
-        self.strict = strict
-
-    def __call__(self, trajectory: Trajectory, problem: Problem) -> float:
-        return float(trajectory.answer == problem.facts["answr"])
-
-
-@tool
-class Look:
-    """Look at the start of a page."""
-
-    def __call__(self, problem: Problem) -> str:
-        return str(problem.facts["page"])
-
-
 @tool
 def search(words: str, limit: int = 3) -> str:
     """Search.
@@ -282,8 +265,6 @@ def test_a_column_may_be_read_under_another_name(tmp_path: Path) -> None:
     checks.check_inputs(settings_of_file(path, needs=["answer"], columns={"solution": "answer"}))
     with pytest.raises(ValueError, match=r"columns: .*no field 'solutio'.* mean 'solution'\?"):
         checks.check_inputs(settings_of_file(path, columns={"solutio": "answer"}))
-    remarks_of_columns = remarks(settings_of_file(path, columns={"solution": "source"}))
-    assert remarks_of_columns == []
 
 
 def test_the_files_of_a_guard_are_checked_too(tmp_path: Path) -> None:
@@ -292,28 +273,10 @@ def test_the_files_of_a_guard_are_checked_too(tmp_path: Path) -> None:
         checks.check_inputs(settings_with(promotion={"datasets": {"hard": hard}}))
 
 
-def test_unusual_settings_give_remarks(tmp_path: Path) -> None:
-    path = written(tmp_path, ".jsonl")
+def test_unusual_settings_give_remarks() -> None:
     assert remarks(settings_with(tools=[f"{HERE}:search"])) == [
         "The tool 'search': its parameter 'words' has no description: say what it is in `Args` of "
         "the docstring, or as `Annotated[..., Field(description=...)]`.",
         "The tool 'search': its docstring describes 'word', which is no parameter. Did you mean "
         "'words'?",
-    ]
-    assert remarks(settings_of_file(path)) == [
-        f"'cites' reads the fact 'source', and {path} has no such field in its first rows. Known: "
-        "question, solution."
-    ]
-
-
-def test_the_facts_that_classes_read_are_checked_too(tmp_path: Path) -> None:
-    path = written(tmp_path, ".jsonl")
-    parts = {"tools": [f"{HERE}:Look"], "rewards": {f"{HERE}:Judge": {"strict": False}}}
-    of_classes = Settings.model_validate(
-        {**settings_of_file(path).model_dump(mode="json"), **parts}
-    )
-    remarked = remarks(of_classes)
-    assert [remark.partition(", and ")[0] for remark in remarked] == [
-        "'look' reads the fact 'page'",
-        "'judge' reads the fact 'answr'",
     ]
