@@ -22,7 +22,6 @@ from typing import Any
 from agentfly_core.environments.workspace import MOST_BYTES, MOST_FILES
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.system import parsing
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.json_value import JSON
 
@@ -166,7 +165,7 @@ def _called(path: Path) -> Iterator[tuple[int, str]]:
 
 def _parsed(program: Path) -> ast.Module:
     try:
-        return parsing.module(_text(program))
+        return ast.parse(_text(program))
     except SyntaxError as error:
         raise RefusedTask(program, f"invalid Python: {error.msg}", error.lineno or 1) from None
 

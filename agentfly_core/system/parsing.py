@@ -8,14 +8,6 @@ from contextlib import suppress
 TRIES = 5
 
 
-def module(source: str | bytes) -> ast.Module:
-    """The syntax tree of a program; raises what `ast.parse` does."""
-    for _ in range(TRIES):
-        with suppress(SystemError):
-            return ast.parse(source)
-    return ast.parse(source)
-
-
 def expression(text: str) -> ast.Expression:
     """The syntax tree of an expression; raises what `ast.parse` does."""
     for _ in range(TRIES):
