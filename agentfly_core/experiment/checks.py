@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update, WarmStart
-from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
+from agentfly_core.config.import_path import algorithm_path, at, check_settings, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import Data, Part
+from agentfly_core.config.parts import Data
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
@@ -25,16 +24,16 @@ from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import task_key
 from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.task import Task, import_tasks, together
-from agentfly_core.models import model_config
+from agentfly_core.models import model_config, reference
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import fault, sentence
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -101,9 +100,9 @@ def check_beginning(settings: Settings) -> None:
     check_trainable(settings.model, settings.update.share_prefixes)
 
 
-def check_trainable(reference: str, share_prefixes: bool) -> None:
+def check_trainable(model: str, share_prefixes: bool) -> None:
     """Raise ValueError for a model on this machine that can be sampled but not trained."""
-    if (config := _config_at_hand(reference)) is not None:
+    if (config := _config_at_hand(model)) is not None:
         with at("model"):
             model_config.require_trainable(config, share_prefixes)
 
@@ -116,8 +115,9 @@ def check_inputs(settings: Settings) -> None:
         if (config := _config_at_hand(settings.model)) is not None:
             model_config.require_loadable(config, settings.model)
             model_config.require_positions(config, settings.agent.max_model_len, settings.model)
-        if isinstance(model, HubModel | LocalModel):
-            _require_template(settings.model, settings.template)
+            tokenizer = reference.tokenizer(settings.model)
+            model_config.require_vocabulary(tokenizer, config, settings.model)
+            template_of(settings.template, tokenizer)
     own = {task_key(name, "data"): task.data for name, task in settings.each.items()}
     datasets: dict[str, Data | Mapping[str, JSON]] = {**own}
     for section, further in (("promotion", settings.promotion), ("evaluate", settings.evaluate)):
@@ -181,12 +181,12 @@ def _require_a_trained_speaker(whole: Task) -> None:
         )
 
 
-def _require_warm_start(reference: str, warm_start: WarmStart | None) -> None:
+def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
     """Raise ValueError for settings that the demonstrations of the warm start do not take."""
     if warm_start and (policy := run_step(warm_start.demonstrations)):
-        if isinstance(model_reference(reference), OwnNano):
+        if isinstance(model_reference(model), OwnNano):
             raise ValueError(
-                f"model is {reference}, which learns its tokens from a function, and "
+                f"model is {model}, which learns its tokens from a function, and "
                 f"{warm_start.demonstrations} has tokens of its own model. Set "
                 f"model=run:{policy.run}@0, or an import path in warm_start.demonstrations."
             )
@@ -222,33 +222,10 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
             )
 
 
-def _config_at_hand(reference: str) -> PreTrainedConfig | None:
+def _config_at_hand(named: str) -> PreTrainedConfig | None:
     """The config of a model in a folder, or of a hub model that was fetched before."""
-    model = model_reference(reference)
+    model = model_reference(named)
     return model_config.of_reference(model) if isinstance(model, HubModel | LocalModel) else None
-
-
-def _require_template(reference: str, template: Part) -> None:
-    """Raise ValueError unless the template can write for the model's tokenizer, if that is on this
-    machine.
-    """
-    from transformers import AutoTokenizer  # takes seconds
-
-    is_folder = Path(reference).is_dir()
-    name, _, revision = (reference, "", "") if is_folder else reference.partition("@")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            name, revision=revision or "main", local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # whatever damaged files make it raise
-        if not is_folder:
-            return  # checked after its download
-        raise ValueError(
-            f"The tokenizer in {reference} cannot be loaded: {sentence(fault(error))}"
-        ) from None
-    if (config := _config_at_hand(reference)) is not None:
-        model_config.require_vocabulary(tokenizer, config, reference)
-    construct(load(template.use), template.settings, {"tokenizer": tokenizer})
 
 
 def _require_algorithm(use: str) -> None:
