@@ -115,9 +115,10 @@ def check_inputs(settings: Settings) -> None:
         if (config := _config_at_hand(settings.model)) is not None:
             model_config.require_loadable(config, settings.model)
             model_config.require_positions(config, settings.agent.max_model_len, settings.model)
-            tokenizer = reference.tokenizer(settings.model)
-            model_config.require_vocabulary(tokenizer, config, settings.model)
-            template_of(settings.template, tokenizer)
+            if isinstance(model, LocalModel):
+                tokenizer = reference.tokenizer(settings.model)
+                model_config.require_vocabulary(tokenizer, config, settings.model)
+                template_of(settings.template, tokenizer)
     own = {task_key(name, "data"): task.data for name, task in settings.each.items()}
     datasets: dict[str, Data | Mapping[str, JSON]] = {**own}
     for section, further in (("promotion", settings.promotion), ("evaluate", settings.evaluate)):

@@ -196,10 +196,11 @@ def test_a_fetched_hub_model_is_checked_too(
     fetched = folder / "snapshots/0f1e2d"
     fetched.mkdir(parents=True)
     for path in nano.glob("*.json"):
-        (fetched / path.name).write_bytes(path.read_bytes().replace(b"<|im_end|>", b"<|im_ent|>"))
-    checks.check_inputs(settings_with(model="someone/unknown"))
-    with pytest.raises(ValueError, match=r"model: The tokenizer .* <\|im_end\|> token"):
-        checks.check_inputs(settings_with(model="someone/small"))
+        (fetched / path.name).write_bytes(path.read_bytes())
+    long = {"max_model_len": 4096}
+    checks.check_inputs(settings_with(model="someone/unknown", agent=long))
+    with pytest.raises(ValueError, match="model: .* the model someone/small has 2048 positions"):
+        checks.check_inputs(settings_with(model="someone/small", agent=long))
 
 
 def test_a_hub_model_is_a_remark_until_it_is_fetched(tmp_path: Path) -> None:
