@@ -46,23 +46,6 @@ class Repeated(BadRow):
     """A skipped row that repeats a problem: `Repeated("train.jsonl", 17, "row 3 is the same")`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
-    """Problems in two splits, with ids: `Leak("test", "train", 12, ("c-003", "a-007"))`."""
-
-    split: str
-    other: str
-    problems: int
-    example: tuple[str, str]
-
-    def __str__(self) -> str:
-        one, twin = self.example
-        return (
-            f"{counted(self.problems, 'problem')} of {self.split} with the same prompt and facts "
-            f"in {self.other}, such as {one} and {twin}"
-        )
-
-
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build, check and write the splits as parquet files; returns QUARANTINED and REPEATED counts.
 
@@ -146,18 +129,18 @@ def problems_of(
     return splits
 
 
-def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[Leak]:
-    """Pairs of splits with equal prompts, up to spaces, and equal facts."""
-    prompts = {name: {spaced_alike(p.prompt) for p in splits[name]} for name in SPLITS}
-    leaked = []
+def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
+    """Report problems of two splits with equal prompts, up to spaces, and equal facts."""
+    reports = []
     for other, split in combinations(SPLITS, 2):
-        both = prompts[other] & prompts[split]
-        names = {content: name for name, content in _contents(splits[other], both)}
-        here = _contents(splits[split], both)
-        shared = [(name, names[content]) for name, content in here if content in names]
+        ids = {_content(problem): problem.id for problem in splits[other]}
+        shared = [(p.id, ids[text]) for p in splits[split] if (text := _content(p)) in ids]
         if shared:
-            leaked.append(Leak(split, other, len(shared), shared[0]))
-    return leaked
+            reports.append(
+                f"{counted(len(shared), 'problem')} of {split} with the same prompt and facts in "
+                f"{other}, such as {' and '.join(shared[0])}"
+            )
+    return reports
 
 
 def spaced_alike(prompt: str) -> str:
@@ -165,13 +148,8 @@ def spaced_alike(prompt: str) -> str:
     return " ".join(prompt.split())
 
 
-def _contents(problems: Sequence[Problem], prompts: set[str]) -> list[tuple[str, str]]:
-    """Ids and contents of the problems with one of these prompts."""
-    return [
-        (p.id, prompt + json.dumps(p.facts, sort_keys=True))
-        for p in problems
-        if (prompt := spaced_alike(p.prompt)) in prompts
-    ]
+def _content(problem: Problem) -> str:
+    return spaced_alike(problem.prompt) + json.dumps(problem.facts, sort_keys=True)
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
+from agentfly_core.records.dataset import QUARANTINED, REPEATED, leaks, split
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
@@ -31,7 +31,7 @@ class Preview:
     sizes: Mapping[str, int]
     quarantined: int
     repeated: int
-    leaks: Sequence[Leak]
+    leaks: Sequence[str]
     sample: Mapping[str, Sequence[Problem]]
 
     def to_json(self) -> dict[str, JSON]:
@@ -42,7 +42,7 @@ class Preview:
             "problems": self.sizes,
             "quarantined": self.quarantined,
             "repeated": self.repeated,
-            "leaks": [asdict(leak) for leak in self.leaks],
+            "leaks": [*self.leaks],
             "sample": {
                 name: [{"id": p.id, "prompt": p.prompt, "facts": p.facts} for p in some]
                 for name, some in self.sample.items()
@@ -57,7 +57,7 @@ class Preview:
             yield f"{'left out':<10} {self.quarantined:>8,} bad row(s)"
         if self.repeated:
             yield f"{'left out':<10} {self.repeated:>8,} repeated row(s)"
-        yield from map(str, self.leaks)
+        yield from self.leaks
         for name, problems in self.sample.items():
             for problem in problems:
                 yield f"\n{name}: {problem.id}"

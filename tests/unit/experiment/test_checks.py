@@ -199,7 +199,7 @@ def test_a_fetched_hub_model_is_checked_too(
         (fetched / path.name).write_bytes(path.read_bytes())
     long = {"max_model_len": 4096}
     checks.check_inputs(settings_with(model="someone/unknown", agent=long))
-    with pytest.raises(ValueError, match="model: .* the model someone/small has 2048 positions"):
+    with pytest.raises(ValueError, match=r"model: .* the model someone/small has 2048 positions"):
         checks.check_inputs(settings_with(model="someone/small", agent=long))
 
 

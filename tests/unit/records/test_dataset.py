@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records import dataset
-from agentfly_core.records.dataset import BadRow, Leak, leaks
+from agentfly_core.records.dataset import BadRow, leaks
 from agentfly_core.records.trajectory import Problem
 from tests.support.problems import clean, problems
 from tests.support.values import Values
@@ -73,10 +73,9 @@ def test_a_problem_with_two_ids_in_two_splits_is_refused():
     again = [replace(problem, id=f"t-{problem.id}") for problem in problems("a", 3)]
     again[2] = replace(again[2], prompt=f" {again[2].prompt}\n")
     splits = clean(0, 8, 2, 4) | {"test": [*problems("c", 2), *again]}
-    assert leaks(splits) == [Leak("test", "train", 3, ("t-a-000", "a-000"))]
-    assert str(leaks(splits)[0]) == (
+    assert leaks(splits) == [
         "3 problems of test with the same prompt and facts in train, such as t-a-000 and a-000"
-    )
+    ]
 
 
 def test_one_prompt_with_other_facts_is_another_problem():

@@ -87,7 +87,6 @@ def test_a_problem_in_two_splits_is_in_the_log_and_each_preview(
     for _ in range(2):
         shown = preview(here.store, inputs.dataset(here), 1)
         assert warning in shown.lines()
-        assert [leak.problems for leak in shown.leaks] == [1]
     assert [record.getMessage() for record in caplog.records] == [
         f"The dataset {__name__}:leaking: {warning}."
     ]
