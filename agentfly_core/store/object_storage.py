@@ -11,19 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
-from botocore.exceptions import ConnectionError as NotReached
+from botocore.exceptions import BotoCoreError, ClientError
 
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault, sentence
 
 UNMET = {409, 412}
-NO_BUCKET = "there is no such bucket; create it, or mend the address of the store"
-NO_CREDENTIALS = (
-    "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-)
-NO_ANSWER = "it does not answer; look at the network and at AWS_ENDPOINT_URL"
-DENIED = "access is denied ({}); look at the credentials, and at what they may do there"
+NO_BUCKET = "NoSuchBucket"
 
 
 class Remote:
@@ -47,17 +41,18 @@ class Remote:
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Turn errors of a request into Refused with a remedy.
+        """Turn errors of a request into Refused.
 
         FileNotFoundError for a missing object and errors of a full local disk pass unchanged.
         """
         try:
             yield
         except (OSError, BotoCoreError) as error:
-            why, status = _why(error)
+            code, status = _answer(error)
             full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-            if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
+            if (full or isinstance(error, FileNotFoundError)) and code != NO_BUCKET:
                 raise
+            why = fault(error, 300) + (f" ({code})" if code else "")
             message = sentence(f"The store {self.uri} could not {to} {name}: {why}")
             raise Refused(message, status) from error
 
@@ -160,16 +155,9 @@ class Refused(OSError):
         self.status = status
 
 
-def _why(error: Exception) -> tuple[str, int]:
-    """The reason and HTTP status of a refusal, from the cause of s3fs's error; 0 without answer."""
-    code, status = "", 0
+def _answer(error: Exception) -> tuple[str, int]:
+    """The code and HTTP status of an answer, from the cause of s3fs's error, else "" and 0."""
     if isinstance(cause := error.__cause__, ClientError):
-        code = str(cause.response["Error"].get("Code"))
-        status = int(cause.response["ResponseMetadata"]["HTTPStatusCode"])
-    if code == "NoSuchBucket":
-        return NO_BUCKET, status
-    if isinstance(error, NoCredentialsError):
-        return NO_CREDENTIALS, status
-    if isinstance(error, HTTPClientError | NotReached | ConnectionError | TimeoutError):
-        return f"{NO_ANSWER} ({fault(error, 300)})", status
-    return DENIED.format(code) if status in (401, 403) else fault(error, 300), status
+        answer = cause.response
+        return str(answer["Error"].get("Code")), answer["ResponseMetadata"]["HTTPStatusCode"]
+    return "", 0

@@ -21,37 +21,21 @@ def answered(code, status, kind=OSError):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            answered("NoSuchBucket", 404, FileNotFoundError),
-            "there is no such bucket; create it, or mend the address",
-        ),
-        (
-            answered("AccessDenied", 403, PermissionError),
-            "access is denied (AccessDenied); look at the credentials",
-        ),
-        (
-            NoCredentialsError(),
-            "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        ),
-        (
-            EndpointConnectionError(endpoint_url="http://127.0.0.1:9"),
-            "it does not answer; look at the network",
-        ),
-        (
-            TimeoutError(),
-            "look at the network and at AWS_ENDPOINT_URL (TimeoutError, without a message).",
-        ),
-        (answered("SlowDown", 503), "OSError: no."),
+        (answered("NoSuchBucket", 404, FileNotFoundError), "(NoSuchBucket)."),
+        (answered("AccessDenied", 403, PermissionError), "PermissionError: no (AccessDenied)."),
+        (NoCredentialsError(), "NoCredentialsError: Unable to locate credentials."),
+        (EndpointConnectionError(endpoint_url="http://localhost:9"), 'URL: "http://localhost:9".'),
+        (TimeoutError(), "TimeoutError, without a message."),
+        (answered("SlowDown", 503), "OSError: no (SlowDown)."),
     ],
 )
-def test_a_refusal_names_store_object_cause_and_remedy(error, message):
+def test_a_refusal_names_store_object_and_cause(error, message):
     with pytest.raises(Refused) as caught, STORE.asking("read", "runs/demo/run.json"):
         raise error
     assert str(caught.value).startswith(
         "The store s3://agents/exp could not read runs/demo/run.json: "
     )
     assert message in str(caught.value)
-    assert str(caught.value).count(".") == str(caught.value).rstrip(".").count(".") + 1
 
 
 @pytest.mark.parametrize(
