@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from agentfly_core.config.parts import AgentPart, Part
+from agentfly_core.config.experiment import Settings
 from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.store.artifact import Pointer
 
 _PAGE = """\
 # {reference}
 
-{about} It was made by AgentFly as `{uri}`, digest `{digest}`.
-
-{template} Run what follows in this directory.
+{about} It was made by AgentFly as `{uri}`, digest `{digest}`. {template}
+Run what follows in this directory.
 
 ## transformers
 
@@ -23,8 +21,8 @@ _PAGE = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
-{model}
-messages = {messages}
+model = AutoModelForCausalLM.from_pretrained("{folder}", dtype="{dtype}")
+{adapt}messages = {messages}
 read = tokenizer.apply_chat_template(
     messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
 )
@@ -36,61 +34,38 @@ print(tokenizer.decode(replies[0, read["input_ids"].shape[1] :]))
 
 ```python
 from vllm import LLM, SamplingParams
-{llm}
+from vllm.lora.request import LoRARequest
+
+llm = LLM("{folder}", dtype="{dtype}", generation_config="vllm"{options})
 messages = {messages}
 sampling = SamplingParams(temperature=1.0, max_tokens={max_tokens}, stop_token_ids={stop})
 print(llm.chat(messages, sampling{request})[0].outputs[0].text)
 ```
 
-Served for programs that speak OpenAI's interface: `{serve}`
+Served for programs that speak OpenAI's interface:
+`vllm serve {folder} --dtype {dtype} --generation-config vllm{flags}`
 """
-_PROMPT = {"role": "user", "content": "The prompt of a problem."}
-_WHOLE = {
-    "about": "A whole model.",
-    "model": 'model = AutoModelForCausalLM.from_pretrained(".", dtype="{dtype}")',
-    "llm": '\nllm = LLM(".", dtype="{dtype}", generation_config="vllm")',
-    "request": "",
-    "serve": "vllm serve . --dtype {dtype} --generation-config vllm",
-}
+_WHOLE = {"about": "A whole model.", "folder": ".", "adapt": ""}
+_WHOLE |= {"options": "", "request": "", "flags": ""}
 _ADAPTER = {
     "about": "An adapter (LoRA) of rank {rank}, in this directory, on the model in `base`.",
-    "model": 'model = AutoModelForCausalLM.from_pretrained("base", dtype="{dtype}")\n'
-    'model.load_adapter(".")',
-    "llm": "from vllm.lora.request import LoRARequest\n\n"
-    'llm = LLM("base", dtype="{dtype}", enable_lora=True, max_lora_rank={most},\n'
-    '          generation_config="vllm")',
+    "folder": "base",
+    "adapt": 'model.load_adapter(".")\n',
+    "options": ", enable_lora=True, max_lora_rank={most}",
     "request": ', lora_request=LoRARequest("policy", 1, ".")',
-    "serve": "vllm serve base --dtype {dtype} --generation-config vllm --enable-lora "
-    "--max-lora-rank {most} --lora-modules policy=.",
+    "flags": " --enable-lora --max-lora-rank {most} --lora-modules policy=.",
 }
-_TRAINED = (
-    "`chat_template.jinja` renders conversations as the policy read them in training. {tools}"
-)
-_LISTED = (
-    "Its tools were listed in the system message: give them as `tools`, each "
-    '`{"type": "function", "function": {"name": ..., "description": ..., "parameters": ...}}`, in '
-    "this order: TOOLS."
-)
+_TRAINED = "`chat_template.jinja` renders conversations as the policy read them in training."
 _OTHER = (
-    "**Its chat template is not the one that it was trained with**: `USE` has no `jinja`, a text "
+    "**Its chat template is not the one that it was trained with**: `{use}` has no `jinja`, a text "
     "for transformers. Write prompts with that class instead."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeFormat:
-    """Format of training episodes; `tools` are import paths."""
-
-    agent: AgentPart
-    template: Part
-    tools: Sequence[str]
-    dtype: str
 
 
 def page(
     reference: str,
     policy: Pointer,
-    episodes: EpisodeFormat,
+    settings: Settings,
     rank: int | None,
     templated: bool,
     stop: Sequence[int],
@@ -99,26 +74,25 @@ def page(
 
     `templated`: it has the chat template of training.
     """
-    agent = episodes.agent
-    most = next(limit for limit in VLLM_RANKS if limit >= (rank or 0))
-    parts = _WHOLE if rank is None else _ADAPTER
-    sizes = {"dtype": episodes.dtype, "rank": rank, "most": most}
-    sections = {name: text.format(**sizes) for name, text in parts.items()}
-    system = [{"role": "system", "content": agent.system}] if agent.system else []
-    tools = ""
-    named = dict.fromkeys(episodes.tools)
-    if named and episodes.template.settings.get("show_tools", True):
-        tools = _LISTED.replace("TOOLS", ", ".join(f"`{use}`" for use in named))
-    elif named:
-        tools = "It was shown no list of tools, and needs none."
-    template = _TRAINED.format(tools=tools)
+    sizes = {"rank": rank, "most": next(most for most in VLLM_RANKS if most >= (rank or 0))}
+    parts = {k: v.format(**sizes) for k, v in (_ADAPTER if rank else _WHOLE).items()}
+    template = _TRAINED if templated else _OTHER.format(use=settings.template.use)
+    tools = dict.fromkeys(tool.use for task in settings.each.values() for tool in task.tools)
+    if templated and tools and settings.template.settings.get("show_tools", True):
+        named = ", ".join(f"`{use}`" for use in tools)
+        template += f" Give it the schemas of its tools as `tools`, in this order: {named}."
+    system = settings.agent.system
+    messages = [{"role": "system", "content": system}] if system else []
     return _PAGE.format(
-        **sections,
+        **parts,
         reference=reference,
         uri=policy.uri,
         digest=policy.digest[:12],
-        template=template if templated else _OTHER.replace("USE", episodes.template.use),
-        messages=json.dumps([*system, _PROMPT], ensure_ascii=False),
-        max_tokens=agent.max_tokens,
+        template=template,
+        dtype=settings.dtype,
+        messages=json.dumps(
+            [*messages, {"role": "user", "content": "The prompt of a problem."}], ensure_ascii=False
+        ),
+        max_tokens=settings.agent.max_tokens,
         stop=list(stop),
     )

@@ -12,7 +12,7 @@ from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
-from agentfly_core.models.policy_page import EpisodeFormat, page
+from agentfly_core.models.policy_page import page
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
@@ -52,9 +52,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
             _copy(base, part / BASE, jinja, stop)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        tools = [tool.use for task in settings.each.values() for tool in task.tools]
-        episodes = EpisodeFormat(settings.agent, settings.template, tools, settings.dtype)
-        text = page(str(where), named.policy, episodes, rank, bool(jinja), stop)
+        text = page(str(where), named.policy, settings, rank, bool(jinja), stop)
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:

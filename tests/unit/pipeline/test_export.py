@@ -80,6 +80,7 @@ def test_an_exported_policy_loads_as_documented_and_is_equal(
     assert torch.equal(logits(loaded["model"]), logits(whole))
     compile(vllm, "README.md", "exec")
     assert 'llm = LLM(".", dtype="float32", generation_config="vllm")' in vllm
+    assert "lora" not in vllm.lower().partition("llm = ")[2]
 
 
 def test_an_adapter_is_exported_with_its_base_model(
