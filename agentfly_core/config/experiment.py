@@ -371,8 +371,7 @@ class Settings(Section):
     def on(self, dataset: HeldOutDataset) -> Settings:
         """The same with the problems of another dataset."""
         seed = self.data.seed if dataset.seed is None else dataset.seed
-        data = Data.model_validate({**dataset.data, "seed": seed})
-        return self.model_copy(update={"data": data})
+        return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Settings:
         """The same with the problems of a confirmation after `earlier` others: of a seed that none

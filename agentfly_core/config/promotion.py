@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.config.section import BY_NAME, OPEN, Positive, Section
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.config.parts import Data
+from agentfly_core.config.section import BY_NAME, Positive, Section
 
 Margin = Annotated[float, Field(gt=0)]
 
 
-class HeldOutDataset(Section):
+class HeldOutDataset(Data):
     """A dataset for evaluation with its `test` split: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
@@ -20,18 +20,13 @@ class HeldOutDataset(Section):
     split may not be empty.
     """
 
-    model_config = OPEN
-    use: str
     train: Positive = 1
     validation: Annotated[int, Field(ge=0)] = 0
-    test: Positive
-    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
-    seed: int | None = None
 
     @property
-    def data(self) -> dict[str, JSON]:
+    def data(self) -> Data:
         """The same as a section `data`."""
-        return self.model_dump(mode="json")
+        return Data.model_validate(self.model_dump(mode="json", exclude={"margin"}))
 
 
 class GuardDataset(HeldOutDataset):
@@ -43,11 +38,6 @@ class GuardDataset(HeldOutDataset):
     """
 
     margin: Margin = 0.05
-
-    @property
-    def data(self) -> dict[str, JSON]:
-        """The same as a section `data`."""
-        return self.model_dump(mode="json", exclude={"margin"})
 
 
 class Confirmation(Section):

@@ -10,7 +10,6 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update, WarmStart
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import Data
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
@@ -33,7 +32,6 @@ from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.rl.rejection_sampling import RejectionSampling
-from agentfly_core.system.formats.json_value import JSON
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -119,16 +117,14 @@ def check_inputs(settings: Settings) -> None:
                 tokenizer = reference.tokenizer(settings.model)
                 model_config.require_vocabulary(tokenizer, config, settings.model)
                 template_of(settings.template, tokenizer)
-    own = {task_key(name, "data"): task.data for name, task in settings.each.items()}
-    datasets: dict[str, Data | Mapping[str, JSON]] = {**own}
+    datasets = {task_key(name, "data"): task.data for name, task in settings.each.items()}
     for section, further in (("promotion", settings.promotion), ("evaluate", settings.evaluate)):
         for name, dataset in further.datasets.items():
             datasets[f"{section}.datasets.{name}"] = dataset.data
     for key, data in datasets.items():
         with at(key):
-            part = Data.model_validate(data)
-            if load(part.use) is files:
-                require_fields(**check_settings(files, part.settings, GIVEN["data"]))
+            if load(data.use) is files:
+                require_fields(**check_settings(files, data.settings, GIVEN["data"]))
 
 
 def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
@@ -252,8 +248,7 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
     """Raise ValueError for datasets with unknown functions or settings."""
     for name, dataset in datasets.items():
         with at(f"{key}.{name}"):
-            data = Data.model_validate(dataset.data)
-            check_settings(load(data.use), data.settings, GIVEN["data"])
+            check_settings(load(dataset.use), dataset.settings, GIVEN["data"])
 
 
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:

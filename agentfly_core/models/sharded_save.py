@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, groupby
+from operator import attrgetter
 from pathlib import Path
 
+from huggingface_hub import split_state_dict_into_shards_factory
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -19,39 +20,27 @@ PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
 def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -> None:
     """Write configurations, weights and index, as `model.save_pretrained` does.
 
-    Writes at most `PARTS` files of at least `SMALLEST` bytes, or more of about `LARGEST` bytes.
+    Writes about `PARTS` files of at least `SMALLEST` bytes, or more of about `LARGEST` bytes.
     """
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
-    parts = list(_divided(revert_weight_conversion(model, dict(weights))))
-    count = len(parts)
-    names = [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
-    if count == 1:
-        names = ["model.safetensors"]
-    with ThreadPoolExecutor(PARTS) as threads:
-        list(threads.map(_write, parts, (folder / name for name in names)))
-    if count > 1:
-        places = {weight: name for name, part in zip(names, parts, strict=True) for weight in part}
-        size = sum(weight.nbytes for part in parts for weight in part.values())
-        text = json.dumps(
-            {"metadata": {"total_size": size}, "weight_map": places}, indent=2, sort_keys=True
-        )
-        (folder / "model.safetensors.index.json").write_text(f"{text}\n")
-
-
-def _divided(weights: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Parts of about the same size, in the order of weights."""
-    sizes = [weight.nbytes for weight in weights.values()]
-    total = sum(sizes)
-    count = max(1, min(PARTS, total // SMALLEST), -(-total // LARGEST))
-    starts = dict(zip(weights, accumulate(sizes, initial=0), strict=False))
-    for _, names in groupby(weights, key=lambda name: starts[name] * count // total):
-        yield {name: weights[name] for name in names}
-
-
-def _write(part: Mapping[str, Tensor], path: Path) -> None:
-    save_file(
-        {name: weight.contiguous() for name, weight in part.items()},
-        path,
-        metadata={"format": "pt"},
+    saved = revert_weight_conversion(model, dict(weights))
+    size = sum(weight.nbytes for weight in saved.values())
+    # by names alone: weights of ZeRO may share one buffer
+    shards = split_state_dict_into_shards_factory(
+        saved,
+        get_storage_size=attrgetter("nbytes"),
+        filename_pattern="model{suffix}.safetensors",
+        max_shard_size=min(LARGEST, max(SMALLEST, -(-size // PARTS))),
     )
+
+    def save(name: str, weights: Sequence[str]) -> None:
+        part = {weight: saved[weight].contiguous() for weight in weights}
+        save_file(part, folder / name, metadata={"format": "pt"})
+
+    with ThreadPoolExecutor(PARTS) as threads:
+        list(threads.map(save, *zip(*shards.filename_to_tensors.items(), strict=True)))
+    if shards.is_sharded:
+        index = {"metadata": shards.metadata, "weight_map": shards.tensor_to_filename}
+        text = json.dumps(index, indent=2, sort_keys=True)
+        (folder / "model.safetensors.index.json").write_text(f"{text}\n")
