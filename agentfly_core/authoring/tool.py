@@ -35,7 +35,6 @@ from agentfly_core.system.formats.text import (
     fault,
     shown,
     warn_once,
-    warn_seldom,
     words_of,
 )
 
@@ -159,12 +158,12 @@ class Tool(calling.AuthorPart):
             return self._error(fault(error))
 
     def _tell(self, error: BaseException, lent: Mapping[type[Lent], Lent]) -> None:
-        """Log an error for the tool's author, once for a line of code, then its count."""
+        """Log an error for the tool's author, once for a line of code."""
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
         first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
         what = f"{self.what} broke off" + (f" at {where}" if where else "")
-        warn_seldom(logger, what, f"{fault(error)}{first}; the model reads that as the answer")
+        warn_once(logger, what, f"{fault(error)}{first}; the model reads that as the answer")
 
     def _text_of(self, result: object) -> str:
         """The text of a result; raises ServiceFailure for a value without a text form.

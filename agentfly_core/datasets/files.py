@@ -198,7 +198,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
     facts = {key: row[key] for key in row if key not in (field, "id") and not INDEX.fullmatch(key)}
     for key, fact in facts.items():
         if fault := json_fault(fact):
-            return f"its field {key!r} cannot be written as JSON: {key}{fault}"
+            return f"its field {key!r} {fault}"
     return Problem(short(question, digest(facts)) if name is None else str(name), question, facts)
 
 

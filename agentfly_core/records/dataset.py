@@ -184,4 +184,4 @@ def _problem_fault(row: object, data: Data) -> str | None:
         kind = type(row.facts).__name__
         return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"
     fault = json_fault({**row.facts})
-    return fault and f"facts{fault}"
+    return fault and f"facts: {fault}"

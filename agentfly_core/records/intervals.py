@@ -79,14 +79,6 @@ class Mean:
     interval: Interval | None
     problems: int
 
-    @property
-    def without_interval(self) -> str:
-        """The reason for a missing interval."""
-        if self.problems < FEWEST:
-            count = "1 problem" if self.problems == 1 else f"{self.problems} problems"
-            return f"of {count}, too few for an interval"
-        return f"the same in all {self.problems} problems, which says nothing of others"
-
 
 def mean(values: Mapping[str, float]) -> Mean | None:
     """The mean of a number of any range over problems, None for no problem.

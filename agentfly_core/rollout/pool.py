@@ -18,7 +18,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import tracebacks
-from agentfly_core.system.formats.text import fault, shown, warn_seldom
+from agentfly_core.system.formats.text import fault, shown, warn_once
 
 CLOSE_SECONDS = 30.0
 COUNTS = ("started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed")
@@ -291,11 +291,11 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """A method's error with the line of author code; logged once in a process, then counted."""
+        """A method's error with the line of author code; logged once in a process."""
         line = tracebacks.own_line(error)
         what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"
         first = "".join(f" (first for the problem {problem.id!r})" for problem in given)
-        warn_seldom(_log, what, f"{fault(error)}{first}")
+        warn_once(_log, what, f"{fault(error)}{first}")
         return f"{fault(error)}, at {line}" if line else fault(error)
 
     def _called(self, method: AuthorFunction) -> str:

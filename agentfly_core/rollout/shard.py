@@ -23,7 +23,7 @@ from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import AgentPromptTooLong, EpisodeOver, EpisodeSpec, PromptTooLong
 from agentfly_core.system.formats import hashing, tracebacks
-from agentfly_core.system.formats.text import fault, warn_once, warn_seldom
+from agentfly_core.system.formats.text import fault, warn_once
 
 LEASE_SECONDS = 120.0
 NO_ANSWER = "before there was any answer"
@@ -74,7 +74,7 @@ async def play(
     except ServiceFailure as failure:
         if where := tracebacks.own_line(failure.__cause__ or failure):
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
-            warn_seldom(_log, f"An episode failed at {where}", first)
+            warn_once(_log, f"An episode failed at {where}", first)
         trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
     return trajectories, Timing(trajectories[0].id, tuple(episode.spans))
 

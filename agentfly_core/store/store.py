@@ -36,7 +36,7 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON, as_json
-from agentfly_core.system.process import mark_alive, marked, own_mark
+from agentfly_core.system.process import mark_alive, own_mark
 from agentfly_core.system.revision import revision
 
 if TYPE_CHECKING:
@@ -254,18 +254,11 @@ class Store:
         _opened.pop(path, None)
 
     def sweep(self, uri: str) -> int:
-        """Remove unfinished folders of dead processes below `uri`; returns their number.
-
-        Other temporary names stay and are logged.
-        """
+        """Remove unfinished folders of dead processes below `uri`; returns their number."""
         left: list[Path] = []
         for place, folders, names in os.walk(self.path(uri)):  # skips vanishing folders
             left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
-        for path in left:
-            if not marked(path.name):
-                name = os.fsencode(path).decode(errors="backslashreplace")  # it may be no UTF-8
-                logger.warning("%s is not ours and stays: its name has no process mark.", name)
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
             _remove(path)

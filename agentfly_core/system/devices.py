@@ -23,7 +23,6 @@ from agentfly_core.system.process import Owner
 
 FOLDERS = ("/run/lock", "/tmp")  # not TMPDIR, which differs from user to user
 PAUSE = 0.25
-AGAIN = 600.0
 LONGEST = 300
 WAY_OUT = "Ctrl-C, or Cancel in the Prefect UI, ends the waiting."
 Tell = Callable[[str], None]
@@ -42,11 +41,11 @@ class Device:
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
         """Lock one of its files for the block, waiting while all are locked."""
-        named, again = "", 0.0
+        named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
             holders = "; ".join(map(_holder, self.files))
-            if holders != named or time.monotonic() > again:
-                named, again = holders, time.monotonic() + AGAIN
+            if holders != named:
+                named = holders
                 tell(f"Waiting for {self.name}, used by {holders}. {WAY_OUT}")
             time.sleep(PAUSE)
 
@@ -95,7 +94,7 @@ def slot(count: int, locks: str) -> Device:
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
     """Hold devices for `holder`, "the run nightly-2026-11-21"; inner blocks share them.
 
-    Waits for other holders and reports them every ten minutes. A fixed order avoids deadlocks.
+    Waits for other holders and reports each once. A fixed order avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]

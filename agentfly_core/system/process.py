@@ -85,11 +85,6 @@ def _mark_of(_: int) -> str:
     return Owner.current().mark
 
 
-def marked(name: str) -> bool:
-    """Whether a file's name ends in a process mark."""
-    return bool(MARK.search(name))
-
-
 def mark_alive(name: str) -> bool:
     """Whether the process of a file name's mark runs; True without a mark of this machine."""
     mark = MARK.search(name)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from agentfly_core.system.formats.text import fault, shown
+from agentfly_core.system.formats.text import fault
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """A JSON value; values read from files have lists and dicts."""
-EXPECTED = "expected text, finite numbers, booleans, None, and lists and dicts of these"
 
 
 def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
@@ -30,31 +29,25 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 
 
 def json_fault(value: object) -> str | None:
-    """Describe the first part of a value that JSON cannot hold, with its place; None without one.
+    """The fault of a value that JSON cannot hold, as a phrase; None without one.
 
-    For `{"seen": [date(2026, 11, 23)]}`: "['seen'][0] is datetime.date(2026, 11, 23) (date),
-    expected text, ...". Tuples pass and are read back as lists.
+    "cannot be stored as JSON: TypeError: Object of type date is not JSON serializable". Tuples pass
+    and are read back as lists.
     """
     try:
-        return _fault(value, "")
-    except RecursionError:
-        return " is nested too deep or contains itself"
+        json.dumps(value, allow_nan=False)
+    except Exception as error:  # an author's type may raise anything
+        return f"cannot be stored as JSON: {fault(error)}"
+    return _other_key(value)
 
 
-def _fault(value: object, place: str) -> str | None:
+def _other_key(value: object) -> str | None:
+    """The fault of a key that JSON would turn into text."""
+    items: Iterable[object] = ()
     if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                return f"{place} has the key {shown(key)} ({type(key).__name__}), expected text"
-            if message := _fault(item, f"{place}[{shown(key)}]"):
-                return message
+        if others := [key for key in value if not isinstance(key, str)]:
+            return f"has the key {others[0]!r} ({type(others[0]).__name__}), expected text"
+        items = value.values()
     elif isinstance(value, list | tuple):
-        messages = (_fault(item, f"{place}[{number}]") for number, item in enumerate(value))
-        return next(filter(None, messages), None)
-    else:
-        try:
-            json.dumps(value, allow_nan=False)
-        except Exception as error:  # an author's type may raise anything
-            because = "" if isinstance(error, TypeError) else f": {fault(error)}"
-            return f"{place} is {shown(value)} ({type(value).__name__}), {EXPECTED}{because}"
-    return None
+        items = value
+    return next(filter(None, map(_other_key, items)), None)

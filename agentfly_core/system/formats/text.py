@@ -7,11 +7,9 @@ import logging
 import os
 import re
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from operator import itemgetter
 from typing import Any
 
@@ -62,14 +60,11 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
         text = f"{text} ({notes})".lstrip()
     if isinstance(error, BaseExceptionGroup):
         text += ": " + "; ".join(map(fault, error.exceptions[:MOST_INNER]))
-    kind = type(error).__name__
-    if not text:
-        if cause is None:
-            return f"{kind}, without a message"
-        words = words_of(cause)
-        text = f"caused by {type(cause).__name__}" + (f": {words}" if words else "")
-        return clip(f"{kind}, {text}", max_bytes)
-    return clip(f"{kind}: {text}", max_bytes)
+    if text:
+        text = f": {text}"
+    else:
+        text = f", caused by {fault(cause)}" if cause else ", without a message"
+    return clip(f"{type(error).__name__}{text}", max_bytes)
 
 
 def words_of(error: BaseException) -> str:
@@ -125,23 +120,14 @@ def holders(text: str) -> dict[str, str]:
     }
 
 
-@cache
-def warn_once(logger: logging.Logger, warning: str) -> None:
-    """Log a warning; the same one only once in a process."""
-    logger.warning(warning)
+_warned: set[str] = set()
 
 
-_warnings: Counter[str] = Counter()
-
-
-def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
-    """Log `what` with its details the first time, and its count at the 10th, 100th, ... time."""
-    _warnings[what] += 1
-    count = _warnings[what]
-    if count == 1:
-        logger.warning("%s: %s", what, details)
-    elif count == 10 ** (len(str(count)) - 1):
-        logger.warning("%s, %s times by now", what, f"{count:,}")
+def warn_once(logger: logging.Logger, warning: str, details: str = "") -> None:
+    """Log a warning with its details; the same warning only once in a process."""
+    if warning not in _warned:
+        _warned.add(warning)
+        logger.warning("%s: %s" if details else "%s%s", warning, details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def test_a_fact_outside_of_json_is_a_fault(tmp_path: Path) -> None:
         parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}])
     )
     assert isinstance(row, BadRow)
-    assert row.fault.startswith("its field 'when' cannot be written as JSON")
+    assert row.fault.startswith("its field 'when' cannot be stored as JSON")
 
 
 def test_splits_are_cut_from_one_file_without_overlap(tmp_path: Path) -> None:

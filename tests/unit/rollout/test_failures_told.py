@@ -33,13 +33,12 @@ async def test_a_reset_that_fails(caplog: pytest.LogCaptureFixture) -> None:
             with pytest.raises(ServiceFailure, match=r"'prices', at .*_told.py:\d+ in reset"):
                 async with lease(resources, kind, SEVEN, LIMIT):
                     pass
-    first, tenth = caplog.messages
+    (first,) = caplog.messages
     assert re.fullmatch(
         r"Broken.reset\(\) failed at \S+/test_failures_told.py:\d+ in reset: KeyError: 'prices' "
         r"\(first for the problem 'seven'\)",
         first,
     )
-    assert tenth.endswith("in reset, 10 times by now")
 
 
 class Bank(Environment):
@@ -59,13 +58,12 @@ async def test_a_verb_whose_service_fails(caplog: pytest.LogCaptureFixture) -> N
     sampler = scripted(saying("<pay>"))
     episodes, _, _ = await play_all(episode_specs(SEVEN, chains=12), spec, sampler)
     assert {episode.error for episode in episodes} == {"ServiceFailure: no answer"}
-    first, tenth = caplog.messages
+    (first,) = caplog.messages
     assert re.fullmatch(
         r"An episode failed at \S+/test_failures_told.py:\d+ in pay: ServiceFailure: no answer "
         r"\(first in the problem 'seven'\)",
         first,
     )
-    assert tenth.endswith("in pay, 10 times by now")
 
 
 async def test_a_tool_that_breaks_off(caplog: pytest.LogCaptureFixture) -> None:

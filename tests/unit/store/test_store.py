@@ -122,18 +122,12 @@ def test_a_clock_change_keeps_the_work_of_living_processes(store, monkeypatch):
     assert store.find(SLOT) == store.artifact(SLOT.uri)
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [(".tmp-foo", ".tmp-foo"), (".tmp-", ".tmp-"), (".tmp-\udcff", r".tmp-\xff")],
-    ids=["foo", "nothing", "no UTF-8"],
-)
-def test_foreign_temporary_files_stay_and_are_named(store, caplog, name, shown):
+@pytest.mark.parametrize("name", [".tmp-foo", ".tmp-", ".tmp-\udcff"], ids=ascii)
+def test_foreign_temporary_files_stay(store, name):
     strange = store.root / "runs/demo" / name
     (strange / ".tmp-inner").mkdir(parents=True)
     assert store.sweep("runs/demo") == 0
     assert strange.is_dir()
-    (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith(f"{strange.parent / shown} is not ours and stays: its name has no ")
 
 
 def test_a_truncated_manifest_is_recomputed(store):

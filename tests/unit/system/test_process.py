@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.system.formats import strict_json
-from agentfly_core.system.process import Owner, mark_alive, marked, own_mark
+from agentfly_core.system.process import Owner, mark_alive, own_mark
 from agentfly_core.system.service import gone
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
@@ -86,7 +86,6 @@ def test_a_program_can_have_any_name(tmp_path: Path) -> None:
     ids=ascii,
 )
 def test_a_foreign_temporary_name_is_not_taken_for_ours(name: str) -> None:
-    assert not marked(name)
     assert mark_alive(name)
 
 

@@ -30,41 +30,33 @@ class Colour(IntEnum):
     RED = 1
 
 
-class Hostile:
-    """Cannot be shown."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no")
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (DAY, " is datetime.date(2026, 11, 23) (date), expected text, finite numbers"),
-        ({"a": [0, {"b": DAY}]}, "['a'][1]['b'] is datetime.date(2026, 11, 23) (date), expected"),
-        ({1: "a", "b": 2}, " has the key 1 (int), expected text"),
-        ({"a": {None: 1}}, "['a'] has the key None (NoneType), expected text"),
-        ([0.5, float("nan")], "[1] is nan (float), expected text, finite numbers"),
-        (float("-inf"), " is -inf (float), expected"),
-        (np.int64(3), "(int64), expected"),
-        (np.zeros(2), "(ndarray), expected"),
-        (b"\xff", " is b'\\xff' (bytes), expected"),
-        ({3, 1}, " is {1, 3} (set), expected"),
-        (MappingProxyType({}), "(mappingproxy), expected"),
-        (Place(), "(Place), expected"),
-        (Decimal("0.10"), " is Decimal('0.10') (Decimal), expected"),
-        (Hostile(), " is repr() failed with RuntimeError (Hostile), expected"),
+        (DAY, "cannot be stored as JSON: TypeError: Object of type date is not JSON serializable"),
+        ({"a": [0, {"b": DAY}]}, "Object of type date is not JSON serializable"),
+        ({1: "a", "b": 2}, "has the key 1 (int), expected text"),
+        ({"a": [{None: 1}]}, "has the key None (NoneType), expected text"),
+        ([0.5, float("nan")], "ValueError: Out of range float values"),
+        (float("-inf"), "ValueError: Out of range float values"),
+        (np.int64(3), "Object of type int64"),
+        (np.zeros(2), "Object of type ndarray"),
+        (b"\xff", "Object of type bytes"),
+        ({3, 1}, "Object of type set"),
+        (MappingProxyType({}), "Object of type mappingproxy"),
+        (Place(), "Object of type Place"),
+        (Decimal("0.10"), "Object of type Decimal"),
         ([10**5000], "ValueError: Exceeds the limit"),
     ],
 )
-def test_an_invalid_value_has_its_place(value: Any, message: str) -> None:
+def test_an_invalid_value_has_its_fault(value: Any, message: str) -> None:
     assert message in str(json_fault(value))
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
-    assert json_fault(loop) == " is nested too deep or contains itself"
+    assert "Circular reference detected" in str(json_fault(loop))
 
 
 @pytest.mark.parametrize(
