@@ -17,13 +17,9 @@ from agentfly_core.system.formats.text import did_you_mean
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     """Load a policy directory, an adapter with trainable weights inside `base`.
 
-    Raises FileNotFoundError, and ValueError for missing or surplus weights.
+    Raises FileNotFoundError without a config.json, and ValueError for missing or surplus weights.
     """
     adapted = is_adapter(folder)
-    if adapted and base is None:
-        raise ValueError(
-            f"{folder} holds an adapter only: say on which model, as its directory `base`."
-        )
     whole = base if adapted and base else folder
     if not (whole / "config.json").is_file():
         raise FileNotFoundError(f"{whole} holds no model: config.json is missing.")

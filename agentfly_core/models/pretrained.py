@@ -37,36 +37,30 @@ PROBLEMS = {
 """Fields of transformers' loading report."""
 
 
-def make(model_named: HubModel | LocalModel, folder: Path, dtype: str) -> None:
-    """Write the model of a local directory or a hub id (`Qwen/Qwen2.5-3B-Instruct@main`).
+def make(named: HubModel | LocalModel | PackagedModel, folder: Path, dtype: str) -> None:
+    """Write the model of a package, a local directory or a hub id (`Qwen/Qwen2.5-3B@main`).
 
     Raises ValueError for a missing or damaged model, for weights that do not fit its config.json or
     are not finite, and for an adapter.
     """
-    reference, source = str(model_named), model_config.source(model_named)
-    words, config = tokenizer(model_named), model_config.of_reference(model_named)
+    reference, words = str(named), tokenizer(named)
+    config = None if isinstance(named, PackagedModel) else model_config.of_reference(named)
     if config is not None:
         model_config.require_loadable(config, reference)
     try:
-        model = load(source, dtype)
+        model: Any = load(model_config.source(named), dtype)
     except WrongFiles:
         raise
     except Exception as error:  # damaged files raise errors of many types
         raise ValueError(_not_there(reference, error)) from error
+    if isinstance(named, PackagedModel):  # its file is quantised, its weights are not any more
+        model.hf_quantizer, model.is_quantized = None, False
+        del model.config.quantization_config
     model_config.require_loadable(model.config, reference)
     model_config.require_vocabulary(words, model.config, reference)
     _repair_generation_config(model)
     _repair_tied_weights(model)
     write(model, words, folder)
-
-
-def make_packaged(name: str, folder: Path, dtype: str) -> None:
-    """Write the model of a package; raises ValueError if it is unknown or not installed."""
-    packaged = PackagedModel(name)
-    model: Any = load(model_config.source(packaged), dtype)
-    model.hf_quantizer, model.is_quantized = None, False
-    del model.config.quantization_config
-    write(model, tokenizer(packaged), folder)
 
 
 def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokenizerBase:

@@ -28,9 +28,7 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
     match model_reference(reference):
         case NanoModel(recipe):
             pretrained.write_untrained(nano.tokenizer(recipe), folder, dtype, nano.POSITIONS)
-        case PackagedModel(name):
-            pretrained.make_packaged(name, folder, dtype)
-        case HubModel() | LocalModel() as model:
+        case PackagedModel() | HubModel() | LocalModel() as model:
             pretrained.make(model, folder, dtype)
         case _:
             raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")

@@ -28,6 +28,15 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
     return value
 
 
+def require_levels(value: JSON, most: int, around: int = 0) -> None:
+    """Raise ValueError for a value of more levels, such as one that contains itself."""
+    if isinstance(value, dict | list):
+        if around == most:
+            raise ValueError(f"it is more than {most} levels deep")
+        for item in value.values() if isinstance(value, dict) else value:
+            require_levels(item, most, around + 1)
+
+
 def json_fault(value: object) -> str | None:
     """The fault of a value that JSON cannot hold, as a phrase; None without one.
 

@@ -9,7 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON, require_levels
 from agentfly_core.system.formats.text import sentence
 
 MAX_DEPTH = 64
@@ -19,22 +19,12 @@ def parse(text: str | bytes, source: str) -> JSON:
     """The value of a YAML text; raises ValueError with source, line and fault."""
     try:
         value: JSON = _yaml().load(text)
-        _require_levels(value, MAX_DEPTH)
+        require_levels(value, MAX_DEPTH)
         return value
     except MarkedYAMLError as error:
         raise ValueError(_explained(error, source)) from None
     except (YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{source} is no valid YAML: {sentence(str(error))}") from None
-
-
-def _require_levels(value: JSON, levels: int) -> None:
-    """Raise ValueError for a deeper value, such as one that contains itself."""
-    if not isinstance(value, dict | list):
-        return
-    if levels == 0:
-        raise ValueError(f"it is more than {MAX_DEPTH} levels deep")
-    for item in value.values() if isinstance(value, dict) else value:
-        _require_levels(item, levels - 1)
 
 
 def settings(path: Path) -> dict[str, JSON]:
