@@ -1,4 +1,4 @@
-"""Error messages about wrong settings, and settings like those of TRL and verl."""
+"""Error messages about wrong settings, and settings with names of TRL or verl."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def _require_algorithm(use: str) -> None:
         public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]
         if missing := [name for name in public if not hasattr(maker, name)]:
             raise ValueError(
-                f"{use} is no algorithm, expected a class like those in algorithms/: it has no "
+                f"{use} is not an algorithm, expected a class as in algorithms/: it lacks "
                 f"{', '.join(missing)}."
             )
     if use == algorithm_path("sft"):

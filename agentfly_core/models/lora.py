@@ -42,7 +42,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     # peft would ignore a missing layer
     if strange := [name for name in targets if name not in linear]:
         raise ValueError(
-            f"adapter.targets: the model has no linear layers called {strange[0]!r}."
+            f"adapter.targets: the model lacks linear layers called {strange[0]!r}."
             f"{did_you_mean(strange[0], linear)}"
         )
     with torch.random.fork_rng(devices=[]):

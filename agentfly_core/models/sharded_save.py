@@ -39,7 +39,7 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
         save_file(part, folder / name, metadata={"format": "pt"})
 
     with ThreadPoolExecutor(PARTS) as threads:
-        list(threads.map(save, *zip(*shards.filename_to_tensors.items(), strict=True)))
+        list(threads.map(save, shards.filename_to_tensors, shards.filename_to_tensors.values()))
     if shards.is_sharded:
         index = {"metadata": shards.metadata, "weight_map": shards.tensor_to_filename}
         text = json.dumps(index, indent=2, sort_keys=True)

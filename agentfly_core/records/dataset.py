@@ -123,8 +123,7 @@ def problems_of(
             )
         if len(built[name]) < expected:
             raise ValueError(
-                f"{message}: set data.{name}={returned}, or return a BadRow for each row that is "
-                "no problem."
+                f"{message}: set data.{name}={returned}, or return a BadRow for each bad row."
             )
     return splits
 

@@ -88,11 +88,11 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ),
         (
             "algorithm.use=agentfly_core.tools.answer:answer",
-            "answer is no algorithm, expected a class like those in algorithms/",
+            "answer is not an algorithm, expected a class as in algorithms/",
         ),
         (
             "algorithm.use=agentfly_core.datasets.arithmetic:arithmetic",
-            "arithmetic is no algorithm",
+            "arithmetic is not an algorithm",
         ),
         ("tools=[agentfly_core.tools.shop:search]", "needs a Shop, but its limit is missing"),
         (f"tools=[{CALCULATOR}, {CALCULATOR}]", "2 tools are called 'calculator'"),

@@ -264,7 +264,7 @@ def test_changed_values_are_valid_or_refused_by_key(
         message = refusal(lambda: read(path, []), spoilt)
         refused += bool(message)
         expected = [*names(spoilt.keys), "Keys should be strings (got "]
-        unread = any(words in message for words in ("levels deep", "is no valid YAML"))
+        unread = any(words in message for words in ("levels deep", "is invalid YAML"))
         expected += [str(path)] if unread else []
         assert not message or any(name in message for name in expected), f"{spoilt.keys}: {message}"
     assert 0.3 * cases < refused < 0.95 * cases

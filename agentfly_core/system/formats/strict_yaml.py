@@ -24,7 +24,7 @@ def parse(text: str | bytes, source: str) -> JSON:
     except MarkedYAMLError as error:
         raise ValueError(_explained(error, source)) from None
     except (YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{source} is no valid YAML: {sentence(str(error))}") from None
+        raise ValueError(f"{source} is invalid YAML: {sentence(str(error))}") from None
 
 
 def settings(path: Path) -> dict[str, JSON]:
@@ -67,4 +67,4 @@ def _explained(error: MarkedYAMLError, source: str) -> str:
     fault = str(error.problem).partition(" with value ")[0]  # the value may be a secret
     mark = error.problem_mark
     where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    return f"{source}{where} is no valid YAML: {sentence(fault)}"
+    return f"{source}{where} is invalid YAML: {sentence(fault)}"

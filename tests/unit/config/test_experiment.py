@@ -88,20 +88,20 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
     [
         (
             TINY + "seed: [1, 2\n",
-            r"tiny.yaml, line 8, column 1 is no valid YAML: expected ',' or '\]'",
+            r"tiny.yaml, line 8, column 1 is invalid YAML: expected ',' or '\]'",
         ),
         (
             TINY + "steps: 3\n",
-            r"tiny.yaml, line 7, column 1 is no valid YAML: found duplicate key \"steps\"",
+            r"tiny.yaml, line 7, column 1 is invalid YAML: found duplicate key \"steps\"",
         ),
         (
             "update: {epochs: 1, epochs: 2}",
-            'line 1, column 21 is no valid YAML: found duplicate key "epochs"',
+            'line 1, column 21 is invalid YAML: found duplicate key "epochs"',
         ),
         ("- a\n- b\n", "tiny.yaml holds a list, expected settings, one `key: value` a line"),
         ("train it\n", "tiny.yaml holds a str, expected settings"),
-        ("seed: \x00\n", "tiny.yaml is no valid YAML"),
-        ("when: 2026-13-01\n", "tiny.yaml is no valid YAML: month must be in 1..12"),
+        ("seed: \x00\n", "tiny.yaml is invalid YAML"),
+        ("when: 2026-13-01\n", "tiny.yaml is invalid YAML: month must be in 1..12"),
     ],
 )
 def test_a_file_without_settings_is_refused_with_the_line(text, message, tmp_path):
@@ -115,7 +115,7 @@ def test_a_file_without_settings_is_refused_with_the_line(text, message, tmp_pat
     [
         (
             ["data.tens=[1"],
-            r"The value of the override 'data.tens', line 1, column 3 is no valid YAML",
+            r"The value of the override 'data.tens', line 1, column 3 is invalid YAML",
         ),
         (["seed=1", "seed.x=2"], r"seed: Input should be a valid integer \(got \{'x': 2\}\)"),
         (["=1"], "expected key=value"),
@@ -135,7 +135,7 @@ def test_a_number_may_be_written_with_an_exponent(text, value):
 
 @pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
 def test_a_value_that_contains_itself_is_refused(text):
-    with pytest.raises(ValueError, match="here is no valid YAML: it is more than 64 levels deep"):
+    with pytest.raises(ValueError, match="here is invalid YAML: it is more than 64 levels deep"):
         strict_yaml.parse(text, "here")
     assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 

@@ -52,7 +52,7 @@ DEEP = (
 
 @pytest.mark.parametrize(("text", "fault"), DEEP, ids=["lists", "one too many", "JSON"])
 def test_too_deep_nesting_is_refused_with_its_source(text, fault, tiny):
-    message = rf"is no valid YAML: {fault}"
+    message = rf"is invalid YAML: {fault}"
     with pytest.raises(ValueError, match=rf"^conf/deep.yaml {message}"):
         strict_yaml.parse(text, "conf/deep.yaml")
     with pytest.raises(ValueError, match=message):

@@ -181,7 +181,7 @@ def test_an_invalid_problem_is_refused_by_split_place_and_fact(row, message, tmp
         (
             clean(0, 8, 2, 3),
             "3 problems as test, expected 4, as data.test says: set data.test=3, or return a "
-            "BadRow for each row that is no problem.$",
+            "BadRow for each bad row.$",
         ),
     ],
 )

@@ -44,12 +44,12 @@ def test_an_error_has_its_place(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
         strict_yaml.settings(path)
     assert str(error.value) == (
-        f"{path}, line 4, column 11 is no valid YAML: mapping values are not allowed here."
+        f"{path}, line 4, column 11 is invalid YAML: mapping values are not allowed here."
     )
 
 
 def test_a_repeated_key_is_refused_without_its_value() -> None:
-    message = '^here, line 2, column 1 is no valid YAML: found duplicate key "a"\\.$'
+    message = '^here, line 2, column 1 is invalid YAML: found duplicate key "a"\\.$'
     with pytest.raises(ValueError, match=message):
         strict_yaml.parse("a: 1\na: 2\n", "here")
 
