@@ -113,17 +113,10 @@ def problems_of(
             seen[problem.id] = name
     for name in SPLITS:
         returned, expected = len(splits[name]), getattr(data, name)
-        message = (
-            f"{data.use} returned {returned} problems as {name}, expected {expected}, as "
-            f"data.{name} says"
-        )
-        if returned > expected:
+        if returned > expected or len(built[name]) < expected:
             raise ValueError(
-                f"{message}: return the first {expected} only, or set data.{name}={returned}."
-            )
-        if len(built[name]) < expected:
-            raise ValueError(
-                f"{message}: set data.{name}={returned}, or return a BadRow for each bad row."
+                f"{data.use} returned {returned} problems as {name}, expected {expected}: set "
+                f"data.{name}={returned}, or return a BadRow for each bad row."
             )
     return splits
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -119,7 +118,7 @@ def naming(path: Path) -> Iterator[None]:
 def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
     """Message of a disk error with its path, by default `path`; None for other errors.
 
-    "/data/runs: No space left on device. 12 MiB are free; free some space and repeat the command."
+    "/data/runs: No space left on device. Free some space and repeat the command."
     """
     failed = error if isinstance(error, OSError) else OSError()  # libraries wrap errors as text
     own, reason = failed.filename, failed.strerror
@@ -127,21 +126,13 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
     if where is None:
         return None
     if failed.errno in FULL or FULL_IN_WORDS.search(str(error)):
-        return (
-            f"{where}: No space left on device. {_free(where)} are free; free some space and "
-            "repeat the command."
-        )
+        return f"{where}: No space left on device. Free some space and repeat the command."
     if reason and failed.errno in REFUSED and own:
         return (
             f"{where}: {reason}. Change the permissions, or give the command in a folder that you "
             "may write."
         )
     return f"{where}: {reason}" if failed.errno is not None and not own else None
-
-
-def _free(path: Path) -> str:
-    folder = next(place for place in (path, *path.absolute().parents) if place.exists())
-    return f"{shutil.disk_usage(folder).free / 2**20:,.0f} MiB"
 
 
 def contained(root: Path, name: str) -> Path:
@@ -165,7 +156,7 @@ def file_size(path: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise Damaged(f"{path} is {_kind(status.st_mode)}, expected a regular file.")
+        raise Damaged(f"{path} is not a regular file.")
     return status.st_size
 
 
@@ -194,13 +185,3 @@ def set_aside(path: Path) -> Path:
     with suppress(FileNotFoundError):  # another process renamed it
         path.rename(kept)
     return kept
-
-
-def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFLNK: "a link",
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-    }
-    return kinds.get(stat.S_IFMT(mode), "a device")

@@ -21,7 +21,6 @@ import psutil
 
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats import strict_json
-from agentfly_core.system.formats.text import warn_once
 from agentfly_core.system.module_search import for_children
 from agentfly_core.system.process import Owner
 from agentfly_core.system.supervisor import FIRST_START, GRACE, ChildState, clean
@@ -124,13 +123,8 @@ def private_folder() -> Path:
             is_mine = mark.lstat().st_uid == os.getuid()
             if is_mine and not Owner.of(strict_json.parse(mark.read_bytes().decode())).alive:
                 shutil.rmtree(mark.parent, ignore_errors=True)
-        except OSError:  # removed meanwhile, or in another user's folder
+        except (OSError, ValueError):  # removed meanwhile, another user's, or damaged
             continue
-        except ValueError as fault:
-            warn_once(
-                logger,
-                f"{mark} is damaged ({fault}): remove its folder when no run of yours works.",
-            )
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
 
 

@@ -4,8 +4,9 @@
         --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
 As a subreaper it keeps all descendants of the service below it. It ends with them when the lifeline
-pipe closes, the owner dies, or on SIGTERM. A dead child restarts up to `--restarts` times; then the
-state file has its exit code.
+pipe closes, the owner dies, or on SIGTERM; its child then has `--grace` seconds. A dead child
+restarts up to `--restarts` times; then the state file of `--address` has its exit code. stdout and
+stderr are the `--log` already.
 """
 
 from __future__ import annotations
@@ -62,19 +63,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
-    add("--owner", type=int, required=True, help="process that the service must not outlive")
-    add(
-        "--lifeline",
-        type=int,
-        required=True,
-        help="pipe whose end ends the service",
-    )
-    add("--address", required=True, help="path of the socket on which the child listens")
-    add("--log", required=True, help="file to which stdout and stderr already go")
-    add("--restarts", type=int, required=True, help="how often a child that died is started again")
-    add("--grace", type=float, default=GRACE, help="seconds that its own end may take a child")
-    add("command", nargs="+")
+    for name in ("--owner", "--lifeline", "--restarts"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--grace", type=float, default=GRACE)
+    for name in ("--address", "--log"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("command", nargs="+")
     options = parser.parse_args()
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

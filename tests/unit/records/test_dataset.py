@@ -175,13 +175,11 @@ def test_an_invalid_problem_is_refused_by_split_place_and_fact(row, message, tmp
         ),
         (
             clean(0, 9, 2, 4),
-            "9 problems as train, expected 8, as data.train says: return the first 8 only, or set "
-            "data.train=9.$",
+            "9 problems as train, expected 8: set data.train=9, or return a BadRow",
         ),
         (
             clean(0, 8, 2, 3),
-            "3 problems as test, expected 4, as data.test says: set data.test=3, or return a "
-            "BadRow for each bad row.$",
+            "3 problems as test, expected 4: set data.test=3, or return a BadRow",
         ),
     ],
 )

@@ -214,8 +214,8 @@ def test_a_link_on_the_way_to_an_artifact_is_refused(store, tmp_path, part):
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (lambda path: path.symlink_to("/dev/zero"), "is a link"),
-        (os.mkfifo, "is a pipe"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+        (os.mkfifo, "is not a regular file"),
         (lambda path: path.write_text("two"), "is not listed in MANIFEST"),
     ],
     ids=["link", "pipe", "file"],

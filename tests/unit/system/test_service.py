@@ -298,7 +298,7 @@ def test_a_living_run_is_kept_after_the_clock_is_set(
 
 
 def test_a_service_starts_despite_odd_folders_and_files(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     damaged = {
@@ -321,11 +321,6 @@ def test_a_service_starts_despite_odd_folders_and_files(
             [name for name in damaged if (folder / f"agentfly-{name}" / "vllm.sock.owner").exists()]
         )
         == 5
-    )
-    messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 5, "each is told of once"
-    assert all(
-        "vllm.sock.owner is damaged (" in line and "remove its folder" in line for line in messages
     )
 
 
