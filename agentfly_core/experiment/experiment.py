@@ -181,16 +181,14 @@ class Experiment:
         """Bytes of a policy and of a learner state.
 
         A state has three float32 numbers a weight (master, and AdamW's two moments), twice as many
-        with a critic model; a policy one of the model's dtype. With an adapter only its weights
-        count.
+        with a critic model; a policy one of the model's dtype. A new adapter counts as 0.
         """
+        files, base = adapter_artifact.folders(self.store, policy)
+        if self.settings.adapter and base is None:
+            return 0, 0
         models = 2 if self.algorithm.needs.critic == "model" else 1
         width = 2 if self.settings.dtype == "bfloat16" else 4
-        files, base = adapter_artifact.folders(self.store, policy)
-        if self.settings.adapter:
-            size = width * adapter_artifact.weights(base or files, self.settings.adapter)
-        else:
-            size = sum(path.stat().st_size for path in files.iterdir())
+        size = sum(path.stat().st_size for path in files.iterdir())
         return size, models * size * 12 // width
 
     def require_speakers_unchanged(self) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
-
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.reference import LocalModel
 from agentfly_core.models import model_config
@@ -76,16 +74,3 @@ def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -
             f"adapter: {adapter.model_dump(mode='json') if adapter else None}, expected "
             f"{own.model_dump(mode='json')}."
         )
-
-
-def weights(model: Path, shape: Adapter) -> int:
-    """Largest number of weights of an adapter of this shape on a model."""
-    total = 0
-    for path in model.glob("*.safetensors"):
-        with safe_open(path, "numpy") as tensors:
-            for name in tensors.keys():  # noqa: SIM118
-                size = tensors.get_slice(name).get_shape()
-                layer = name.removesuffix(".weight").rpartition(".")[2]
-                if len(size) == 2 and (shape.targets == "all-linear" or layer in shape.targets):
-                    total += shape.rank * sum(size)
-    return total
