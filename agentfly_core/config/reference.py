@@ -13,7 +13,6 @@ from agentfly_core.system.formats.text import did_you_mean, nearest
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Names of runs, services, files and parts of a reference."""
-OWN_MODEL = "nano"
 RECIPES = ("calculator", "python", "shop")
 """The recipes of models/nano.py, which loads torch."""
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
@@ -143,16 +142,17 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
     Raises ValueError for an unknown policy, without a request to the hub.
     """
     words = [word.value for word in WordPolicy]
+    kind, _, name = text.partition(":")
+    of_run = policy_of_run(text)
     if text in words:
         return WordPolicy(text)
-    of_run = policy_of_run(text)
-    if text.startswith("run:") or (of_run and of_run.run in runs):
-        return run_policy(text)
-    if text.startswith("endpoint:"):
-        return EndpointPolicy(text.removeprefix("endpoint:"))
+    if of_run and of_run.run in runs:
+        return of_run
+    if kind == "endpoint":
+        return EndpointPolicy(name)
     if text.endswith(".json"):
         return PolicyFile(text)
-    if IMPORT_PATH.fullmatch(text) and not text.startswith(("nano:", "package:")):
+    if IMPORT_PATH.fullmatch(text) and kind not in ("run", "nano", "package"):
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):
         hint = nearest(text.partition("@")[0], [*words, *runs])
@@ -166,31 +166,26 @@ def model_reference(text: str) -> ModelReference:
     Raises ValueError for an unknown model.
     """
     kind, colon, name = text.partition(":")
-    if text == OWN_MODEL:
-        return OwnNano()
-    if kind == "run" and colon:
-        if policy := policy_of_run(text):
-            return policy
-        raise ValueError(f"got {text!r}, {EXPECTED}")
-    if kind == "nano" and colon:
-        if name not in RECIPES:
-            raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, RECIPES)}")
-        return NanoModel(name)
-    if kind == "package" and colon:
-        return PackagedModel(name)
+    match kind, colon:
+        case "nano", "":
+            return OwnNano()
+        case "run", ":":
+            return run_policy(text)
+        case "nano", ":":
+            if name not in RECIPES:
+                raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, RECIPES)}")
+            return NanoModel(name)
+        case "package", ":":
+            return PackagedModel(name)
     if Path(text).is_dir():
         return LocalModel(text)
     if hub := HUB.fullmatch(text):
         return HubModel(hub[1], hub[2] or "")
-    if kind == "endpoint":
-        raise ValueError(
-            f"Got {text!r}, a chat service, which cannot be trained. Play or evaluate it "
-            f"as a baseline: `agentfly evaluate EXPERIMENT --policy {text}`."
-        )
     raise ValueError(
-        f"Got {text!r}, expected a folder in {Path.cwd()}, "
-        "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
-        "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
+        f"Got {text!r}, expected a folder in {Path.cwd()}, nano, nano:NAME, package:NAME, "
+        "run:NAME, run:NAME@STEP, or an id of the Hugging Face hub such as "
+        "Qwen/Qwen2.5-3B-Instruct@main. A chat service cannot be trained; `agentfly evaluate "
+        "EXPERIMENT --policy endpoint:NAME` plays it."
     )
 
 
@@ -198,7 +193,7 @@ def run_policy(text: str) -> RunPolicy | LastPolicy:
     """Parse NAME or NAME@STEP, with or without `run:`; raises ValueError for anything else."""
     if policy := policy_of_run(text):
         return policy
-    raise ValueError(f"policy: got {text!r}, {EXPECTED}")
+    raise ValueError(f"got {text!r}, {EXPECTED}")
 
 
 def policy_of_run(text: str) -> RunPolicy | LastPolicy | None:

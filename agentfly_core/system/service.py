@@ -142,7 +142,7 @@ def supervised(
     """Start a service for the block's duration; yields it without waiting until it is ready.
 
     `env` extends this process's environment without secrets of the servers. `run` marks its
-    processes; those of a dead owner of this run are ended first. A dead child restarts up to
+    processes; orphans of this run are killed first. A dead child restarts up to
     `restarts` times; at the end it has `grace` seconds. Raises ValueError for a bad socket path.
     """
     if ended := end_orphans(run):
