@@ -45,9 +45,9 @@ def json_fault(value: object) -> str | None:
     """
     try:
         json.dumps(value, allow_nan=False)
+        return _other_key(value)
     except Exception as error:  # an author's type may raise anything
         return f"cannot be stored as JSON: {fault(error)}"
-    return _other_key(value)
 
 
 def _other_key(value: object) -> str | None:
