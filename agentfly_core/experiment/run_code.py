@@ -15,10 +15,11 @@ from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, record_of, run_records
 from agentfly_core.experiment.user_code import Code
-from agentfly_core.records.run_record import AcceptedCode, CodeRecord, RunRecord
+from agentfly_core.records.run_record import AcceptedCode, RunRecord
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import CodeRecord
 from agentfly_core.system.formats.json_value import JSON, as_json
 from agentfly_core.system.revision import revision
 

@@ -5,29 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NotRequired, TypedDict
 
+from agentfly_core.system.formats.file_shapes import ArtifactRecord, CodeRecord, ParentPolicy
 from agentfly_core.system.formats.json_value import JSON
-
-
-class ArtifactRecord(TypedDict):
-    """An artifact: `{"uri": "runs/demo/steps/000040/policy", "digest": "9f2c...e1"}`."""
-
-    uri: str
-    digest: str
-
-
-class ParentPolicy(ArtifactRecord):
-    """A policy of another run."""
-
-    run: str
-
-
-class CodeRecord(TypedDict):
-    """A run's code: file hashes by module, `{"my_tools": {"my_tools.py": "9f2c..."}}`, and the
-    state of its repository, `{"commit": "4f0c...", "dirty": ""}`.
-    """
-
-    files: Mapping[str, Mapping[str, str]]
-    repository: Mapping[str, str]
 
 
 class AcceptedCode(TypedDict):

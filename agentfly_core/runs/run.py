@@ -29,13 +29,14 @@ from agentfly_core.experiment.run_layout import RunLayout, finished_summary, rec
 from agentfly_core.experiment.run_policies import Parent, policy_of, require_same_tokens
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
-from agentfly_core.records.run_record import CodeRecord, ParentPolicy, RunRecord, Summary
+from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.lease import only_writer, refuse_if_leased
 from agentfly_core.store.lock import refuse_if_held
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import CodeRecord, ParentPolicy
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision

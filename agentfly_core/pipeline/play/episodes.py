@@ -39,7 +39,7 @@ from agentfly_core.pipeline.services import (
 )
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
-from agentfly_core.records.run_record import ArtifactRecord, ModeName, PlayRecord
+from agentfly_core.records.run_record import ModeName, PlayRecord
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import environment_loop
@@ -47,6 +47,7 @@ from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import decode_with, trajectories_in
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.system.devices import held, numbered
+from agentfly_core.system.formats.file_shapes import ArtifactRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean

@@ -71,32 +71,40 @@ class Manifest(TypedDict):
     stripped: NotRequired[list[str]]
 
 
-class _Pointer(TypedDict):
+class ArtifactRecord(TypedDict):
+    """An artifact: `{"uri": "runs/demo/steps/000040/policy", "digest": "9f2c...e1"}`."""
+
     uri: Uri
     digest: str
 
 
-class _Parent(_Pointer):
+class ParentPolicy(ArtifactRecord):
+    """A policy of another run."""
+
     run: PathPart
 
 
-class _Code(TypedDict):
-    files: dict[str, dict[str, str]]
-    repository: dict[str, str]
+class CodeRecord(TypedDict):
+    """A run's code: file hashes by module, `{"my_tools": {"my_tools.py": "9f2c..."}}`, and the
+    state of its repository, `{"commit": "4f0c...", "dirty": ""}`.
+    """
+
+    files: Mapping[str, Mapping[str, str]]
+    repository: Mapping[str, str]
 
 
 class _Names(TypedDict, total=False):
     experiment: PathPart
     origin: dict[str, str]
-    parent: _Parent | None
-    reference: _Pointer | None
-    code: _Code
+    parent: ParentPolicy | None
+    reference: ArtifactRecord | None
+    code: CodeRecord
 
 
 SHAPES: Mapping[str, TypeAdapter[Any]] = {
     "MANIFEST.json": TypeAdapter(Manifest),
     "run.json": TypeAdapter(_Names),
-    "start.json": TypeAdapter(_Pointer),
+    "start.json": TypeAdapter(ArtifactRecord),
 }
 """Shapes by the name of the file; of a run.json the names only."""
 
