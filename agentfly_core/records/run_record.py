@@ -32,8 +32,8 @@ class RunRecord(TypedDict):
     """run.json: identity and settings of a run.
 
     `settings` is the experiment, `site` the newest site. `frozen` has the digests of frozen
-    speakers by role. `accepted_code` lists accepted changes of `code`. `model_digest` is that of a
-    model folder. `planned_steps` is set if the run ended early because its time was over.
+    speakers by role. `accepted_code` lists accepted changes of `code`. `model_digest` covers the
+    files of a model folder. `planned_steps` is set if the run ended early because its time was over.
     """
 
     uid: str
