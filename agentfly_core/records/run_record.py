@@ -33,7 +33,7 @@ class RunRecord(TypedDict):
 
     `settings` is the experiment, `site` the newest site. `frozen` has the digests of frozen
     speakers by role. `accepted_code` lists accepted changes of `code`. `model_digest` covers the
-    files of a model folder. `planned_steps` is set if the run ended early because its time was over.
+    files of a model folder. `planned_steps` is set if the run ended early for lack of time.
     """
 
     uid: str
