@@ -28,14 +28,14 @@ def make(
     folder: Path,
     dtype: str,
 ) -> None:
-    """Write an untrained model for contexts of `longest` tokens; raises as `tokenizer`."""
+    """Write an untrained model for contexts of `longest` tokens."""
     from agentfly_core.models.pretrained import write_untrained  # loads torch, which takes seconds
 
     write_untrained(tokenizer(conversations, atoms), folder, dtype, max(POSITIONS, longest))
 
 
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most VOCABULARY tokens; raises ValueError for a wrong expression.
+    """A byte-level BPE of at most VOCABULARY tokens.
 
     Digits, matches of `atoms` and most words are single tokens, which models copy easily. Only
     shared forms, such as the markup of calls, are longer tokens.
@@ -49,14 +49,7 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
     form = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     others = f"(?!(?:{form}){ends})" if form else ""
     alone = [*(f"(?:{atom})" for atom in atoms), r"\d", f"{starts}{others}{_WORD}"]
-    try:
-        return learned(texts, "|".join(alone), VOCABULARY)
-    except Exception as error:  # the tokenizers library raises no other type
-        if not atoms:
-            raise
-        raise ValueError(
-            f"nano.atoms: got {list(atoms)}, expected regular expressions: {error}"
-        ) from error
+    return learned(texts, "|".join(alone), VOCABULARY)
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer
 
@@ -83,8 +82,3 @@ def test_the_largest_vocabulary_stays_below_a_million_parameters(tmp_path: Path)
     weights = load_file(tmp_path / "model.safetensors").values()
     assert 800_000 < sum(weight.numel() for weight in weights) < 1_000_000
     assert AutoConfig.from_pretrained(tmp_path).max_position_embeddings == 5000
-
-
-def test_an_invalid_pattern_of_atoms_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"nano\.atoms: got \['\(\?P<a>x\)\(\?P=b\)'\], expected"):
-        own_nano.tokenizer(SAID, ["(?P<a>x)(?P=b)"])
