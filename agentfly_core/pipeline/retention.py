@@ -64,7 +64,7 @@ def retain(run: Run, step: int) -> None:
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
-    if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
+    if not states or not store.find(store.artifact(run.layout.step(states[-1]).learner).key):
         return
     others = kept_for_others(store, run.name)  # read late, to include runs that have just begun
     for old in states[: -keep.keep_learner]:

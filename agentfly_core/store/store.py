@@ -121,13 +121,6 @@ class Store:
             return artifact
         return None
 
-    def whole(self, pointer: Pointer) -> bool:
-        """Whether an artifact verifies, stripped files excepted; warns if not."""
-        with _damaged_is_unpublished():
-            self._checked(pointer)
-            return True
-        return False
-
     def holds(self, uri: str) -> bool:
         """Whether `uri` is published; warns of a damaged manifest, which counts as none."""
         with _damaged_is_unpublished():
