@@ -139,7 +139,7 @@ def test_a_shared_setting_is_refused_within_a_task(tmp_path):
     with pytest.raises(ValueError, match="is not a valid experiment") as refusal:
         loading.read(str(path))
     for key in ("algorithm", "agent.use"):
-        assert f"tasks.sums.{key}: there is no such key. Did you mean" in str(refusal.value)
+        assert f"tasks.sums.{key}: there is no such key." in str(refusal.value)
     assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)
 
 
