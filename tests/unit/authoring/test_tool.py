@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -222,19 +221,14 @@ async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
         lambda picture: Person.model_construct(name=picture, age=30),
     ],
 )
-@pytest.mark.parametrize(
-    ("picture", "kind"),
-    [(Image.new("RGB", (2, 2)), "Image"), (BytesIO(b"\x89PNG"), "BytesIO")],
-)
 async def test_a_picture_fails_the_episode_and_is_not_shown_as_its_name(
-    picture: Any, kind: str, wrap: Callable[[Any], Any]
+    wrap: Callable[[Any], Any],
 ) -> None:
     @tool
     def plot() -> Any:
-        return wrap(picture)
+        return wrap(Image.new("RGB", (2, 2)))
 
-    message = rf"'plot' returned a value without text \({kind}\)"
-    with pytest.raises(ServiceFailure, match=message):
+    with pytest.raises(ServiceFailure, match=r"'plot' returned a value without text \(Image\)"):
         await answer(plot)
 
 
