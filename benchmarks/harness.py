@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.table import Table
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core import testing
 from agentfly_core.agents.tool_loop import tool_loop
@@ -28,7 +28,6 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.inference import vllm_server
 from agentfly_core.inference.vllm_client import VLLM
-from agentfly_core.models import probe
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import (
@@ -49,7 +48,7 @@ from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob
 from flows.experiments import load_experiment
 
-Default = int | float | str | list[int] | list[str]
+Default = int | float | str | list[int] | list[float] | list[str]
 Way = TypeVar("Way")
 Result = TypeVar("Result")
 
@@ -149,7 +148,7 @@ def vllm_sampler(
     command, environment = vllm_server.launch(address, model, settings.dtype, settings.agent, site)
     log = logs / "vllm.log"
     with supervised("vllm", command, environment, address, log, "benchmark") as service:
-        yield VLLM(service, "float32", in_flight)
+        yield VLLM(service, settings.dtype, in_flight)
 
 
 @contextmanager
@@ -170,8 +169,6 @@ def served_model(
         policy = Path(scratch) / "policy"
         policy.mkdir()
         materialise(reference, policy, "float32")
-        model = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False)
-        probe.write(policy, model.config.vocab_size, probe.of_model(model))
         with vllm_sampler(settings, site, policy, in_flight, Path(scratch)) as sampler:
             sampler.load(policy, 0)
             yield sampler, tokenizer_of(policy)

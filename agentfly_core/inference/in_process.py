@@ -79,7 +79,8 @@ class TransformersSampler:
         model = lora.load(policy, base, self._dtype)
         model.to(self._device)  # type: ignore[arg-type]  # which its decorator hides
         model.eval()
-        Probe.of(policy, base).require(of_model(model), self._dtype, "transformers", policy)
+        probe = Probe.of(policy, base)
+        probe.require(of_model(model, probe.tokens), self._dtype, "transformers", policy)
         return model
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.site import Site
+from agentfly_core.models import probe
 from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.system import hardware
 
@@ -40,7 +41,7 @@ def launch(
         "served-model-name": SERVED,
         "uds": address,
         "dtype": dtype,
-        "max-model-len": agent.max_model_len,
+        "max-model-len": max(agent.max_model_len, probe.TOKENS + 1),
         "max-num-seqs": site.concurrency,
         "max-num-batched-tokens": max(BATCHED_TOKENS, agent.max_model_len),
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),

@@ -115,7 +115,9 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Save a model with tokenizer, end tokens and probe; raises WrongFiles unless finite."""
     model.eval()
-    logprobs = probe.of_model(model)
+    with _quiet():
+        tokens = probe.likely_tokens(model)
+    logprobs = probe.of_model(model, tokens)
     if not all(map(math.isfinite, logprobs)):
         raise WrongFiles(
             f"The log-probabilities of {model.config.name_or_path} are not finite in "
@@ -125,7 +127,7 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     model.save_pretrained(folder, max_shard_size="1TB")
     _add_end_tokens(model, tokenizer)
     tokenizer.save_pretrained(folder)
-    probe.write(folder, model.config.vocab_size, logprobs)
+    probe.write(folder, tokens, logprobs)
 
 
 def write_untrained(
@@ -181,7 +183,7 @@ def _repair_tied_weights(model: PreTrainedModel) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the loading report, which `require_complete` raises."""
+    """Suppress the loading report, which `require_complete` raises, and remarks on generation."""
     logging.disable_progress_bar()
     level = logging.get_verbosity()
     logging.set_verbosity_error()

@@ -184,7 +184,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a policy directory with the tokenizer of `source` and the probe, on every rank."""
+    """Write a policy directory with tokenizer and probe as in `source`; call on every rank."""
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -193,8 +193,9 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
             if is_first:
                 weights[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
 
-    row = torch.tensor([probe.tokens(model.config.vocab_size)], device=engine.device)
-    sampled = torch.arange(probe.TOKENS, device=engine.device).unsqueeze(0) > 0
+    tokens = probe.tokens_of(source)
+    row = torch.tensor([tokens], device=engine.device)
+    sampled = torch.arange(len(tokens), device=engine.device).unsqueeze(0) > 0
     with torch.no_grad():
         logprobs, _, _ = engine(row, sampled, 1.0)
 
@@ -207,7 +208,7 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     for path in source.iterdir():
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
-    probe.write(folder, model.config.vocab_size, [float(value) for value in logprobs[0, 1:]])
+    probe.write(folder, tokens, [float(value) for value in logprobs[0, 1:]])
 
 
 def _make_moments(engine: Engine) -> None:

@@ -52,7 +52,7 @@ def test_peft_confirms_the_probe_of_an_adapter_policy(learner, job, nano, tmp_pa
     probe = json.loads((policy / "probe.json").read_text())
     with torch.no_grad():
         logits = model(torch.tensor([probe["tokens"]])).logits[0, :-1]
-    expected = torch.log_softmax(logits, -1)[torch.arange(31), torch.tensor(probe["tokens"][1:])]
+    expected = torch.log_softmax(logits, -1)[torch.arange(63), torch.tensor(probe["tokens"][1:])]
     assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
     assert probe["logprobs"] != pytest.approx(
         json.loads((nano / "probe.json").read_text())["logprobs"], abs=1e-3

@@ -195,12 +195,12 @@ def test_transformers_confirms_the_probe_of_a_saved_policy(learner, job, nano, t
         "generation_config.json"
     }
     probe = json.loads((policy / "probe.json").read_text())
-    assert (len(probe["tokens"]), len(probe["logprobs"])) == (32, 31)
+    assert (len(probe["tokens"]), len(probe["logprobs"])) == (64, 63)
     with torch.no_grad():
         logits = AutoModelForCausalLM.from_pretrained(policy)(
             torch.tensor([probe["tokens"]])
         ).logits[0, :-1]
-    expected = torch.log_softmax(logits, -1)[torch.arange(31), torch.tensor(probe["tokens"][1:])]
+    expected = torch.log_softmax(logits, -1)[torch.arange(63), torch.tensor(probe["tokens"][1:])]
     assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
 
 

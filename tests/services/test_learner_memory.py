@@ -14,6 +14,7 @@ import torch
 from pydantic import TypeAdapter
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from agentfly_core.models import probe
 from agentfly_core.system.service import supervised
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.client import DeepSpeedLearner, launch
@@ -75,7 +76,10 @@ def wide(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wide")
     config = Qwen2Config(vocab_size=2048, **sizes, num_key_value_heads=2, tie_word_embeddings=True)
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    model.save_pretrained(folder)
+    tokens = probe.likely_tokens(model)
+    probe.write(folder, tokens, probe.of_model(model, tokens))
     return folder
 
 

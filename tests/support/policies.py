@@ -25,5 +25,6 @@ async def numbered(conversation: Conversation) -> str:
 def probed(policy: Path, base: Path | None = None) -> Path:
     """Write a new probe for a policy with changed weights; return its folder."""
     model = lora.load(policy, base, "float32").eval()
-    probe.write(policy, model.config.vocab_size, probe.of_model(model))
+    tokens = probe.tokens_of(base or policy)
+    probe.write(policy, tokens, probe.of_model(model, tokens))
     return policy

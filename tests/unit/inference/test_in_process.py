@@ -257,6 +257,15 @@ def test_the_error_of_wrong_weights_names_the_learning_rate(tmp_path: Path) -> N
         Probe.of(tmp_path).require((-700.0, -900.1), "float32", "vLLM", tmp_path)
 
 
+def test_median_distances_above_5_hundredths_are_refused_in_bfloat16(tmp_path: Path) -> None:
+    (tmp_path / "probe.json").write_text('{"tokens": [7, 8, 9, 4], "logprobs": [-1, -2, -3]}')
+    (tmp_path / "config.json").write_text('{"dtype": "bfloat16"}')
+    probe = Probe.of(tmp_path)
+    probe.require((-1.04, -2.04, -9.0), "bfloat16", "vLLM", tmp_path)
+    with pytest.raises(WrongWeights, match=r"0\.06 \(median\).* at most 0\.05"):
+        probe.require((-1.06, -2.06, -3.0), "bfloat16", "vLLM", tmp_path)
+
+
 async def test_new_weights_have_new_answers_and_their_version(
     sampler: TransformersSampler, nano: Path, tmp_path: Path
 ) -> None:
