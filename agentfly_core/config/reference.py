@@ -14,7 +14,7 @@ from agentfly_core.system.formats.text import did_you_mean, nearest
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Names of runs, services, files and parts of a reference."""
 RECIPES = ("calculator", "python", "shop")
-"""The recipes of models/nano.py, which loads torch."""
+"""The files of models/tokenizers."""
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
