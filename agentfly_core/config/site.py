@@ -14,7 +14,7 @@ from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.mismatch import UNSHOWN
 from agentfly_core.config.reference import NAME
 from agentfly_core.config.section import Positive, Section
-from agentfly_core.system import devices, hardware
+from agentfly_core.system import hardware
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, redact
@@ -125,9 +125,8 @@ class Site(Section):
     slots: Positive = Field(
         default=1, description="on a CPU: how many of the runs that workers start work at a time"
     )
-    locks: str = Field(
-        default_factory=devices.folder, description="folder of the locks on GPUs and slots"
-    )
+    # not TMPDIR, which differs from user to user
+    locks: str = Field(default="/tmp", description="folder of the locks on GPUs and slots")
     mlflow_tracking_uri: _Uri = ""
     ping_url_env: Annotated[str, _variable("the URL", "PING_URL")] = Field(
         default="",

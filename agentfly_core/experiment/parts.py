@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.injection import kinds_needed, refuse_iterators
+from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.import_path import at, check_settings, construct, load
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 P = TypeVar("P")
-VERBS = ("start", "reset", "healthy", "state_key", "snapshot", "restore", "close")
-"""The methods of an environment that the resource manager and agents call."""
 
 
 def tool_of(part: ToolPart) -> Tool:
@@ -64,8 +62,6 @@ def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limi
                 raise ValueError(
                     f"{path} is no environment, expected a subclass of agentfly_core.Environment."
                 )
-            for verb in VERBS:
-                refuse_iterators(getattr(kind, verb), f"{kind.__name__}.{verb}()")
             settings = check_settings(kind, pool.settings)
             limits[kind] = Limit(pool.limit, pool.max_uses, pool.lifetime, settings)
     return limits

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,6 @@ from typing import IO
 from agentfly_core.system import gpus, hardware
 from agentfly_core.system.process import Owner
 
-FOLDERS = ("/run/lock", "/tmp")  # not TMPDIR, which differs from user to user
 PAUSE = 0.25
 LONGEST = 300
 WAY_OUT = "Ctrl-C, or Cancel in the Prefect UI, ends the waiting."
@@ -32,7 +30,7 @@ Tell = Callable[[str], None]
 class Device:
     """A GPU, or one of several CPU slots, that a run locks.
 
-    `Device("GPU 1", (Path("/run/lock/agentfly-GPU-5d0f2b7e-....lock"),))`
+    `Device("GPU 1", (Path("/tmp/agentfly-GPU-5d0f2b7e-....lock"),))`
     """
 
     name: str
@@ -58,13 +56,6 @@ class Device:
                 yield Path(file.name)
             finally:
                 _locked.discard(file)
-
-
-def folder() -> str:
-    """The machine's lock folder: all users create files, and remove only their own."""
-    shared = stat.S_ISVTX | stat.S_IWOTH
-    there = filter(os.path.isdir, FOLDERS)
-    return next((name for name in there if os.stat(name).st_mode & shared == shared), FOLDERS[-1])
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:

@@ -11,8 +11,6 @@ from agentfly_core.agents.react import React
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
-from agentfly_core.config.parts import PoolSettings
-from agentfly_core.experiment.parts import limits_of
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.testing.episodes import (
@@ -90,14 +88,3 @@ async def test_an_episode_changes_no_facts_of_another() -> None:
     spec = rollout_spec(buy, limits={Shop: 1})
     episodes, _, _ = await play_all(specs, spec, scripted(saying("in")))
     assert [as_letters(one) for one in episodes] == ["^uQ?$^tpen$^ain$"] * 2
-
-
-class Streaming(Environment):
-    async def start(self) -> Any:
-        yield "ready"
-
-
-def test_a_method_with_yield_is_refused_before_any_work() -> None:
-    path = f"{Streaming.__module__}:Streaming"
-    with pytest.raises(ValueError, match=r"Streaming.start\(\) is a generator function"):
-        limits_of({path: PoolSettings(limit=1)})
