@@ -65,7 +65,7 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
         seen = os.environ.get(hardware.VISIBLE)
         why = "" if seen is None else f" ({hardware.VISIBLE}={seen})"
         raise ValueError(
-            f"There is no GPU {missing[0]}: this process sees {len(names)}{why}, counted from 0. "
+            f"GPU {missing[0]} is missing: this process sees {len(names)}{why}, counted from 0. "
             "Change sampler_gpus and learner_gpus, or use fewer ranks."
         )
     return [

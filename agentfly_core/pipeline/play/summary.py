@@ -59,7 +59,9 @@ class Figures:
         text += [f"  {count} unscored: {why}" for why, count in list(self.unscored_for.items())[:3]]
         if self.reward:
             interval = self.reward.interval
-            shown = _between(interval, ".3f") if interval else ", of too few problems or all equal"
+            shown = (
+                _between(interval, ".3f") if interval else " (no interval: few or equal rewards)"
+            )
             text.append(f"mean reward {self.reward.value:.3f}{shown}")
         if self.success:
             text.append(f"solved {self.success.share:.1%}{_between(self.success.interval, '.1%')}")

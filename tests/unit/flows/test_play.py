@@ -73,7 +73,7 @@ def test_an_own_policy_plays_and_its_episodes_are_stored(
     assert out[:4] == [
         f"{PATH}:knows plays.",
         "7 episodes of 3 problems: 7 terminal",
-        "mean reward 1.000, of too few problems or all equal",
+        "mean reward 1.000 (no interval: few or equal rewards)",
         "solved 100.0%, 95 % interval 43.9% to 100.0% by problem",
     ]
     assert out[4] == "14 tool calls, 0 answered with an error"
