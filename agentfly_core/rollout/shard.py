@@ -183,7 +183,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         require_answer(agent, ending, episode)
         return ending, _returned_failure(agent, ending, spec)
     except BadEnding as bad:
-        error = f"{bad}, at {tracebacks.defined(spec.agent)}"
+        error = f"{bad}, at {tracebacks.returned(spec.agent, bad.ending)}"
         warn_once(_log, error)
         return _broken(episode), error
     except Overdue as overdue:
@@ -217,17 +217,21 @@ def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | No
     if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
         return None
     name = f"Ending.{ending.name}"
-    return f"{agent} returned {name}, at {tracebacks.defined(spec.agent)}"
+    return f"{agent} returned {name}, at {tracebacks.returned(spec.agent, name)}"
 
 
 class BadEnding(ValueError):
     """An agent returned no Ending, or one of episodes that have an answer without any answer."""
 
+    def __init__(self, text: str, ending: str) -> None:
+        super().__init__(text)
+        self.ending = ending
+
 
 def require_answer(agent: str, ending: object, episode: Episode) -> None:
     """Raise BadEnding for a wrong type, and for an ending that needs an answer without any."""
     if not isinstance(ending, Ending):
-        raise BadEnding(f"{agent} returned {ending!r}, expected an Ending")
+        raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
     cut = any(turn.cut for speaker in episode.speakers for turn in speaker.turns[-1:])
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns or cut}
     if answered.get(ending, True) or episode.answered[1] is not None:
@@ -236,7 +240,10 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
     speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} before it")
+    raise BadEnding(
+        f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} before it",
+        name,
+    )
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

@@ -27,6 +27,7 @@ from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
+from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
 
@@ -85,7 +86,7 @@ class Evaluation:
         metrics = {"seconds": self.seconds}
         for fact, by_value in self.by.items():
             for value, rate in by_value.items():
-                name = f"{fact}/{value}"
+                name = f"{one_part(fact)}/{one_part(value)}"
                 rates[f"{name}/success"], metrics[f"{name}/problems"] = rate, rate.problems
         for name, rate in rates.items():
             low, high = rate.interval

@@ -1,6 +1,6 @@
-"""Names and texts in the form that MLflow, Prefect and DVC accept.
+"""Names and texts in the form that MLflow, Prefect and DVC accept, escaped reversibly.
 
-Common names stay as they are. Others end in a digest that keeps them apart.
+Two names never become one. Common names stay as they are.
 """
 
 from __future__ import annotations
@@ -11,26 +11,39 @@ from agentfly_core.system.formats import hashing
 
 LONGEST_KEY = 250
 """Characters of the key of a metric, a parameter or a tag (mlflow/utils/validation.py)."""
+LONGEST_PART = 60
 LONGEST_PARAMETER, LONGEST_TAG = 6000, 5000
-PART = r"[\w-]([\w\-.: ]*[\w\-.:])?"
+REFUSED = re.compile(r"[^\w\-. :]|^\.(?=\.|$)|^ | $|^_(?=x$)|_(?=x[0-9a-f]{2}|xlong-)")
 UNSTORABLE = re.compile("[\ud800-\udfff\0]" + r"|\\(?=u(?:0000|005c|d[89a-f][0-9a-f]{2}))")
 
 
 def mlflow_key(name: str) -> str:
-    """The key of a metric, a parameter or a tag: "pass_at_4"; "pass@1" is "pass-1-221d3b2c"."""
-    return _fitting(name, f"{PART}(/{PART})*", r"[^\w/]+", LONGEST_KEY)
+    """The key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
+
+    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts stay. Other bytes are `_x`
+    and two hex digits, an empty part is `_x`. Above 250 characters, long parts and then the whole
+    key are cut and end in `_xlong-` and a digest.
+    """
+    parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
+    key = "/".join(parts)
+    if len(key) > LONGEST_KEY:
+        key = "/".join(_cut(part, LONGEST_PART, "_xlong-") for part in parts)
+    return _cut(key, LONGEST_KEY, "_xlong-")
+
+
+def one_part(text: str) -> str:
+    """The text as one part of a name, with `/` escaped: `one_part("a/b")` is "a%2fb"."""
+    return re.sub("/|%(?=2f|25)", lambda match: f"%{ord(match[0]):02x}", text)
 
 
 def mlflow_model(name: str) -> str:
     """The name of a registered model, which may contain neither `/` nor `:`."""
-    return _fitting(name, r"[\w-]([\w\-.]*)", r"\W+", LONGEST_KEY)
+    return mlflow_key(re.sub("[/:]|%(?=2f|3a|25)", lambda match: f"%{ord(match[0]):02x}", name))
 
 
 def mlflow_text(value: str, longest: int) -> str:
     """The value of a parameter or a tag, cut to `longest` characters with a digest at the end."""
-    text = storable(value)
-    end = f" ... long-{hashing.short(text)}"
-    return text if len(text) <= longest else text[: longest - len(end)] + end
+    return _cut(storable(value), longest, " ... long-")
 
 
 def storable(text: str) -> str:
@@ -39,8 +52,14 @@ def storable(text: str) -> str:
 
 
 def prefect_key(name: str) -> str:
-    """The key of a Prefect artifact: "night-shop"; "night-my_shop" is "night-my-shop-5bf23ab3"."""
-    return _fitting(name, "[a-z0-9]+(-[a-z0-9]+)*", "[^a-z0-9]+", 70)
+    """The key of a Prefect artifact: lowercase letters, digits and dashes.
+
+    `prefect_key("night-shop")` stays; other names get a digest: "my_shop" is "my-shop-c0ee1f71".
+    """
+    if re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name) and not re.search("-[0-9a-f]{8}$", name):
+        return name
+    slug = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_PART]
+    return f"{slug}-{hashing.short(storable(name))[:8]}".lstrip("-")
 
 
 def dvc_accepts(name: str) -> bool:
@@ -48,11 +67,12 @@ def dvc_accepts(name: str) -> bool:
     return re.fullmatch(r"\w[\w.\-]*", name) is not None
 
 
-def _fitting(name: str, accepted: str, others: str, longest: int) -> str:
-    """The name if it is accepted; otherwise without `others`, cut, and with a digest."""
-    fits = re.fullmatch(accepted, name) and not re.search("(^|-)[0-9a-f]{8}$", name)
-    if fits and len(name) <= longest:
-        return name
-    mark = f"-{hashing.short(storable(name))[:8]}"
-    slug = re.sub("/+", "/", re.sub(others, "-", name)).strip("-/")
-    return f"{slug[: longest - len(mark)]}{mark}".lstrip("-")
+def _bytes(match: re.Match[str]) -> str:
+    return "".join(f"_x{byte:02x}" for byte in match[0].encode(errors="surrogatepass"))
+
+
+def _cut(text: str, longest: int, mark: str) -> str:
+    if len(text) <= longest:
+        return text
+    end = f"{mark}{hashing.short(text)}"
+    return text[: longest - len(end)] + end

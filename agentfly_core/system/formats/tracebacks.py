@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sysconfig
+import textwrap
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 OURS = tuple(
@@ -34,6 +36,29 @@ def defined(function: Callable[..., object]) -> str:
     """The place of a function or callable object: "/home/ada/shop/agents.py:9"."""
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
+
+
+def returned(function: Callable[..., object], value: str) -> str:
+    """Lines of `return` statements with `value`, or of all: "/home/ada/agents.py:21, 34"."""
+    written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
+    try:
+        lines, first = inspect.getsourcelines(written)
+        (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
+    except (OSError, SyntaxError, ValueError):
+        return defined(function)
+    returns = list(_returns(tree))
+    shown = [one for one in returns if value and value in ast.unparse(one)] or returns
+    numbers = ", ".join(str(first + one.lineno - 1) for one in shown)
+    return f"{written.__code__.co_filename}:{numbers}" if shown else defined(function)
+
+
+def _returns(tree: ast.AST) -> Iterator[ast.Return]:
+    """The `return` statements of a function, without nested functions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Return):
+            yield node
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _returns(node)
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -152,7 +152,7 @@ def test_all_listed_models_can_be_created() -> None:
 
 
 def test_an_incomplete_model_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"model: The config.json in .* cannot be read"):
+    with pytest.raises(ValueError, match=r"model: The folder .* has no config\.json"):
         checks.check_inputs(settings_with(model=str(tmp_path)))
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "tokenizer.json").touch()

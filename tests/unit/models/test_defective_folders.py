@@ -49,6 +49,10 @@ def lora_left(folder: Path) -> None:
     changed(folder, lambda w: {**w, **surplus})
 
 
+def classifier(folder: Path) -> None:
+    configured(folder, architectures=["LlamaForSequenceClassification"])
+
+
 def other_shape(folder: Path) -> None:
     changed(folder, lambda w: {**w, HEAD: w[HEAD][:100].clone()})
 
@@ -77,8 +81,20 @@ def shard_lost(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def bad_generation(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"max_new_tokens": 0}')
+
+
+def cut_generation(folder: Path) -> None:
+    (folder / "generation_config.json").write_text("{")
+
+
 def encoder_decoder(folder: Path) -> None:
     configured(folder, model_type="t5", architectures=["T5ForConditionalGeneration"])
+
+
+def two_saves(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text("{}")
 
 
 def tokens_added(folder: Path) -> None:
@@ -95,16 +111,21 @@ def huge(folder: Path) -> None:
 
 
 DEFECTS = [
-    (prefixed("_orig_mod."), r"\d+ missing, such as .*; \d+ not part of the model, such as _orig"),
-    (layer_removed, r"9 missing, such as model.layers.2.input_layernorm.weight"),
-    (head_removed, r"1 missing, such as lm_head.weight"),
-    (lora_left, r"1 not part of the model, such as model.layers.0.self_attn.q_proj.lora_A.weight"),
-    (other_shape, r"1 of another shape, such as .*lm_head.weight"),
-    (not_a_number, "The log-probabilities of .* are not finite"),
+    (prefixed("_orig_mod."), "from torch.compile: save the model inside"),
+    (prefixed("base_model.model."), "from peft: save the model inside"),
+    (layer_removed, r"9 missing \(model.layers.2.input_layernorm.weight, .* and 6 more\)"),
+    (head_removed, r"1 missing \(lm_head.weight\)"),
+    (lora_left, r"1 not part of the model \(model.layers.0.self_attn.q_proj.lora_A.weight\)"),
+    (classifier, "model: .* names LlamaForSequenceClassification, expected a causal"),
+    (other_shape, r"1 of another shape \(lm_head.weight \[100, 128\] \[\d+, 128\]\)"),
+    (not_a_number, r"NaN or infinite numbers in 1 weights \(model.norm.weight\)"),
     (quantised, r"model: .* its weights are quantised \(gptq\)"),
-    (cut, "Cannot load the model .*SafetensorError"),
+    (cut, r": model\.safetensors is damaged"),
     (no_json, "model: The config.json in .* cannot be read"),
     (shard_lost, "Cannot load the model"),
+    (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),
+    (cut_generation, "generation_config.json cannot be read"),
+    (two_saves, "model: .* remove the older weights"),
     (tokens_added, r"model: .* has 1 tokens such as '<tool>' beyond the model's vocab_size of \d+"),
     (huge, "The log-probabilities of .* are not finite"),
     (encoder_decoder, "model: .* expected a causal language model"),

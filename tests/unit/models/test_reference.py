@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from agentfly_core.models.known import end_tokens
+from agentfly_core.config.reference import model_reference
+from agentfly_core.models.known import end_tokens, require
 from agentfly_core.models.reference import materialise, tokenizer
 
 
@@ -98,6 +99,36 @@ def test_an_invalid_reference_is_refused(reference: str, message: str, tmp_path:
         materialise(reference, tmp_path, "float32")
 
 
+def test_a_mistyped_nano_is_refused_without_the_hub() -> None:
+    with pytest.raises(ValueError, match=r"There is no model 'nanoo'\. Did you mean 'nano'\?"):
+        require(model_reference("nanoo"))
+    require(model_reference("gpt2"))  # an id of the hub
+
+
+def test_a_mistyped_model_folder_is_no_hub_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models/mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"models/mien does not exist .* Did you mean 'models/mine'"
+    ):
+        require(model_reference("models/mien"))
+    require(model_reference("models/mien@main"))
+    require(model_reference("Qwen/Qwen2.5-3B"))
+
+
+def test_a_mistyped_bare_folder_is_no_hub_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"mien does not exist .* Did you mean 'mine'"):
+        require(model_reference("mien"))
+    require(model_reference("gpt2"))
+
+
 def test_a_cut_weight_file_is_refused_with_the_remedy(nano: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     shutil.copytree(nano, cut)
@@ -105,7 +136,7 @@ def test_a_cut_weight_file_is_refused_with_the_remedy(nano: Path, tmp_path: Path
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(
         ValueError,
-        match=rf"Cannot load the model '{cut}': SafetensorError",
+        match=rf"'{cut}': model\.safetensors is damaged",
     ):
         materialise(str(cut), tmp_path / "made", "float32")
 

@@ -169,28 +169,48 @@ async def duo(episode: Episode) -> Ending:
     said = await solver.reply(*episode.opening)
     if said.content == "give up":
         return Ending.FAILED
-    return Ending.NO_TOOL_CALLS
+    if said.content == "none":
+        return None  # type: ignore[return-value]
+
+    def finished() -> Ending:
+        return Ending.NO_TOOL_CALLS
+
+    return finished() if said.content == "hide" else Ending.NO_TOOL_CALLS
+
+
+def line_of(text: str) -> int:
+    """The line of this file that has only this statement."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip() == text)
 
 
 @pytest.mark.parametrize(
-    ("reply", "ending", "told"),
+    ("reply", "ending", "told", "statement"),
     [
         (
             "99",
             Ending.AGENT_ERROR,
             "returned Ending.NO_TOOL_CALLS before there was any answer; call speaker.answer(text) "
             "(the speaker of the answer, one of solver) before it",
+            'return finished() if said.content == "hide" else Ending.NO_TOOL_CALLS',
         ),
-        ("give up", Ending.FAILED, "returned Ending.FAILED"),
+        ("give up", Ending.FAILED, "returned Ending.FAILED", "return Ending.FAILED"),
     ],
 )
-async def test_a_bad_ending_names_the_place_of_its_agent(
-    reply: str, ending: Ending, told: str
+async def test_a_bad_ending_names_the_line_of_its_return(
+    reply: str, ending: Ending, told: str, statement: str
 ) -> None:
     rules = rollout_spec(agent=duo)
     found = (await play_all(episode_specs(ADD), rules, scripted(saying(reply))))[0][0]
     assert found.ending is ending
-    assert found.error == f"The agent duo {told}, at {__file__}:{duo.__code__.co_firstlineno}"
+    assert found.error == f"The agent duo {told}, at {__file__}:{line_of(statement)}"
+
+
+async def test_an_ending_of_the_wrong_type_names_every_return() -> None:
+    rules = rollout_spec(agent=duo)
+    found = (await play_all(episode_specs(ADD), rules, scripted(saying("none"))))[0][0]
+    assert (found.error or "").startswith("The agent duo returned None, expected an Ending, at ")
+    assert len((found.error or "").rpartition(":")[2].split(", ")) == 3
 
 
 async def test_a_failed_call_of_a_tool_that_ends_the_episode_does_not_end_it() -> None:

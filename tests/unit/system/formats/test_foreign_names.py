@@ -11,6 +11,7 @@ from agentfly_core.system.formats.foreign_names import (
     mlflow_key,
     mlflow_model,
     mlflow_text,
+    one_part,
     prefect_key,
     storable,
 )
@@ -24,31 +25,38 @@ def test_common_names_stay_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "slug"),
+    ("name", "key"),
     [
-        ("pass@1", "pass-1-"),
-        ("/format", "format-"),
-        ("a//b", "a/b-"),
-        ("..", ""),
-        ("", ""),
-        ("50 %", "50-"),
-        ("f(x)", "f-x-"),
-        ("reward/mean-1a2b3c4d", "reward/mean-1a2b3c4d-"),
+        ("pass@1", "pass_x401"),
+        ("pass#1", "pass_x231"),
+        ("/format", "_x/format"),
+        ("a//b", "a/_x/b"),
+        ("..", "_x2e."),
+        ("", "_x"),
+        ("50 %", "50 _x25"),
+        ("f(x)", "f_x28x_x29"),
+        ("_x40", "_x5fx40"),
     ],
 )
-def test_other_names_get_a_digest(name: str, slug: str) -> None:
-    assert re.fullmatch(f"{slug}[0-9a-f]{{8}}", mlflow_key(name))
+def test_other_characters_are_their_bytes(name: str, key: str) -> None:
+    assert mlflow_key(name) == key
 
 
-def test_a_long_name_is_cut() -> None:
-    name, other = f"reward/{'x' * 260}", f"reward/{'x' * 261}"
-    assert re.fullmatch("reward/x{234}-[0-9a-f]{8}", mlflow_key(name))
-    assert mlflow_key(name) != mlflow_key(other)
+def test_a_long_part_is_cut_and_its_neighbours_stay() -> None:
+    name, other = f"reward/{'x' * 260}/mean", f"reward/{'x' * 261}/mean"
+    key = mlflow_key(name)
+    assert re.fullmatch("reward/x{37}_xlong-[0-9a-f]{16}/mean", key)
+    assert "_xlong-" in key and key != mlflow_key(other)
+
+
+def test_a_slash_within_a_part_is_escaped() -> None:
+    assert one_part("a/b") == "a%2fb"
+    assert one_part("a%2fb") == "a%252fb"
+    assert one_part("50%") == "50%"
 
 
 def test_a_model_has_neither_slash_nor_colon() -> None:
-    assert mlflow_model("agentfly-quickstart") == "agentfly-quickstart"
-    assert re.fullmatch("agentfly-a-b-c-[0-9a-f]{8}", mlflow_model("agentfly-a/b:c"))
+    assert mlflow_model("agentfly-a/b:c") == "agentfly-a_x252fb_x253ac"
 
 
 def test_a_long_value_is_cut_and_ends_in_a_digest() -> None:
