@@ -8,9 +8,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import differences
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_code import changed, listed
-from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.experiment.user_code import Code
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.store.store import Store
 from agentfly_core.system.revision import revision
@@ -47,26 +45,19 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
         )
 
 
-def refuse_finished(store: Store, name: str, code: Code) -> None:
-    """Raise ValueError if a finished run is to continue under other code: its evaluations belong to
-    its own code.
-    """
-    record = record_of(store, name)
-    if record and changed(record, code):
-        raise ValueError(
-            f"The run {name!r} is finished: no step is left to do under other code. Ask for more "
-            "with steps=N, or start another run without --run."
-        )
-
-
-def refuse_other_settings(store: Store, name: str, settings: Settings) -> None:
+def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     """Raise ValueError, key by key, for a run with other settings or model files.
 
     Resumable settings may differ; `steps` may not if the learning rate depends on it.
     """
-    if (record := record_of(store, name)) is None:
-        return
-    _refuse_other_model(name, record, settings.model, StageKeys(settings).model_digest())
+    name, before = record["name"], record.get("model_digest")
+    now = StageKeys(settings).model_digest()
+    if before and now and before != now:
+        raise ValueError(
+            f"model: the run {name!r} was started with other files in {settings.model} "
+            f"({before[:12]}, now {now[:12]}). Restore them, or give the run on the new files "
+            "another name with --run or --new."
+        )
     changes = differences(record["settings"], settings.model_dump(mode="json"))
     planned = record.get("planned_steps")
     if settings.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
@@ -77,18 +68,8 @@ def refuse_other_settings(store: Store, name: str, settings: Settings) -> None:
             f"one of its steps: `agentfly fork {name}@STEP steps={settings.steps}`."
         )
     if fixed := [change for change in changes if not change.resumable]:
-        lines = listed(map(str, fixed))
+        lines = "\n".join(f"  {change}" for change in fixed)
         raise ValueError(
             f"The run {name!r} was started with other settings:\n{lines}\nGive this one another "
             "name with --run, or set them back."
-        )
-
-
-def _refuse_other_model(name: str, record: RunRecord, model: str, now: str) -> None:
-    before = record.get("model_digest")
-    if before and now and before != now:
-        raise ValueError(
-            f"model: the run {name!r} was started with other files in {model} "
-            f"({before[:12]}, now {now[:12]}). Restore them, or give the run on the new files "
-            "another name with --run or --new."
         )

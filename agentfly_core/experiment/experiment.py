@@ -21,7 +21,6 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import Parent, digest_of_speaker, of_run
 from agentfly_core.experiment.task import Task, import_tasks, together
-from agentfly_core.experiment.user_code import Code, code_of, modules_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.problem_schedule import ProblemSchedule
@@ -112,11 +111,6 @@ class Experiment:
         settings = self.settings
         problems = settings.quotas(settings.rollout.problems)
         return ProblemSchedule(settings.seed, settings.rollout, problems, settings.night)
-
-    @property
-    def code(self) -> Code:
-        """The author's code as it is now; raises ValueError for a module without a file."""
-        return code_of(modules_of(self.settings, self.tasks), self.settings.code_files)
 
     @property
     def dataset(self) -> Artifact:

@@ -52,7 +52,9 @@ class StageKeys:
                 read[name] = digest(
                     [[one.relative_to(path).as_posix(), sha256(one)] for one in files]
                 )
-        own = self.data_code()
+        made_by = {path.partition(":")[0] for path in datasets(self.settings.data.model_dump())}
+        code = self.settings.code.get("prepare", {})
+        own = {module: code[module] for module in code if module in made_by}
         settings = self.settings.of_data.model_copy(
             update={"code": {**self.settings.code, "prepare": own} if own else {}}
         )
@@ -63,12 +65,6 @@ class StageKeys:
         reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
         key = self._key("score", reads, {"data": data.digest}, "solvable")
         return f"{SHARED}/solvable/{key[:16]}.json"
-
-    def data_code(self) -> dict[str, str]:
-        """The digests of the author's modules that make the dataset, by name."""
-        made_by = {path.partition(":")[0] for path in datasets(self.settings.data.model_dump())}
-        digests = self.settings.code.get("prepare", {})
-        return {module: code for module, code in digests.items() if module in made_by}
 
     def data_files(self) -> dict[str, Path]:
         """Existing files, and for Path settings folders, that a dataset's settings name:

@@ -40,8 +40,8 @@ class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
     `start` has the policy before step 1, `links` ids in other systems. A finished run has a
-    `summary` and a `ledger`, and `mlflow` once MLflow has all of it. A judged night has a `report`;
-    `night` copies its entries of the night ledger.
+    `summary` and a `ledger`, a judged night a `report`; `night` copies its entries of the night
+    ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,7 +50,6 @@ class RunLayout:
         self.start = f"{self.uri}/start.json"
         self.links = f"{self.uri}/links.json"
         self.tags = f"{self.uri}/tags.json"
-        self.mlflow = f"{self.uri}/mlflow.json"
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
         self.report = f"{self.uri}/report.md"

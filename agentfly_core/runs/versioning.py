@@ -17,10 +17,7 @@ from typing import Any
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.parts import Data
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.task import import_tasks
-from agentfly_core.experiment.user_code import code_of, digests_of, modules_of
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system import files
 from agentfly_core.system.formats import strict_yaml
@@ -34,14 +31,22 @@ BUSY = "is being blocked by"
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
     """Update DVC's dataset of an experiment; returns its version, "dc97ba12...e1.dir", or the
-    reason for none, "none: data overridden".
+    reason for none, "none: data or seed overridden".
 
     Only the dataset of the experiment's file is versioned. Raises ValueError with DVC's output if
     the build fails.
     """
-    if reason := _not_versioned(name, settings.data, settings.seed, project):
-        return f"none: {reason}"
-    file = pipeline(name, project)
+    if "DVC_STAGE" in os.environ:
+        return "none: DVC started this and keeps the versions itself"
+    if not any((folder / ".git").exists() for folder in (project, *project.parents)):
+        return "none: DVC needs a git repository (git init)"
+    try:
+        file = pipeline(name, project)
+    except ValueError as error:
+        return f"none: {error}"
+    own = _file_settings(name, project)
+    if (own.data, own.seed) != (settings.data, settings.seed):
+        return "none: data or seed overridden"
     pointer = project / "results" / name / "dataset.json"
     try:
         # DVC does not watch the files that the dataset is built from
@@ -64,14 +69,11 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 def reproduce(name: str, project: Path) -> int:
     """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status.
 
-    The stage resolve is forced after an edit of the author's code, which DVC does not watch.
+    The stage resolve always runs, because DVC does not watch the author's code.
     """
     file = pipeline(name, project)
-    if _is_of_other_code(name, project):
-        resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
-        if failed := _dvc(resolving, project).wait():
-            return failed
-    return _dvc(["repro", str(file)], project).wait()
+    resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
+    return _dvc(resolving, project).wait() or _dvc(["repro", str(file)], project).wait()
 
 
 def pipeline(name: str, project: Path) -> Path:
@@ -89,7 +91,7 @@ def pipeline(name: str, project: Path) -> Path:
             f"conf/{name}.yaml: use letters, digits, '_', '-' and '.' only."
         )
     params = project / "params.yaml"
-    if not params.is_file():
+    if not all(part.exists() for part in (params, project / "dvc.yaml", project / ".dvc")):
         raise ValueError(
             f"DVC needs params.yaml, dvc.yaml and .dvc/ in {project}: work in a checkout of the "
             "project."
@@ -154,39 +156,10 @@ def remote(project: Path) -> str:
     return str(folder)
 
 
-def _not_versioned(name: str, data: Data, seed: int, project: Path) -> str:
-    if "DVC_STAGE" in os.environ:
-        return "DVC started this and keeps the versions itself"
-    if not all((project / part).exists() for part in (".dvc", "dvc.yaml", "params.yaml")):
-        return "the working directory is no DVC project"
-    if not any((folder / ".git").exists() for folder in (project, *project.parents)):
-        return "DVC needs a git repository (git init)"
-    if name not in loading.names(project / loading.CONF):
-        return "the experiment is not in conf/"
-    if not dvc_accepts(name):
-        return "DVC cannot use the experiment's name"
-    own = _file_settings(name, project)
-    differs = {"data": own.data != data, "seed": own.seed != seed}
-    changed = [key for key, differing in differs.items() if differing]
-    return f"{' and '.join(changed)} overridden" if changed else ""
-
-
 def _file_settings(name: str, project: Path) -> Settings:
     """The experiment's settings under DVC: its file with the overrides of its params.yaml."""
     overrides = overrides_in(project / pipeline(name, project).parent / "params.yaml")
     return loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).settings
-
-
-def _is_of_other_code(name: str, project: Path) -> bool:
-    """Whether the author's code differs from the digests in DVC's config.yaml."""
-    config = project / "results" / name / "config.yaml"
-    if not config.is_file():
-        return False
-    stored: Any = strict_yaml.settings(config).get("code", {})
-    now = _file_settings(name, project)
-    modules = modules_of(now, import_tasks(now))
-    digests = digests_of(modules, code_of(modules, now.code_files))
-    return digests != {stage: own for stage, own in stored.items() if own}
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:

@@ -87,11 +87,11 @@ def train(
     name = experiment.run_name(options.run, options.new)
     check_run(experiment, name)
     request = RunRequest(experiment, name)
-    if not options.run:
+    if not (options.run or options.new):
         for note in request.notes(typed.get()):
             print(note, flush=True)
-    request = request.checked(options.accept_code)
-    store, settings = experiment.store, request.experiment.settings
+    request.check(options.accept_code)
+    store, settings = experiment.store, experiment.settings
     if options.tag:
         change_tags(store, name, options.tag, [])
     if summary := request.finished():

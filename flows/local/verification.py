@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 from agentfly_core.experiment.continuing import refuse_other_stages
-from agentfly_core.experiment.run_code import changed, listed
 from agentfly_core.experiment.run_layout import summary_of
 from agentfly_core.experiment.task import import_tasks
-from agentfly_core.experiment.user_code import code_of, modules_of
+from agentfly_core.experiment.user_code import changed, code_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.runs.sharing import copy_origins
@@ -35,41 +34,37 @@ def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     copy_origins(record, store, again)
     settings = (into / f"{record['experiment']}.yaml").resolve()  # JSON is YAML
     files.write_json(settings, {k: v for k, v in record["settings"].items() if k != "code"})
-    code = Path.cwd() if record["code"]["files"] else _checkout(record, into)
+    code = Path.cwd() if record["code"]["modules"] else _checkout(record, into)
     site: dict[str, object] = {**record["site"]}
     site = {k: v for k, v in site.items() if isinstance(v, int) or k in SAME_SITE}
     child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site.items()}}
     child["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
     child["PYTHONPATH"] = str(code)
-    words = ["train", str(settings), "--run", name, "--store", str(again.root)]
-    command = [sys.executable, "-P", "-m", "flows", *words]
-    if status := subprocess.run(command, cwd=code, env=child).returncode:
+    words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]
+    if status := subprocess.run([sys.executable, "-P", *words], cwd=code, env=child).returncode:
         raise ValueError(f"Training {name} again ended with status {status}, see {into}.")
     return differences(store, again, name)
 
 
 def require_repeatable(store: Store, record: RunRecord) -> None:
     """Raise ValueError for an unfinished run, or one of other code, stages or frozen speakers."""
-    name = record["name"]
+    name, settings = record["name"], recorded_settings(record)
     if summary_of(store, name) is None:
         raise ValueError(f"The run {name!r} is not finished, see `agentfly list`.")
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
     refuse_other_stages(name, record)
-    settings = recorded_settings(record)
-    modules = modules_of(settings, import_tasks(settings))
-    if edited := changed(record, code_of(modules, settings.code_files)):
+    if edited := changed(record, code_of(settings, import_tasks(settings))):
         commit = record["code"]["repository"]["commit"]
-        raise ValueError(f"{name} has other code, restore commit {commit}:\n{listed(edited)}")
+        raise ValueError(f"{name} has other code of {', '.join(edited)}: restore commit {commit}.")
 
 
 def _checkout(record: RunRecord, into: Path) -> Path:
     """A worktree of the run's commit of AgentFly; this folder without that commit."""
     commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
     if commit != revision()["commit"] and commit.isalnum() and not code.exists():
-        command = ["git", "worktree", "add", "--force", "--detach", str(code), commit]
-        if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
-            print(f"Commit {commit} is not in this repository: training with this folder.")
+        # without the commit git prints an error, and this folder is used
+        subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
     return code if code.exists() else Path.cwd()
 
 

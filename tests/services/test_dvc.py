@@ -219,9 +219,9 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
 @pytest.mark.parametrize(
     ("name", "overrides", "reason"),
     [
-        ("tiny", ["data.train=12"], "data overridden"),
-        ("tiny", ["data.train=12", "seed=3"], "data and seed overridden"),
-        ("mine", [], "the experiment is not in conf/"),
+        ("tiny", ["data.train=12"], "data or seed overridden"),
+        ("tiny", ["seed=3"], "data or seed overridden"),
+        ("mine", [], "DVC reproduces the experiments in conf/: tiny. Got 'mine'."),
     ],
 )
 def test_other_data_lacks_a_version_with_a_reason(root, name, overrides, reason):

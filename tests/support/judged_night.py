@@ -45,13 +45,13 @@ def played_night(
     book = NightLedger(experiment.store, experiment.name)
     book.append(night, "began")
     with opened(experiment, night) as run:
-        start, end = _policies(run, len(steps))
+        start, end = _policies(run, data, len(steps))
         for number, metrics in enumerate(steps, 1):
             _step(run, number, metrics)
         for policy, answers in ((start, before), (end, after)):
             evaluated(experiment, policy, data, "test", answers)
         evaluations = [Evaluations(experiment).stored(p, "test", data) for p in (start, end)]
-        summary = summarise(run, {"prepare": [data]}, evaluations[0], evaluations[1])
+        summary = summarise(run, evaluations[0], evaluations[1])
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
     champion = Champion(RunPolicy(night, 0), start)
@@ -101,7 +101,7 @@ def _data(experiment: Experiment, folder: Path) -> None:
     )
 
 
-def _policies(run: Run, steps: int) -> list[Artifact]:
+def _policies(run: Run, data: Artifact, steps: int) -> list[Artifact]:
     """The policies before the first and after the last step."""
 
     def policy(number: int) -> Artifact:
@@ -109,7 +109,7 @@ def _policies(run: Run, steps: int) -> list[Artifact]:
         return published(run.experiment, target, lambda folder: _weights(folder, number))
 
     start, *_, end = [policy(number) for number in range(steps + 1)]
-    run.remember_start(start)
+    run.remember_start(start, {"prepare": [data]})
     return [start, end]
 
 

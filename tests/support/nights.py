@@ -11,6 +11,7 @@ import yaml
 from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import sizes_by_task, split
@@ -65,6 +66,7 @@ def scripted_run(
         section, _, name = key.rpartition(".")
         (values[section] if section else values)[name] = yaml.safe_load(value)
     settings = Settings.model_validate(values)
+    settings = settings.with_code(code_of(settings, experiment.tasks))
     with opened(experiment.on(settings), night) as run:
         _publish(run, f"artifacts/start/{night}", "model")
         run.remember_start(run.store.artifact(f"artifacts/start/{night}"))

@@ -4,8 +4,8 @@ import importlib
 import sys
 from collections.abc import Iterator
 
+from agentfly_core.experiment import user_code
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.user_code import digests_of, modules_of
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from tests.support.experiments import experiment
 
@@ -49,14 +49,14 @@ def forget():
     """Remove the modules of the folder from the import cache."""
     for name in [name for name in sys.modules if name.startswith("own_")]:
         del sys.modules[name]
+    user_code._package.cache_clear()
     importlib.invalidate_caches()
 
 
 def here(tmp_path, **settings):
     """The experiment as it is now."""
     made = experiment(tmp_path, **{**SETTINGS, **settings})
-    digests = digests_of(modules_of(made.settings, made.tasks), made.code)
-    return made.on(made.settings.with_code(digests))
+    return made.on(made.settings.with_code(user_code.code_of(made.settings, made.tasks)))
 
 
 def stage_keys(settings):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from agentfly_core.config import loading as experiments
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.run_code import of_fork
-from agentfly_core.experiment.user_code import code_of, digests_of, modules_of
+from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.user_code import code_of, continued
 from agentfly_core.store.store import Store
 
 
@@ -33,9 +33,9 @@ def load(
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
     settings = read.settings
-    modules = modules_of(settings, tasks)
-    code = digests_of(modules, code_of(modules, settings.code_files))
-    settings = settings.with_code(of_fork(opened, code, settings.fork, settings.data))
+    code, fork = code_of(settings, tasks), settings.fork
+    forked = record_of(opened, fork.run) if fork else None
+    settings = settings.with_code(continued(code, forked) if forked else code)
     digests = experiments.flat({"code": settings.code})
     origin = {**read.origin, **dict.fromkeys(digests, "modules")}
     checked = Experiment.of(read.name, read.settings, origin, place, opened, tasks=tasks)

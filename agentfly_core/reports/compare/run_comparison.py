@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from agentfly_core.reports.compare.seed_intervals import Estimate, difference, success
-from agentfly_core.reports.compare.tried_policy import Trial, TriedPolicy
+from agentfly_core.reports.compare.tried_policy import TriedPolicy
 from agentfly_core.runs.listing import typed
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.json_value import JSON
@@ -97,8 +97,8 @@ class RunComparison:
         }
 
 
-def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunComparison:
-    """Compare policies, grouped by settings, with the group of the first policy or of `against`.
+def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
+    """Compare policies, grouped by settings, with the group of the first policy.
 
     Raises ValueError for other problems or goals, equal policies, and fewer than two common
     problems.
@@ -108,24 +108,23 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     for policy in policies:
         by_settings.setdefault(_written(policy.settings), []).append(policy)
     groups = list(by_settings.values())
-    base, common = _base(groups, against), _common(policies)
+    common = _common(policies)
     solved = [
         [{problem: policy.solved[problem] for problem in common} for policy in group]
         for group in groups
     ]
     differing = _differing([group[0].settings for group in groups])
-    made = [
+    made = tuple(
         SeedGroup(
             {key: group[0].settings.get(key) for key in differing},
             tuple(group),
             success(each),
-            None if number == base else difference(solved[base], each),
+            None if each is solved[0] else difference(solved[0], each),
         )
-        for number, (group, each) in enumerate(zip(groups, solved, strict=True))
-    ]
+        for group, each in zip(groups, solved, strict=True)
+    )
     every = {problem for policy in policies for problem in policy.solved}
-    ordered = (made[base], *made[:base], *made[base + 1 :])
-    return RunComparison(ordered, len(common), len(every) - len(common))
+    return RunComparison(made, len(common), len(every) - len(common))
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
@@ -140,7 +139,7 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
     return common
 
 
-def require_comparable(policies: Sequence[Trial]) -> None:
+def require_comparable(policies: Sequence[TriedPolicy]) -> None:
     """Raise ValueError for policies with other problems or goals, and for equal policies."""
     first = policies[0]
     for number, other in enumerate(policies):
@@ -175,19 +174,8 @@ def shown(value: JSON) -> str:
     return typed(value)
 
 
-def _tried_as(policy: Trial) -> tuple[Mapping[str, JSON], int, int]:
+def _tried_as(policy: TriedPolicy) -> tuple[Mapping[str, JSON], int, int]:
     return policy.settings, policy.seed, policy.data_seed
-
-
-def _base(groups: Sequence[Sequence[TriedPolicy]], against: str) -> int:
-    if not against:
-        return 0
-    wanted = against.removeprefix("run:")
-    for number, group in enumerate(groups):
-        if any(wanted in (policy.run, policy.name) for policy in group):
-            return number
-    names = ", ".join(policy.name for group in groups for policy in group)
-    raise ValueError(f"--against: got {against!r}, expected one of those compared: {names}.")
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:

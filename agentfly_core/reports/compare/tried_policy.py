@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import flat
@@ -13,7 +13,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import finished_summary
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.experiment.task import goal_of
-from agentfly_core.experiment.user_code import Code
+from agentfly_core.experiment.user_code import modules_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.compare.seed_intervals import Solved
 from agentfly_core.reports.show.sources import evaluations, held_out, solved_held_out
@@ -27,14 +27,14 @@ STEP = "step"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TriedPolicy:
     """A trained or planned policy and its evaluation.
 
-        Trial("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ..., "step": 15},
-              "f491...84", "agentfly_core.rewards.exact:exact")
+        TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
+                    "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
     `settings` exclude the seeds of run and data. `problems` is the digest of their file, `goal` the
-    reward of solved problems.
+    reward of solved problems, `solved` each problem's share; empty for a planned policy.
     """
 
     run: str
@@ -44,6 +44,7 @@ class Trial:
     settings: Mapping[str, JSON]
     problems: str
     goal: str
+    solved: Solved = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -51,21 +52,10 @@ class Trial:
         return f"{self.run}@{self.step}"
 
 
-@dataclass(frozen=True, slots=True)
-class TriedPolicy(Trial):
-    """A policy with its solved share of each problem: `TriedPolicy("quickstart-1f2e3d4c", ...,
-    {"add-41-58": 1.0, ...})`.
-    """
-
-    solved: Solved
-
-
-def planned(experiment: Experiment, run: str, data: Pointer) -> Trial:
+def planned(experiment: Experiment, run: str, data: Pointer) -> TriedPolicy:
     """The last policy of a planned run, on its test problems."""
-    problems = _problems(experiment.store, data, "test")
-    return Trial(
-        *_trial(experiment.settings, experiment.code, run, experiment.settings.steps, problems)
-    )
+    settings = experiment.settings
+    return _policy(settings, run, settings.steps, _problems(experiment.store, data, "test"))
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
@@ -84,18 +74,12 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         )
     policy_of(store, run, step)  # raises for a missing step
     _, data, part = held_out(store, record, split)
-    if not data.uri:
-        raise ValueError(
-            f"The dataset of {run!r} is missing in {store.uri}, or its files have changed: restore "
-            "them."
-        )
     scored = evaluations(store, record, run, split)(step)
     goal = goal_of(settings.goal, settings.rewards)
     solved = solved_held_out(store, scored, goal) if scored else {}
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
-    code, problems = record["code"]["files"], _problems(store, data, part)
-    return TriedPolicy(*_trial(settings, code, run, step, problems), solved)
+    return replace(_policy(settings, run, step, _problems(store, data, part)), solved=solved)
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
@@ -113,15 +97,12 @@ def _problems(store: Store, data: Pointer, split: str) -> str:
     return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
-def _trial(
-    settings: Settings, code: Code, run: str, step: int, problems: str
-) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
-    """The fields of a Trial."""
+def _policy(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
     # compared policies have the same held-out problems, whatever the seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
-    # an edit is shown as code.my_shop/prices.py=9f2c1b3a
-    files = {f"code.{file}": sha256[:8] for of in code.values() for file, sha256 in of.items()}
+    # an edit is shown as code.my_shop=9f2c1b3a
+    code = {f"code.{name}": digest[:8] for name, digest in modules_of(settings.code).items()}
     kept = {
         key: value
         for key, value in entries.items()
@@ -131,5 +112,6 @@ def _trial(
     if settings.fork:
         fresh = "" if settings.inherits_learner else " fresh"
         origin = f"{settings.fork.run}@{settings.fork.step}{fresh}"
-    compared = {**kept, **files, "fork": origin, STEP: step}  # instead of `steps`
-    return run, step, settings.seed, settings.of_data.seed, compared, problems, settings.goal
+    compared = {**kept, **code, "fork": origin, STEP: step}  # instead of `steps`
+    seed, data_seed = settings.seed, settings.of_data.seed
+    return TriedPolicy(run, step, seed, data_seed, compared, problems, settings.goal)

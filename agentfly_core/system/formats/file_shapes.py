@@ -84,12 +84,18 @@ class ParentPolicy(ArtifactRecord):
     run: PathPart
 
 
+class StartRecord(ArtifactRecord):
+    """start.json: the policy before the first step, and outputs of the stages before it."""
+
+    before: NotRequired[dict[str, list[ArtifactRecord]]]
+
+
 class CodeRecord(TypedDict):
-    """A run's code: file hashes by module, `{"my_tools": {"my_tools.py": "9f2c..."}}`, and the
-    state of its repository, `{"commit": "4f0c...", "dirty": ""}`.
+    """A run's code: digests of its modules, `{"my_tools": "9f2c..."}`, and the state of its
+    repository, `{"commit": "4f0c...", "dirty": ""}`.
     """
 
-    files: Mapping[str, Mapping[str, str]]
+    modules: Mapping[str, str]
     repository: Mapping[str, str]
 
 
@@ -104,7 +110,7 @@ class _Names(TypedDict, total=False):
 SHAPES: Mapping[str, TypeAdapter[Any]] = {
     "MANIFEST.json": TypeAdapter(Manifest),
     "run.json": TypeAdapter(_Names),
-    "start.json": TypeAdapter(ArtifactRecord),
+    "start.json": TypeAdapter(StartRecord),
 }
 """Shapes by the name of the file; of a run.json the names only."""
 

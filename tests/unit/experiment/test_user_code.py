@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentfly_core.experiment.user_code import sources
+from agentfly_core.experiment import user_code
 
 PROJECT = {
     "found_tools.py": '"""Tools of a shop."""\nimport json, found_units as units\n\n'
@@ -33,6 +33,12 @@ def project(tmp_path, monkeypatch):
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("found_")]:
         del sys.modules[name]
+
+
+def sources(module):
+    """The files of a module, as another process reads them."""
+    user_code._package.cache_clear()
+    return user_code.sources(module)
 
 
 def test_a_module_depends_on_its_package_and_own_imports(project):
@@ -68,12 +74,10 @@ def test_an_installed_package_counts_if_it_is_named():
     assert not [name for name in files if name.startswith("pydantic_core/")]
 
 
-def test_an_imported_module_changes_only_when_imported_again(project):
-    importlib.import_module("found_deep")
+def test_a_process_reads_a_module_once(project):
     before = sources("found_deep.steps")
     (project / "found_deep/steps.py").write_text("STEP = 6\n")
-    assert sources("found_deep.steps") == before
-    del sys.modules["found_deep"]
+    assert user_code.sources("found_deep.steps") == before
     assert sources("found_deep.steps") != before
 
 

@@ -61,8 +61,6 @@ def test_tags_of_an_active_run_are_added_and_removed(
     assert "Did you mean 'one'" in capsys.readouterr().err
 
 
-def test_a_tag_is_sent_by_the_next_sync(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    store.write_json("runs/one/mlflow.json", {"synced": "9f2c"})
+def test_a_tag_needs_no_mlflow(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tag", "one", "baseline"]) == 0
     assert capsys.readouterr().out == "one: baseline\n"
-    assert store.read_json("runs/one/mlflow.json") is None  # the next sync is not skipped

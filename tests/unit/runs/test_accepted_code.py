@@ -2,13 +2,11 @@
 
 import pytest
 
-from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_code import accept_code
-from agentfly_core.reports.show.sources import evaluations
+from agentfly_core.experiment.user_code import accept_code
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.artifact import ArtifactKey
-from tests.support.own_code import DATA, POLICY, PROJECT, author_folder, edit, here, stage_keys
+from tests.support.own_code import POLICY, PROJECT, author_folder, edit, here, stage_keys
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def test_accepted_data_edits_keep_problems_and_warm_start(project):
         run.remember_start(POLICY)
     (project / "prices.csv").write_text("tea,4\n")
     now = here(project, code_files=["prices.csv"])
-    accept_code(now.store, "demo", now.settings.code, now.code)
+    accept_code(now.store, "demo", now.settings.code)
     with opened(now, "demo") as run:
         after = stage_keys(run.settings)
     assert {stage for stage in before if before[stage] != after[stage]} == {
@@ -42,66 +40,35 @@ def test_accepted_code_plays_the_rest_and_run_json_records_it(project):
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     edit("own_data", f"{PROJECT['own_data']}MORE = 1\n")
     now = here(project)
-    accept_code(now.store, "demo", now.settings.code, now.code)
+    accept_code(now.store, "demo", now.settings.code)
     with opened(here(project), "demo") as run:
         first, second = (stage_keys(run.at(step).settings) for step in (1, 2))
         assert first == stage_keys(before)
         assert second["rollout"] != first["rollout"]
         assert second["prepare"] == first["prepare"]  # the problems stay the same
         (change,) = run.record["accepted_code"]
-    assert (change["step"], change["files"]) == (1, ["own_data.py", "own_prices.py"])
-    assert (change["before"], change["after"]) == (before.code, run.settings.code)
+    assert (change["step"], change["modules"]) == (1, ["own_data", "own_tools"])
+    assert change["before"] == before.code
 
 
-def test_an_evaluation_of_older_code_is_shown_until_a_newer_one(project):
-    with opened(here(project), "demo") as run:
-        with run.store.publish(ArtifactKey("artifacts/model/ab", "model", "key", {})):
-            pass
-        start = run.store.artifact("artifacts/model/ab")
-        run.remember_start(start)
-        run.remember_data(DATA, "none")
-    before = evaluated(run, start)
-    edit("own_prices", "PRICES = {'tea': '4'}\n")
-    now = here(project)
-    accept_code(now.store, "demo", now.settings.code, now.code)
-    with opened(now, "demo") as run:
-        where = evaluations(run.store, run.record, "demo", "test")
-        assert where(0) == before
-        assert evaluated(run, start) == where(0) != before
-
-
-def evaluated(run, policy):
-    """Publish a made-up evaluation and return its path."""
-    target = StageKeys(run.settings).evaluation(policy, DATA, "test", 0, {})
-    with run.store.publish(target):
-        pass
-    scored = StageKeys(run.settings).scored([run.store.artifact(target.uri)])
-    with run.store.publish(scored):
-        pass
-    return scored.uri
-
-
-def test_notes_name_the_command_that_continues_an_unfinished_run(project, capsys):
+def test_notes_name_the_command_that_continues_an_unfinished_run(project):
     with opened(here(project), "old") as run:
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     notes = "\n".join(RunRequest(here(project), "new").notes("agentfly train own"))
-    begins = "Another run begins, new: its code differs from that of old:\n  own_prices.py\n"
-    assert notes.startswith(f"{begins}This continues old:\n  ")
-    assert notes.endswith(" --accept-code")
+    begins = "Another run begins, new. old has these settings and other code of own_tools."
+    assert notes == (f"{begins}\nThis continues old:\n  agentfly train own --run old --accept-code")
     run.store.write_json(run.layout.summary, {"steps": 2})
-    assert (
-        "\n".join(RunRequest(here(project), "new").notes("agentfly train own")) == begins.rstrip()
-    )
+    assert [*RunRequest(here(project), "new").notes("agentfly train own")] == [begins]
 
 
 def test_a_finished_run_does_not_continue_with_other_code(project):
     with opened(here(project), "demo") as run:
         run.store.write_json(run.layout.summary, {"steps": 2})
-    RunRequest(here(project), "demo").checked(accept=True)
+    RunRequest(here(project), "demo").check(accept=True)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    with pytest.raises(ValueError, match=r"'demo' is finished: .* Ask for more with steps=N"):
-        RunRequest(here(project), "demo").checked(accept=True)
+    with pytest.raises(ValueError, match=r"'demo' works under other code of own_tools\. .*"):
+        RunRequest(here(project), "demo").check(accept=True)
     assert "accepted_code" not in run.record
-    RunRequest(here(project, steps=3), "demo").checked(accept=True)
+    RunRequest(here(project, steps=3), "demo").check(accept=True)
     assert len(run.record["accepted_code"]) == 1

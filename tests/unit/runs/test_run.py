@@ -11,7 +11,7 @@ from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.run import opened, problems_played, recorded_settings
+from agentfly_core.runs.run import known_run, opened, problems_played, recorded_settings
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.lock import Locked, local_lock
@@ -282,7 +282,7 @@ def test_a_run_is_refused_after_its_model_folder_changed(tmp_path):
             pass
     (folder / "model.safetensors").write_text("others")
     with pytest.raises(ValueError, match=r"model: .* other files in .*mine .* --run or --new"):
-        refuse_other_settings(here.store, "demo", here.settings)
+        refuse_other_settings(known_run(here.store, "demo"), here.settings)
     with pytest.raises(ValueError, match="was started with other files"), opened(here, "demo"):
         pass
 
@@ -295,7 +295,7 @@ def test_a_finished_run_outlives_its_model_folder(tmp_path):
     with opened(here, "demo"):
         pass
     (folder / "model.safetensors").unlink()
-    refuse_other_settings(here.store, "demo", here.settings)
+    refuse_other_settings(known_run(here.store, "demo"), here.settings)
 
 
 def test_a_run_that_is_refused_at_its_start_leaves_nothing(tmp_path):

@@ -6,14 +6,12 @@ import pytest
 
 from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_code import before_edit, under
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.user_code import digests_of, modules_of
+from agentfly_core.experiment.user_code import changed, code_of, continued
 from agentfly_core.runs.run import opened
-from agentfly_core.runs.versioning import _is_of_other_code
+from agentfly_core.runs.run_request import similar_run
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.revision import revision
-from flows.dvc_outputs import write_config
 from flows.experiments import load_experiment
 from tests.support.experiments import experiment
 from tests.support.own_code import PROJECT, author_folder, edit, here, stage_keys
@@ -93,7 +91,7 @@ def test_declared_data_files_count_and_must_exist(project):
 def test_an_experiment_of_built_in_parts_has_no_digests(tmp_path):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     made = experiment(tmp_path, data=data)
-    assert digests_of(modules_of(made.settings, made.tasks), made.code) == made.settings.code
+    assert code_of(made.settings, made.tasks) == made.settings.code
 
 
 def test_digests_cannot_be_set(tmp_path):
@@ -110,22 +108,22 @@ def test_an_edit_is_another_run_and_its_reversal_the_old_one(project):
     assert here(project).run_name("", False) == first
 
 
-def test_another_run_names_the_file_that_differs(project):
+def test_another_run_names_the_module_that_differs(project):
     with opened(here(project), "old"):
         pass
     edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
     now = here(project)
-    record, lines = before_edit(now.store, now.settings.model_dump(mode="json"), now.code)
-    assert (record["name"], lines) == ("old", ["own_tools.py"])
+    record = similar_run(now.store, now.settings.model_dump(mode="json"))
+    assert (record["name"], changed(record, now.settings.code)) == ("old", ["own_tools"])
     other = here(project, seed=1)
-    assert before_edit(other.store, other.settings.model_dump(mode="json"), other.code) is None
+    assert similar_run(other.store, other.settings.model_dump(mode="json")) is None
 
 
-def test_an_edit_of_a_named_run_is_refused_with_the_file(project):
+def test_an_edit_of_a_named_run_is_refused_with_the_module(project):
     with opened(here(project), "demo"):
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    with pytest.raises(ValueError, match=r"other code:\n  own_prices.py\n.*--accept-code"):
+    with pytest.raises(ValueError, match=r"other code of own_tools\. .*--accept-code"):
         with opened(here(project), "demo"):
             pass
 
@@ -143,7 +141,7 @@ def test_a_further_evaluation_dataset_has_its_own_code(project):
     edit("own_prices", PROJECT["own_prices"])
     held_out = {"hard": {"use": "own_rewards:brief", "test": 4}}
     more = here(project, evaluate={"datasets": held_out})
-    assert "own_rewards" in under(more.settings.code, record)["prepare"]
+    assert "own_rewards" in continued(more.settings.code, record)["prepare"]
 
 
 def test_a_dataset_added_later_is_recorded_with_its_code(project):
@@ -152,9 +150,9 @@ def test_a_dataset_added_later_is_recorded_with_its_code(project):
     more = {"evaluate": {"datasets": {"hard": {"use": "own_more:problems", "test": 4}}}}
     edit("own_more", PROJECT["own_data"])
     with opened(here(project, **more), "demo") as run:
-        assert [*run.record["code"]["files"]["own_more"]] == ["own_more.py"]
+        assert "own_more" in run.record["code"]["modules"]
     edit("own_more", f"{PROJECT['own_data']}MORE = 1\n")
-    with pytest.raises(ValueError, match=r"other code:\n  own_more\.py\n"):
+    with pytest.raises(ValueError, match=r"other code of own_more\."):
         with opened(here(project, **more), "demo"):
             pass
 
@@ -196,20 +194,3 @@ def test_a_fork_plays_its_origins_data_after_a_code_edit(project):
     assert StageKeys(another.settings).prepare() != StageKeys(old.settings).prepare()
     fork = load_experiment("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
     assert StageKeys(fork.settings).prepare() == StageKeys(old.settings).prepare()
-
-
-def write_shop():
-    settings = load_experiment("shop", [], "local", "").settings
-    write_config("shop", settings.model_dump(mode="json"), settings.code, [])
-
-
-def test_dvc_resolves_settings_again_after_a_code_edit(project):
-    (project / "conf").mkdir()
-    (project / "conf/shop.yaml").write_text(SHOP)
-    (project / "params.yaml").write_text("experiment: shop\nroot: .\n")
-    write_shop()
-    assert not _is_of_other_code("shop", project)
-    edit("own_prices", "PRICES = {'tea': '4'}\n")
-    assert _is_of_other_code("shop", project)
-    write_shop()
-    assert not _is_of_other_code("shop", project)

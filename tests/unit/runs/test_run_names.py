@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.runs.listing import run_named
-from agentfly_core.runs.run_request import shorter_run
+from agentfly_core.runs.run_request import similar_run
 from agentfly_core.store.store import Store
 
 
@@ -44,7 +44,8 @@ def test_an_ambiguous_prefix_is_refused_with_its_names(store: Store) -> None:
 
 
 def test_a_run_of_fewer_steps_is_found_by_its_settings(store: Store) -> None:
-    shorter = shorter_run(store, {"steps": 7, "seed": 0})
+    shorter = similar_run(store, {"steps": 7, "seed": 0})
     assert shorter is not None and shorter["name"] == "shop-5c"
-    assert shorter_run(store, {"steps": 5, "seed": 0}) is None
-    assert shorter_run(store, {"steps": 7, "seed": 1}) is None
+    assert similar_run(store, {"steps": 5, "seed": 0}) is None
+    assert similar_run(store, {"steps": 4, "seed": 0}) is None
+    assert similar_run(store, {"steps": 7, "seed": 1}) is None

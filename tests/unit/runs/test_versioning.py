@@ -140,7 +140,7 @@ def test_a_dataset_of_other_files_is_built_again(
 
 
 @pytest.mark.parametrize("ends", [0, 3])
-def test_settings_are_resolved_again_after_an_edit_of_own_code(
+def test_settings_are_resolved_again_since_own_code_may_have_changed(
     ends: int, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
@@ -150,8 +150,6 @@ def test_settings_are_resolved_again_after_an_edit_of_own_code(
         return SimpleNamespace(wait=lambda: ends)
 
     monkeypatch.setattr(versioning, "_dvc", dvc)
-    (tiny / "results/tiny").mkdir(parents=True)
-    (tiny / "results/tiny/config.yaml").write_text("code: {prepare: {tests.support.problems: 1f}}")
     assert reproduce("tiny", tiny) == ends
     assert (
         commands

@@ -26,8 +26,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return project(tmp_path)
 
 
-def comparison(store: Store, *names: str, against: str = "") -> RunComparison:
-    return compared([tried(store, name, "test") for name in names], against)
+def comparison(store: Store, *names: str) -> RunComparison:
+    return compared([tried(store, name, "test") for name in names])
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_runs_of_a_setting_are_one_row_over_their_seeds(
         "update.learning_rate=3e-4 solves 25.0 points more than 1e-4 (95 % interval "
     )
     assert compared.sentence.endswith(", 2 seeds each): no significant difference.")
-    turned = comparison(store, "slow-0", "slow-1", "fast-0", "fast-1", against="fast-1")
+    turned = comparison(store, "fast-0", "fast-1", "slow-0", "slow-1")
     assert turned.groups[0].differs == {"update.learning_rate": 3e-4}
     assert "update.learning_rate=1e-4 solves 25.0 points fewer than 3e-4" in turned.sentence
 

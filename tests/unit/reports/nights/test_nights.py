@@ -12,6 +12,7 @@ import pytest
 from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.reference import RunPolicy
+from agentfly_core.experiment import user_code
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.pipeline.retention import NoSpace
@@ -283,11 +284,12 @@ def test_an_unfinished_night_with_edited_code_is_given_up(
         nights(work).run("nightly-2026-11-20")
     (tmp_path / "night_problems.py").write_text(text.replace("own(*splits)", "own(*all)"))
     monkeypatch.delitem(sys.modules, "night_problems", raising=False)
+    user_code._package.cache_clear()
     work.fate = lambda _: None
     nights(work).run("nightly-2026-11-21")
     (given_up,) = (entry for entry in work.reported if entry.event == "given_up")
     assert given_up.night == "nightly-2026-11-20"
-    assert "night_problems.py" in given_up.why
+    assert "other code of night_problems." in given_up.why
     assert given_up.details == ScoredProblems({"single": 2})
     assert positions(work)["21"] == night(2, epoch=0, problem=2)
 
