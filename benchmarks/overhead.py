@@ -21,8 +21,8 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout, rollouts
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.timing import read_timings, union
-from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import Evaluations, stored_stages
+from agentfly_core.runs.run import stages_before
+from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
 from benchmarks import harness
@@ -77,10 +77,9 @@ def startup(store: Store, run: str) -> float:
     settings = Settings.model_validate(record["settings"])
     site = Site.model_validate(record["site"])
     experiment = Experiment.of(record["experiment"], settings, record["origin"], site, store)
-    data, parent = experiment.dataset, experiment.parent
+    data = experiment.dataset
     before = Evaluations(experiment).stored(policy_of(store, run, 0), "test", data)
-    made = stored_stages(Run(experiment, run, record["uid"], record["created_ms"], parent), data)
-    stages = [artifact for artifacts in made.values() for artifact in artifacts]
+    stages = [made for stage in stages_before(store, run).values() for made in stage]
     took: float = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)
     created_ms: int = record["created_ms"]
     return (before.time_ms - created_ms) / 1000 - took

@@ -14,7 +14,7 @@ from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import StageReport
+from flows.reporting import report_stage
 from tasks.stages import TASKS
 
 
@@ -34,10 +34,9 @@ def evaluate(
     data, logs = TASKS.prepare(loaded), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or loaded.name}"
     with devices(loaded.site, loaded.site.sampler_gpus, holder):
-        report = StageReport(loaded, "evaluate", chosen.digest)
         evaluation = Evaluator(TASKS, loaded, data).once(chosen, logs)
 
-    report.send(data, evaluation=evaluation)
+    report_stage(loaded, "evaluate", data, policy=chosen.digest, evaluation=evaluation)
     if dvc_outputs.wanted():
         dvc_outputs.write_evaluation(loaded.name, evaluation)
     return evaluation.to_json()

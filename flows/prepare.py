@@ -10,7 +10,7 @@ from agentfly_core.store.artifact import Artifact
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import StageReport
+from flows.reporting import report_stage
 from tasks.stages import TASKS
 
 
@@ -23,12 +23,11 @@ def prepare(
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
-    report = StageReport(loaded, "prepare")
     version = TASKS.version(loaded.name, loaded.settings, Path.cwd())
     data = TASKS.prepare(loaded)
     if dvc_outputs.wanted():  # the pipeline reports to MLflow
         dvc_outputs.write_dataset(loaded.name, loaded.store, data)
         return data
 
-    report.send(data, version=version, stages={"prepare": [data]})
+    report_stage(loaded, "prepare", data, version=version, stages={"prepare": [data]})
     return data

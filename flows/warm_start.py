@@ -8,14 +8,14 @@ from prefect import flow
 
 from agentfly_core.pipeline.loop.training import warm_started
 from agentfly_core.pipeline.services import training_services
-from agentfly_core.runs.summary import stages_before
+from agentfly_core.runs.summary import before_steps
 from agentfly_core.store.artifact import Artifact
 from flows import dvc_outputs
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.reporting import StageReport
+from flows.reporting import report_stage
 from tasks.stages import TASKS
 
 
@@ -31,14 +31,13 @@ def warm_start_only(
     parent, logs = loaded.parent, settle(Path.cwd()).state / "logs"
     holder = f"the warm start of {loaded.name}"
     with devices(loaded.site, loaded.site.gpus, holder):
-        report = StageReport(loaded, "warm-start")
         data, model = TASKS.prepare(loaded), TASKS.base_model(loaded, parent)
         TASKS.require_room(loaded, model, data, ["train"])
         owner = f"warm-start-{loaded.name}"
         with training_services(loaded, model, owner, logs, scripted=True) as services:
             made = warm_started(TASKS, loaded, services, model, data)
 
-    report.send(data, stages=stages_before(data, model, made, parent))
+    report_stage(loaded, "warm-start", data, stages=before_steps(data, model, made, parent))
     policy = made[-1] if made else model
     if dvc_outputs.wanted():
         dvc_outputs.write_pointer(loaded.name, "warm_start", policy)

@@ -37,6 +37,5 @@ def change_tags(
             "baseline."
         )
     tags = tuple(sorted({*tags_of(store, run), *added} - {*removed}))
-    store.remove(RunLayout(run).mlflow)  # first: a kill after it only repeats a sync
     store.write_json(RunLayout(run).tags, {"tags": tags})
     return tags

@@ -20,11 +20,11 @@ from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
-from agentfly_core.records.trajectory import Problem, Scored, Unscored, tag
+from agentfly_core.records.trajectory import Problem, Unscored, tag
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
-from agentfly_core.runs.run import Run
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.runs.run import Run, StagesBefore, stages_before
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import one_part
@@ -33,8 +33,6 @@ from agentfly_core.system.formats.text import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
-
-StagesBefore = Mapping[str, Sequence[Pointer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,12 @@ class Evaluations:
         solved = {problem: fmean(values) for problem, values in outcomes.items()}
         stages = (*rollouts, scored)
         if not solved:
-            raise ValueError(_without_a_score(store, split, stages, scores))
+            causes = [one.reward.reason for one in scores if isinstance(one.reward, Unscored)]
+            stored = ", ".join(artifact.uri for artifact in stages)
+            raise ValueError(
+                f"No episode of the evaluation on {split} has a score: {sentence(causes[0])} Fix "
+                f"the cause, remove {stored} from {store.uri}, and evaluate again."
+            )
         groups: dict[str, Callable[[Problem], str]] = {}
         if settings.tasks:
             groups[TASK] = attrgetter("task")
@@ -158,18 +161,6 @@ class Evaluations:
             pass_rates(outcomes, settings.evaluate.pass_at),
             {name: rates_by(value_of, problems, solved) for name, value_of in groups.items()},
         )
-
-
-def _without_a_score(
-    store: Store, split: str, stages: Sequence[Pointer], scores: Sequence[Scored]
-) -> str:
-    causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
-    first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
-    stored = ", ".join(artifact.uri for artifact in stages)
-    return (
-        f"None of the {len(scores)} episodes of the evaluation on {split} has a score. First "
-        f"causes: {first} Fix them, remove {stored} from {store.uri}, and evaluate again."
-    )
 
 
 def rates_by(
@@ -194,12 +185,13 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
     return rates
 
 
-def summarise(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> Summary:
-    """The content of summary.json; `made` are the stages before the first step.
+def summarise(run: Run, before: Evaluation, after: Evaluation) -> Summary:
+    """The content of summary.json.
 
     Stages and evaluations that ended before this run began are not counted in its seconds.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
+    made = stages_before(run.store, run.name)
     stages = {stage: [measured(run.store, one) for one in made[stage]] for stage in made}
     seconds = {
         stage: sum(each.seconds for each in measures if each.time_ms >= begun)
@@ -224,7 +216,7 @@ def summarise(run: Run, made: StagesBefore, before: Evaluation, after: Evaluatio
     }
 
 
-def stages_before(
+def before_steps(
     data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
     """The stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
@@ -234,28 +226,6 @@ def stages_before(
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
-
-
-def stored_stages(run: Run, data: Artifact) -> StagesBefore:
-    """Find the stages before a run's first step by their keys; `data` is its dataset.
-
-    Raises FileNotFoundError for a missing stage.
-    """
-    store, keys = run.store, StageKeys(run.settings)
-    if run.parent:
-        model = run.parent.policy
-    else:
-        target = keys.base_model(data)
-        assert target is not None, "there is a dataset"
-        model = store.artifact(target.uri)
-    if (warm_start := run.settings.own_warm_start) is None:
-        return stages_before(data, model, [], run.parent)
-    episodes = store.artifact(keys.demonstrations(model, data, run.experiment.frozen).uri)
-    policies = [
-        store.artifact(keys.warm_start(model, episodes, number).uri)
-        for number in range(1, warm_start.rounds + 1)
-    ]
-    return stages_before(data, model, [episodes, *policies], run.parent)
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:

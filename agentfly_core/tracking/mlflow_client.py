@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.system.formats import foreign_names
-from agentfly_core.system.formats.text import redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -101,13 +100,11 @@ def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> N
             client.delete_registered_model_alias(model, alias)
 
 
-def add_report(place: MlflowStore, run_id: str, text: str, tags: Mapping[str, str]) -> None:
-    """Log a text as the artifact report.md of a run, and set tags of the run."""
+def add_report(place: MlflowStore, run_id: str, text: str, address: str) -> None:
+    """Log a night's report as report.md of its run, and link its flow run's page."""
     client = place.connect()
     client.log_text(run_id, foreign_names.storable(text), "report.md")
-    for name, value in tags.items():
-        tag = foreign_names.mlflow_text(redact(value), foreign_names.LONGEST_TAG)
-        client.set_tag(run_id, foreign_names.mlflow_key(name), tag)
+    client.set_tag(run_id, FLOW_RUN, address)
 
 
 def page(place: MlflowStore, run_id: str, server: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,12 +12,13 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.system.formats import foreign_names
 from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import fault, redact, shown
+from agentfly_core.system.formats.text import fault, redact, shown, warn_once
 from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
 
 if TYPE_CHECKING:
     import pandas as pd
 
+logger = logging.getLogger(__name__)
 RUN_UID = "agentfly.run_uid"
 SUCCESS = "agentfly.success"
 DATASET = "agentfly.dataset"
@@ -27,35 +28,38 @@ REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 """Codes of MLflow's errors that a repetition does not change."""
 EntryKind = Literal["metrics", "params", "tags"]
 LONGEST = {"params": foreign_names.LONGEST_PARAMETER, "tags": foreign_names.LONGEST_TAG}
-NOUNS: dict[EntryKind, str] = {"metrics": "metric", "params": "setting", "tags": "tag"}
 
 
 class MlflowRun:
     """A run in MLflow, found by its uid or created. One thread uses it at a time.
 
-    `refused` contains each entry that MLflow refuses and the reason; the others are stored. Other
-    failures raise the errors of MLflow's client.
+    An entry that MLflow refuses is logged, and the others are stored. Other failures raise the
+    errors of MLflow's client.
     """
 
     def __init__(
         self, place: MlflowStore, experiment: str, name: str, uid: str, started_ms: int
     ) -> None:
+        from mlflow.exceptions import MlflowException
+
         experiment, name = (mlflow_text(n, foreign_names.LONGEST_KEY) for n in (experiment, name))
-        place.state.mkdir(parents=True, exist_ok=True)
-        with (place.state / "mlflow.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
-            self.client = place.connect()
-            existing = self.client.get_experiment_by_name(experiment)
+        self.client = place.connect()
+        if self.client.get_experiment_by_name(experiment) is None:
             artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
-            new = None if existing else self.client.create_experiment(experiment, artifacts)
-        number = str(existing.experiment_id if existing else new)
+            try:
+                self.client.create_experiment(experiment, artifacts)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
+                    raise
+        existing = self.client.get_experiment_by_name(experiment)
+        assert existing, f"{experiment} was created"
+        number = existing.experiment_id
         query = f"tags.`{RUN_UID}` = '{uid}'"
         run = next(iter(self.client.search_runs([number], query, max_results=1)), None)
         run = run or self.client.create_run(number, started_ms, {RUN_UID: uid}, name)
         self.run_id: str = run.info.run_id
         self.client.update_run(self.run_id, status="RUNNING")
         self._params, self._tags = dict(run.data.params), dict(run.data.tags)
-        self.refused: dict[str, str] = {}
 
     def tag(self, name: str) -> str:
         """The value of a tag, empty without one."""
@@ -143,7 +147,7 @@ class MlflowRun:
         self.client.set_terminated(self.run_id, status, time_ms)
 
     def _attempt(self, name: str, call: Callable[[], object]) -> None:
-        """Call; a failure while MLflow answers is named in `refused`, and the rest is sent.
+        """Call; a failure while MLflow answers is logged, and the rest is sent.
 
         For files and datasets: a full or forbidden artifact store must not hold back metrics.
         """
@@ -151,7 +155,7 @@ class MlflowRun:
             call()
         except Exception as error:  # clients of artifact stores raise many types
             self.client.get_run(self.run_id)  # raises during an outage
-            self.refused[name] = fault(error, 200)
+            _refused(name, error)
 
     def _log(self, kind: EntryKind, entries: Mapping[str, Any]) -> None:
         """Log entries by name. A refused batch is halved until each refused entry is alone, also
@@ -168,11 +172,15 @@ class MlflowRun:
             if error.error_code not in REFUSALS:
                 raise
             if len(entries) == 1:
-                self.refused[f"the {NOUNS[kind]} {shown(*entries)}"] = fault(error, 200)
+                _refused(f"{shown(*entries)} of the {kind}", error)
                 return
             names, middle = [*entries], len(entries) // 2
             self._log(kind, {name: entries[name] for name in names[:middle]})
             self._log(kind, {name: entries[name] for name in names[middle:]})
+
+
+def _refused(name: str, error: Exception) -> None:
+    warn_once(logger, f"MLflow refused {name} ({fault(error, 200)}).")
 
 
 def _cut(value: str, kind: Literal["params", "tags"]) -> str:

@@ -15,9 +15,9 @@ from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.runs import episodes
-from agentfly_core.runs.run import Run
+from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.runs.run_tags import tags_of
-from agentfly_core.runs.summary import Evaluation, Evaluations, StagesBefore, stored_stages
+from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.system.formats import hashing
@@ -26,7 +26,6 @@ from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun
 
 SYNCED = "agentfly.synced_step"
 EVALUATE = "agentfly.synced_evaluate"
-BEST = "agentfly.best_success"
 
 
 def sync(run: Run, mlflow: MlflowRun) -> None:
@@ -87,7 +86,7 @@ class _RunSender(Sender):
         self.settings()
         tags = {TAGS: " ".join(tags_of(run.store, run.name))}
         if self.mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
-            tags |= {SYNCED: "", BEST: "", EVALUATE: evaluate}
+            tags |= {SYNCED: "", EVALUATE: evaluate}
         folder = {"agentfly.run_folder": self.address(run.layout.uri)}
         self.mlflow.tags({**tags, **folder, **self.parents})
         with nullcontext() if run.finished else suppress(FileNotFoundError):  # a stage is at work
@@ -103,9 +102,9 @@ class _RunSender(Sender):
         """Send the stages before the first step; raises FileNotFoundError until all have ended."""
         run = self.run
         self.dataset(self.data, run.record["dataset_version"])
-        self.stages(stored_stages(run, self.run.store.resolve(self.data)))
         if run.store.read_json(run.layout.start) is None:
             raise FileNotFoundError(f"{run.name} has come to no step yet.")
+        self.stages(stages_before(run.store, run.name))
         self.judged(run.start, "test", run.settings.start_step)
         self.mlflow.tags({SYNCED: str(run.settings.start_step)})
 
@@ -129,10 +128,7 @@ class _RunSender(Sender):
         self.mlflow.tags({SYNCED: str(step)})
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Send an evaluation; validation chooses the best policy, test in a run without validation.
-
-        Raises FileNotFoundError before all of it is done.
-        """
+        """Send an evaluation; raises FileNotFoundError before all of it is done."""
         run, evaluations = self.run, Evaluations(self.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
@@ -140,18 +136,12 @@ class _RunSender(Sender):
             if len(evaluation.datasets) < len(run.settings.evaluate.datasets) and not run.finished:
                 raise FileNotFoundError(f"{policy.uri} is not evaluated on all datasets yet.")
         self.evaluation(evaluation, step)
-        judging = "validation" if any(map(run.evaluates, run.settings.own_steps)) else "test"
-        if split == judging and evaluation.success > float(self.mlflow.tag(BEST) or -1):
-            best = {"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)}
-            self.mlflow.tags({**best, BEST: repr(evaluation.success)})
         return evaluation
 
     def end(self) -> None:
         """Send the last evaluation, end the run, and register its policy as a model version."""
-        run, steps = self.run, self.run.settings.steps
-        policy = final_policy(run.store, run.name)
-        after = self.judged(policy, "test", steps)
-        self.mlflow.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(steps)})
+        run, policy = self.run, final_policy(self.run.store, self.run.name)
+        after = self.judged(policy, "test", run.settings.steps)
         self.mlflow.finish("FINISHED", after.time_ms, run.finished)
         lineage = {
             "agentfly.run": run.name,
@@ -161,7 +151,7 @@ class _RunSender(Sender):
             "agentfly.policy_uri": self.address(policy.uri),
             DIGEST: policy.digest,
             SUCCESS: f"{after.success:.4f}",
-            DATASET: run.record["dataset_digest"],
+            DATASET: self.data.digest,
             **self.parents,
         }
         if base := base_of(run.store, policy):

@@ -8,7 +8,7 @@ from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_report import night_page, page_text
 from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
-from agentfly_core.tracking.mlflow_client import FLOW_RUN, add_report, set_aliases
+from agentfly_core.tracking.mlflow_client import add_report, set_aliases
 from flows.local.mlflow_ui import mlflow_place
 from flows.run_pages import logged, mlflow_link, show_page, this_page
 
@@ -30,7 +30,7 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
         address = this_page()
         text = page_text(sections, f"[The night's flow run in Prefect]({address})")
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
-            add_report(mlflow_place(site), run_id, text, {FLOW_RUN: address})
+            add_report(mlflow_place(site), run_id, text, address)
     link = mlflow_link(store, site, night, "The night's run in MLflow")
     show_page("night", ledger.experiment, page_text(sections, link), f"Outcome of {night}")
 

@@ -18,7 +18,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.user_code import digests_of, modules_of
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.runs import episodes
@@ -27,7 +27,6 @@ from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
-from flows.reporting import sent
 from tests.support.damage import check, damage, listen, printed, records, suffered
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 from tests.support.problems import schedule_of
@@ -109,11 +108,9 @@ def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Call
             printing.show(
                 stored := episodes.read_step(experiment.store, "demo", step),
                 8,
-                [],
                 by_episode(stored.pairs)[:8],
             )
         ),
-        "sent to MLflow": lambda _: sent(experiment.store, "demo"),
         "links": lambda _: links_of(experiment.store, "demo"),
         "steps": lambda _: steps_frame(
             experiment.store, "demo", experiment.settings.own_steps
@@ -138,7 +135,7 @@ def test_damaged_files_are_named_and_ignored(
         shutil.copytree(whole.folder / part, tmp_path / part)
     file, store = read(TINY), Store.at(str(tmp_path), tmp_path / "cache")
     experiment = Experiment.of("tiny", file.settings, file.origin, Site(), store)
-    code = digests_of(modules_of(experiment.settings, experiment.tasks), experiment.code)
+    code = code_of(experiment.settings, experiment.tasks)
     experiment = experiment.on(experiment.settings.with_code(code))
     with opened(experiment, "demo"):
         places = list(needed(experiment))

@@ -114,9 +114,9 @@ def test_a_run_arrives_once_when_mlflow_is_back(
 ) -> None:
     end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": away})
     assert end.code == 0, end.printed
-    assert f"MLflow ({away}) was not reached" in end.printed
+    assert f"MLflow ({away}) lacks data: " in end.printed
     command = f"agentfly train {TINY} --run demo"
-    assert f"Nothing is lost: `{command}` sends the rest." in end.printed
+    assert f"Send the rest with `{command}`." in end.printed
     assert digests(begun) == digests(whole.folder)
 
     store = new_store(begun)
@@ -168,8 +168,6 @@ def test_mlflow_has_every_part_of_a_run(heard: tuple[Path, str], tmp_path: Path)
     assert [(v["agentfly.policy_digest"], v["agentfly.dataset"]) for v in has["versions"]] == [
         (policy, data)
     ]
-    assert has["tags"]["agentfly.last_policy"] == policy
-    assert has["tags"]["agentfly.best_step"] in ("0", "3")
     rounds = [point for point in has["points"] if point[0] == "warm_start/train/loss"]
     assert rounds == [("warm_start/train/loss", 1), ("warm_start/train/loss", 2)]
     names = {name for name, _ in has["points"]}

@@ -165,12 +165,15 @@ def test_best_compares_only_policies_with_the_same_data(place: MlflowStore) -> N
     assert aliases(version("dd", 0.4, "cd"), version("bb", 0.9)) == {"best": 3, "last": 4}
 
 
-def test_a_refused_entry_is_named_once_and_others_are_stored(place: MlflowStore) -> None:
+def test_a_refused_entry_is_named_once_and_others_are_stored(
+    place: MlflowStore, caplog: pytest.LogCaptureFixture
+) -> None:
     mlflow, odd = opened(place, "one refused"), cast("float", "no number")
     for step in (1, 2):
         metrics = {f"metric {number}": 0.5 for number in range(100)}
         mlflow.points({**metrics, "odd": odd}, step, TIME)
-    assert list(mlflow.refused) == ["the metric 'odd'"]
+    (refused,) = [message for message in caplog.messages if "refused" in message]
+    assert refused.startswith("MLflow refused 'odd' of the metrics (")
     assert MlflowClient(place.uri).get_run(mlflow.run_id).data.metrics == metrics
 
 
@@ -186,7 +189,7 @@ def test_a_batch_is_not_split_when_mlflow_does_not_answer(
     monkeypatch.setattr(mlflow.client, "log_batch", unreachable)
     with pytest.raises(MlflowException, match="Connection refused"):
         mlflow.points({f"metric {number}": 0.5 for number in range(100)}, 1, TIME)
-    assert (calls, mlflow.refused) == ([100], {})
+    assert calls == [100]
 
 
 def start_run(state: Path, uid: str) -> None:
@@ -245,31 +248,30 @@ def test_missed_entries_arrive_once_after_an_outage(
     for limit in ("SERVER", "OUTAGE"):  # a server that came back may be slow here
         monkeypatch.setattr(reporting, limit, LIMIT)
     place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
-    sending, runs = Background(place, lambda: opened(place)), list[MlflowRun]()
+    runs, points = list[MlflowRun](), list[int]()
 
     def send(mlflow: MlflowRun) -> None:
         runs[:] = [mlflow]
         send_a_run(mlflow)
+        for number in points:
+            mlflow.points({"rollout/reward": number / 10}, number, TIME + number)
 
-    def missing(call: Callable[[MlflowRun], None], by: Background = sending) -> str:
-        by.finish(call, COMMAND)
+    def missing(by: Background) -> str:
+        by.finish()
         return capsys.readouterr().out.rstrip()
 
-    assert "Connection refused" in missing(send)
+    sending, again = (Background(place, lambda: opened(place), send, COMMAND) for _ in range(2))
+    assert "Connection refused" in missing(sending)
     with served(tmp_path, port, service_address("mlflow")):
-        assert missing(send) == ""
+        assert missing(sending) == ""
         charts = page(place, runs[0].run_id, place.uri)
         assert charts.startswith(f"{place.uri}/#/experiments/1/runs/{runs[0].run_id}/")
         once = seen(place, runs[0].run_id)
 
-    def send_more(mlflow: MlflowRun) -> None:
-        mlflow.points({"rollout/reward": 0.3}, 3, TIME + 3)
-
-    assert missing(send_more).endswith(f"{COMMAND} sends the rest.")
+    points.append(3)
+    assert missing(sending).endswith(f"Send the rest with {COMMAND}.")
     with served(tmp_path, port, service_address("mlflow")):
-        assert missing(send_more) == ""
-        again = Background(place, lambda: opened(place))
-        assert missing(send, again) == ""
+        assert missing(sending) == missing(again) == ""
         twice = seen(place, runs[0].run_id)
     assert twice.pop("points") == [*once.pop("points"), (0.3, 3, TIME + 3)]
     assert twice == once

@@ -23,7 +23,7 @@ from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import stages_before
+from agentfly_core.runs.summary import before_steps
 from agentfly_core.store.artifact import Artifact, Pointer
 
 logger = logging.getLogger(__name__)
@@ -56,12 +56,13 @@ class Training:
             evaluator = Evaluator(stages, experiment, data).with_datasets(model)
             warm = warm_started(stages, experiment, services, model, data)
             start = warm[-1] if warm else model
-            made = stages_before(data, model, warm, run.parent)
+            made = before_steps(data, model, warm, run.parent)
             self.report(run)
             before = evaluator.on_test(services, start, run.settings.start_step)
+            run.remember_start(start, made)
             policy, run = self.improved(services, start, data)
             after = evaluator.on_test(services, policy, run.settings.steps)
-        summary = stages.finish(run, made, before, after)
+        summary = stages.finish(run, before, after)
         self.report(run)
         return summary
 
@@ -70,7 +71,6 @@ class Training:
     ) -> tuple[Artifact, Run]:
         """Train the remaining steps; returns the last policy, and the run, which may end early."""
         run, stages = self.run, self.stages
-        run.remember_start(policy)
         self.report(run)
         play = partial(episodes, stages, run, services, data)
         with ahead(run, play) as played_by:

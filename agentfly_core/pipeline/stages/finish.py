@@ -12,13 +12,13 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import Evaluation, StagesBefore, run_ledger, summarise
+from agentfly_core.runs.summary import Evaluation, run_ledger, summarise
 from agentfly_core.system.formats.json_value import as_json
 
 
-def finish(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> Summary:
+def finish(run: Run, before: Evaluation, after: Evaluation) -> Summary:
     """Write the ledger and summary.json of a finished run; returns the summary."""
-    summary = summarise(run, made, before, after)
+    summary = summarise(run, before, after)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
 
     def make(folder: Path) -> Mapping[str, float]:

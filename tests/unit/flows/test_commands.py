@@ -22,7 +22,7 @@ from flows.__main__ import main
 from flows.local.display import show_places, show_summary
 from flows.local.state_dirs import Places
 from flows.orchestration import message, next_step
-from flows.reporting import mark
+from flows.reporting import COMPLETE, state_of
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import played_night
 
@@ -119,7 +119,7 @@ def finished(project: Path) -> Store:
     """The run `base`, finished and complete in MLflow."""
     read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Experiment.of("tiny", read.settings, read.origin, Site(), store), "base") as run:
-        store.write_json(run.layout.mlflow, mark(RunRequest(run.experiment, "base")))
+        run.link(COMPLETE, state_of(RunRequest(run.experiment, "base")))
         with store.publish(StageKeys(run.settings).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})

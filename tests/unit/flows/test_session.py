@@ -3,10 +3,10 @@
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.runs.run import Run, opened
+from agentfly_core.runs.run import Run, links_of, opened
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.run_tags import change_tags
-from flows.reporting import mark, reporting, sent
+from flows.reporting import COMPLETE, reporting, state_of
 from tests.support.experiments import experiment
 from tests.support.mlflow_store import new_store
 
@@ -47,6 +47,5 @@ def test_a_tag_added_during_the_last_sync_is_sent_later(tmp_path, monkeypatch):
     monkeypatch.setattr("flows.reporting.sync", add_tag)
     with opened(tiny, "demo") as run, reporting(run):
         pass
-    stored = sent(tiny.store, "demo")
-    assert stored is not None
-    assert stored != mark(RunRequest(tiny, "demo"))
+    (complete,) = links_of(tiny.store, "demo")[COMPLETE]
+    assert complete != state_of(RunRequest(tiny, "demo"))

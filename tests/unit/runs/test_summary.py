@@ -14,8 +14,8 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
-from agentfly_core.runs.run import opened
-from agentfly_core.runs.summary import Evaluation, Evaluations, stored_stages, summarise
+from agentfly_core.runs.run import opened, stages_before
+from agentfly_core.runs.summary import Evaluation, Evaluations, before_steps, summarise
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
@@ -61,8 +61,10 @@ def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
         published(experiment.store, StageKeys(settings).model()),
     )
     episodes = published(experiment.store, StageKeys(settings).demonstrations(model, problems, {}))
-    for number in (1, 2):
+    rounds = [
         published(experiment.store, StageKeys(settings).warm_start(model, episodes, number))
+        for number in (1, 2)
+    ]
     for step in (1, 2):
         metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
         experiment.store.write_json(
@@ -70,14 +72,12 @@ def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
         )
     with opened(experiment, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
-        summary = summarise(
-            run,
-            stored_stages(run, experiment.dataset),
-            evaluation(0.5, 3.0),
-            evaluation(0.75, 4.0),
-        )
+        made = before_steps(problems, model, [episodes, *rounds], None)
+        run.remember_start(rounds[-1], made)
+        assert stages_before(run.store, "demo") == made
+        summary = summarise(run, evaluation(0.5, 3.0), evaluation(0.75, 4.0))
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
-        again = summarise(run, {"prepare": [problems]}, *compared)
+        again = summarise(run, *compared)
     assert list(summary) == [*KEYS.split(), *LINKS.split()]
     assert list(summary["seconds"]) == [
         "prepare",
@@ -134,7 +134,7 @@ def test_an_evaluation_without_scores_gives_reason_and_remedy(
     with pytest.raises(ValueError) as caught:
         Evaluations(experiment).of(rollout, "test", [rollout], score)
     assert str(caught.value) == (
-        "None of the 1 episodes of the evaluation on test has a score. First causes: episode "
-        "failed: ServiceFailure: shop died. Fix them, remove artifacts/evaluate/9f2c/test-000, "
+        "No episode of the evaluation on test has a score: episode failed: ServiceFailure: shop "
+        "died. Fix the cause, remove artifacts/evaluate/9f2c/test-000, "
         f"artifacts/evaluate/9f2c/scored from {tmp_path}, and evaluate again."
     )

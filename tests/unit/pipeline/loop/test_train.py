@@ -86,6 +86,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 def trained_until(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run]:
     services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
+    run.remember_start(start)
     training = Training(run, Path("logs"), learner.stages, until)
     return training.improved(services, start, start)
 
