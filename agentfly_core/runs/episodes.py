@@ -20,7 +20,7 @@ from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscor
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.text import did_you_mean, visible
+from agentfly_core.system.formats.text import nearest, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +90,13 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
     begun = reversed(layout.steps(store)) if number is None else [number]
     step = next((step for step in begun if published_rollouts(store, layout.step(step).uri)), None)
     if step is None:
-        raise ValueError(_no_step(store, run, number))
+        played = [k for k in layout.steps(store) if published_rollouts(store, layout.step(k).uri)]
+        wanted = "" if number is None else f" of step {number}"
+        hint = "" if run in store.names("runs") else nearest(run, store.names("runs"))
+        raise ValueError(
+            f"The run {run!r} lacks episodes{wanted} in {store.uri}. Steps with episodes: "
+            f"{spans(played) or 'none'}.{hint}"
+        )
     here = layout.step(step)
     ended = store.read_json(here.metrics)
     return Episodes(
@@ -222,19 +228,3 @@ def table(stored: Episodes) -> pd.DataFrame:
 def reward_of(scored: Scored | None) -> float | None:
     """The reward of an episode, None if it is unscored."""
     return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward
-
-
-def _no_step(store: Store, run: str, number: int | None) -> str:
-    layout = RunLayout(run)
-    played = [
-        step for step in layout.steps(store) if published_rollouts(store, layout.step(step).uri)
-    ]
-    runs = store.names("runs")
-    if played:
-        why = f"; it has steps {spans(played)}."
-    elif run in runs:
-        why = "; its first step has not begun."
-    else:
-        why = f" in {store.uri}.{did_you_mean(run, runs)}"
-    what = "episodes" if number is None else f"episodes of step {number}"
-    return f"The run {run!r} has no {what}{why}"

@@ -66,18 +66,17 @@ def show(
         return
     named = reference(run_named(store, what))
     stored = read(store, named, evaluation, demonstrations)
-    conditions.check(stored)
-    matching, words = choice.matching(stored, conditions), conditions.words
+    matching = choice.matching(stored, conditions)
     order: tuple[choice.SortOrder, int] = ("best", best) if best else ("worst", worst or 3)
     if against is None:
         shown = choice.first(matching, *order)
-        episodes = printed(stored, len(matching), words, shown)
+        episodes = printed(stored, len(matching), shown)
         output(episodes_json(stored, len(matching), shown), episodes, as_json)
         return
     other = read(store, against_of(against, named, store), evaluation, demonstrations)
     twice = played_twice(matching, other, stored.title)
     changed = most_changed(twice, *order)
-    pairs = show_both(stored, other, twice, len(matching), words, changed)
+    pairs = show_both(stored, other, twice, len(matching), changed)
     output(both_json(stored, other, len(matching), changed), pairs, as_json)
 
 

@@ -59,7 +59,7 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
             policies = [tried(store, name, "test") for name in runs_named(store, ["sweep:rates"])]
         except ValueError as refused:  # for example a run without a stored evaluation
             return str(refused)
-        comparison_of_policies = compared(policies, "")
+        comparison_of_policies = compared(policies)
         curves = {
             group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
             for group in comparison_of_policies.groups
@@ -68,7 +68,7 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
 
     def play() -> str:
         stored = read(store, reference("play:atlas-1"), "", False)
-        return printed(printing.show(stored, 8, [], by_episode(stored.pairs)[:8]))
+        return printed(printing.show(stored, 8, by_episode(stored.pairs)[:8]))
 
     return {
         "list": lambda: printed(view(listed(store), store)),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from agentfly_core.records.messages import texts
 from agentfly_core.records.speakers import episode_numbers, episode_reward
-from agentfly_core.records.trajectory import Ending, ToolCall, Trajectory
+from agentfly_core.records.trajectory import ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
-from agentfly_core.system.formats.text import did_you_mean
 
 SortOrder = Literal["worst", "best"]
 
@@ -60,34 +59,6 @@ class Conditions:
     tool: str | None = None
     error: bool = False
     text: str | None = None
-
-    @property
-    def words(self) -> list[str]:
-        """The conditions that are set, as typed: `["--below 0.5", "--tool search"]`."""
-        words = []
-        for name, value in asdict(self).items():
-            typed = f"{value:g}" if isinstance(value, float) else value
-            if value is True:
-                words.append(f"--{name}")
-            elif value is not None and value is not False:
-                words.append(f"--{name} {typed!r}" if name == "text" else f"--{name} {typed}")
-        return words
-
-    def check(self, stored: Episodes) -> None:
-        """Raise ValueError for an unknown ending, and a problem or tool without episodes."""
-        ids = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
-        if self.problem is not None and self.problem not in ids:
-            what = f"no episode of the problem {self.problem!r}"
-            raise ValueError(f"{stored.title} has {what}.{did_you_mean(self.problem, ids)}")
-        endings = [ending.value for ending in Ending]
-        if self.ending is not None and self.ending not in endings:
-            raise ValueError(
-                f"--ending: got {self.ending!r}, expected one of {', '.join(endings)}."
-            )
-        tools = sorted(set().union(*(_tools(trajectory) for trajectory, _ in stored.pairs)))
-        if self.tool is not None and self.tool not in tools:
-            hint = did_you_mean(self.tool, tools)
-            raise ValueError(f"No episode of {stored.title} called the tool {self.tool!r}.{hint}")
 
     def hold(self, pair: Pair) -> bool:
         """Whether a conversation meets all conditions."""

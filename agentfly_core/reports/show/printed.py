@@ -28,10 +28,8 @@ LEASES = {
 SAME = "(begins as above)"
 
 
-def show(
-    stored: Episodes, matching: int, conditions: Sequence[str], chosen: Sequence[StoredEpisode]
-) -> RenderableType:
-    """The chosen episodes below a summary; `matching` episodes meet the conditions as typed."""
+def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
+    """The chosen episodes below a summary; `matching` episodes meet the conditions."""
     conversations = [pair for episode in chosen for pair in _with_text(episode)]
     shared = shared_beginning(stored, conversations)
     once: list[RenderableType] = []
@@ -44,8 +42,7 @@ def show(
             pieces[0] = Piece("read", f"{SAME}\n{pieces[0].text[len(shared) :]}")
         episodes.append(Group("", facts(stored, pair), *pieces))
     return Group(
-        heading(stored),
-        *counts(stored, matching, conditions),
+        heading(stored, matching),
         *environments(stored.metrics),
         *speakers(stored),
         legend(),
@@ -54,23 +51,15 @@ def show(
     )
 
 
-def heading(stored: Episodes) -> Text:
-    """The title, the number of episodes and their mean reward."""
+def heading(stored: Episodes, matching: int) -> Text:
+    """The title, the number of episodes, their mean reward, and `matching` unless all match."""
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
     overall = f"{len(rewards) or 'none'} scored"
     if rewards:
         overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
+    overall += f", {matching} matching" if matching < len(episodes) else ""
     return Text(f"{stored.title}: {counted(len(episodes), 'episode')}, {overall}", "bold")
-
-
-def counts(stored: Episodes, matching: int, conditions: Sequence[str]) -> list[RenderableType]:
-    """The number of episodes that meet the conditions; nothing without a condition."""
-    if not conditions:
-        return []
-    match = "matches" if matching == 1 else "match"
-    of = f"{matching} of {len(by_episode(stored.pairs))}"
-    return [Text(f"{of} {match} {' '.join(conditions)}", "bold")]
 
 
 def legend() -> Text:

@@ -26,20 +26,11 @@ FIGURES = (
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
-    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text.
-
-    Raises ValueError for a key that no run has.
-    """
+    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text."""
     kept = list(runs)
     for condition in wanted:
         if "=" in condition:
             key, value = override(condition)
-            settings = {name for run in runs if isinstance(run, Listed) for name in run.settings}
-            if runs and key not in {"tag", "experiment", "state", "name", *settings}:
-                raise ValueError(
-                    f"--filter: no run has {key!r}; expected experiment, state, tag, name or a "
-                    "setting such as update.learning_rate."
-                )
             kept = [run for run in kept if isinstance(run, Listed) and run.has(key, value)]
         else:
             kept = [run for run in kept if condition.casefold() in run.words.casefold()]

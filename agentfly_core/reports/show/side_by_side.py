@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.reports.show.choice import SortOrder, StoredEpisode, by_episode
-from agentfly_core.reports.show.printed import counts, facts, heading, legend
+from agentfly_core.reports.show.printed import facts, heading, legend
 from agentfly_core.runs.episodes import Episodes, Pair
 from agentfly_core.system.formats.text import counted
 
@@ -68,7 +68,6 @@ def show_both(
     against: Episodes,
     episodes: Sequence[Twice],
     matching: int,
-    conditions: Sequence[str],
     chosen: Sequence[Twice],
 ) -> RenderableType:
     """The chosen episodes below a summary of all `episodes` that both have."""
@@ -76,9 +75,8 @@ def show_both(
     fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
     both = counted(len(episodes), "episode")
     return Group(
-        heading(against),
-        heading(shown),
-        *counts(shown, matching, conditions),
+        heading(against, len(against.pairs)),
+        heading(shown, matching),
         Text(f"{both} of the same problems; the reward fell in {fell}, rose in {rose}", "bold"),
         legend(),
         *(_Columns(shown, against, twice) for twice in chosen),

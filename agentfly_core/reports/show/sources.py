@@ -27,7 +27,12 @@ from agentfly_core.runs.episodes import (
 )
 from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import experiment_of_run, known_run, recorded_settings
+from agentfly_core.runs.run import (
+    experiment_of_run,
+    known_run,
+    recorded_settings,
+    stages_before,
+)
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -89,18 +94,18 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
     """The experiment, dataset and split of `test`, `validation` or one of evaluate.datasets.
 
-    The uri is empty if the dataset changed after the run read it. Raises ValueError for another
-    name.
+    The dataset is empty until the run has read it. Raises ValueError for another name.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
     if name not in (*HELD_OUT, *further):
         names = ", ".join([*HELD_OUT, *further])
         raise ValueError(f"--evaluation: got {name!r}, {record['name']} has {names}.")
-    there, split = (settings.on(further[name]), "test") if name in further else (settings, name)
-    read = None if name in further else record.get("dataset_digest")
-    stored = store.get(StageKeys(there).prepare().uri) or Pointer("", read or "")
-    return there, stored if read in (None, stored.digest) else Pointer("", read), split
+    if name in further:
+        there = settings.on(further[name])
+        return there, store.get(StageKeys(there).prepare().uri) or Pointer("", ""), "test"
+    data = Pointer(record.get("dataset_uri", ""), record.get("dataset_digest", ""))
+    return settings, data, name
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
@@ -118,9 +123,8 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     if latest is None:
         evaluated = spans([step for step in begun if where(step)]) or "none"
         hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
-        of = f" of step {step}" if step is not None else ""
         raise ValueError(
-            f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. Evaluated steps: "
+            f"{run!r} lacks such an evaluation on {split!r} in {store.uri}. Evaluated steps: "
             f"{evaluated}.{hint}"
         )
     number, scored = latest
@@ -136,14 +140,10 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """A function from a step (0: the start) to the uri of its scores on held-out problems, or None.
-
-    A run that accepted edited code may have evaluations of several codes; the newest counts.
-    """
+    """A function from a step (0: the start) to the uri of its held-out scores, or None."""
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
-    before = [change["before"] for change in reversed(record.get("accepted_code", []))]
-    newest_first = [settings, *(settings.model_copy(update={"code": code}) for code in before)]
+    keys = StageKeys(settings)
 
     def scores_of(step: int) -> str | None:
         try:
@@ -152,13 +152,11 @@ def evaluations(
             raise
         except ValueError:  # no such step yet
             return None
-        for keys in map(StageKeys, newest_first):
-            first = keys.evaluation(policy, data, played, 0, frozen).uri
-            shards = published_rollouts(store, first.rpartition("/")[0])
-            stored = [store.artifact(uri) for uri in shards]
-            if stored and (scores := store.find(keys.scored(stored))):
-                return scores.uri
-        return None
+        first = keys.evaluation(policy, data, played, 0, frozen).uri
+        shards = published_rollouts(store, first.rpartition("/")[0])
+        stored = [store.artifact(uri) for uri in shards]
+        scores = store.find(keys.scored(stored)) if stored else None
+        return scores.uri if scores else None
 
     return scores_of
 
@@ -177,16 +175,9 @@ def _evaluated(store: Store, scored: str) -> tuple[Pair, ...]:
 def read_demonstrations(store: Store, run: str) -> Episodes:
     """Read the demonstrations of a run's warm start; raises ValueError for a run without any."""
     known_run(store, run)
-    start = store.read_json(RunLayout(run).start)
-    made = store.get(start["uri"]) if start else None
-    wanted = made.manifest["inputs"].get("demonstrations") if made else None
-    if wanted is None:
-        raise ValueError(f"{run!r} has no demonstrations: it has no warm start, or none yet.")
-    folders = (f"artifacts/demonstrate/{name}" for name in store.names("artifacts/demonstrate"))
-    held = (uri for uri in folders if store.holds(uri))
-    uri = next((uri for uri in held if store.artifact(uri).digest == wanted), None)
-    if uri is None:
-        raise ValueError(f"{store.uri} lost the demonstrations of {run!r}.")
+    if not (made := stages_before(store, run).get("warm_start")):
+        raise ValueError(f"{run!r} lacks demonstrations, which a warm start makes.")
+    uri = made[0].uri
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))
     return Episodes(f"run:{run}@0", title, read_pairs(store, [uri], f"{uri}/scored"), read, {})

@@ -77,20 +77,9 @@ def names(episodes: Sequence[StoredEpisode]) -> list[str]:
         (Conditions(text="what is", above=0.0), ["41+58", "1+1"]),
         (Conditions(text='"41+58"'), ["41+58"]),
     ],
-    ids=lambda value: " ".join(value.words) if isinstance(value, Conditions) else "",
 )
 def test_all_conditions_must_hold_for_an_episode(conditions: Conditions, left: list[str]) -> None:
     assert names(matching(STORED, conditions)) == left
-
-
-def test_conditions_are_named_as_typed() -> None:
-    conditions = Conditions(chain=0, below=0.5, error=True, text="a b")
-    assert conditions.words == ["--chain 0", "--below 0.5", "--error", "--text 'a b'"]
-
-
-def test_an_uncalled_tool_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(ValueError, match=r"the tool .calculater.\. Did you mean .calculator"):
-        Conditions(tool="calculater").check(STORED)
 
 
 def test_the_worst_or_best_come_first_and_no_reward_is_worst() -> None:
@@ -120,10 +109,3 @@ def test_the_worst_and_the_best_are_episodes_with_all_speakers() -> None:
 def test_an_episode_matches_by_any_speaker_and_is_complete() -> None:
     stored = replace(STORED, pairs=tuple(TEAMS))
     assert names(matching(stored, Conditions(below=0.1))) == ["a-planner", "a-searcher"]
-
-
-def test_a_missing_problem_or_ending_is_refused_with_the_choices() -> None:
-    with pytest.raises(ValueError, match=r"no episode of the problem '41\+5'.*Did you mean"):
-        Conditions(problem="41+5").check(STORED)
-    with pytest.raises(ValueError, match="expected one of terminal, no_tool_calls"):
-        Conditions(ending="finished").check(STORED)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ def printed(store: Store, step: int | None, worst: int, colour: bool) -> str:
         color_system="truecolor" if colour else None,
     )
     stored = read_step(store, "demo", step)
-    console.print(show(stored, 4, [], first(by_episode(stored.pairs), "worst", worst)))
+    console.print(show(stored, 4, first(by_episode(stored.pairs), "worst", worst)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -118,7 +117,7 @@ def text_of(store: Store, *played: Trajectory) -> str:
     read = partial(pieces, decode=decoder(store, "demo"))
     console = Console(file=io.StringIO(), width=110)
     stored = Episodes("run:demo@6", "demo, step 6", pairs, read, {})
-    console.print(show(stored, 2, [], by_episode(pairs)))
+    console.print(show(stored, 2, by_episode(pairs)))
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
@@ -145,21 +144,21 @@ def test_a_single_episode_keeps_its_system_prompt(
     assert SAME not in text_of(store, conversation(0, "", "41+58?"), conversation(1, "", "1+1?"))
 
 
-def test_the_number_of_matches_is_shown_with_the_conditions(store: Store) -> None:
+def test_the_number_of_matches_is_shown(store: Store) -> None:
     stored = read_step(store, "demo", 6)
     conditions = Conditions(below=0.6, ending="terminal")
     console = Console(file=io.StringIO(), width=110)
-    console.print(show(stored, 1, conditions.words, matching(stored, conditions)))
+    console.print(show(stored, 1, matching(stored, conditions)))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "1 of 4 matches --ending terminal --below 0.6" in text
+    assert "demo, step 6: 4 episodes, 3 scored, mean reward 0.500, 1 matching" in text
     assert re.findall(r"chain (\d);", text) == ["2"]
 
 
-def shown(*pairs: Pair, conditions: Sequence[str] = ()) -> str:
+def shown(*pairs: Pair) -> str:
     console = Console(file=io.StringIO(), width=110)
     stored = Episodes("run:demo@7", "demo, step 7", pairs, read, {})
-    console.print(show(stored, len(pairs), conditions, first(by_episode(pairs), "worst", 1)))
+    console.print(show(stored, len(pairs), first(by_episode(pairs), "worst", 1)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -200,11 +199,6 @@ def test_an_episode_counts_once_and_lists_its_speakers() -> None:
 def test_a_single_speaker_is_not_named() -> None:
     text = shown(team("a", 1.0, 0.5)[0])
     assert "planner" not in text and "1 episode, 1 scored" in text
-
-
-def test_conditions_count_episodes_and_not_their_speakers() -> None:
-    pairs = [*team("a", 1.0, 0.5), *team("b", 0.5, 0.0)]
-    assert "of 2 match --below 0.6" in shown(*pairs, conditions=["--below 0.6"])
 
 
 def test_a_speaker_without_a_reply_is_not_shown() -> None:

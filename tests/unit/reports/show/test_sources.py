@@ -68,7 +68,7 @@ def demo(tmp_path: Path) -> Experiment:
     start = publish(store, StageKeys(demo.settings).warm_start(MODEL, shown, 1))
     with opened(demo, "demo") as run:
         run.remember_data(data, "none")
-        run.remember_start(start)
+        run.remember_start(start, {"warm_start": [shown, start]})
     policies = [start]
     for step in (1, 2):
         where = f"runs/demo/steps/{step:06d}/policy"
@@ -142,9 +142,7 @@ def test_an_evaluation_on_a_further_dataset_is_read_by_its_name(tmp_path: Path) 
 def test_an_unevaluated_step_is_refused_with_evaluated_ones(
     demo: Experiment,
 ) -> None:
-    with pytest.raises(
-        ValueError, match=r"no evaluation of step 1 on 'test'.* Evaluated steps: 0, 2"
-    ):
+    with pytest.raises(ValueError, match=r"such an evaluation on 'test'.* Evaluated steps: 0, 2"):
         read(demo.store, reference("demo@1"), "test", False)
     with pytest.raises(ValueError, match=r"on 'validation'.* Evaluated steps: 1 to 2"):
         read(demo.store, reference("demo@0"), "validation", False)
@@ -164,7 +162,7 @@ def test_missing_episodes_of_a_run_are_refused_with_a_reason(demo: Experiment) -
         read(store, reference("demo@0"), "", False)
     with opened(demo, "other") as run:
         run.remember_data(Pointer("", "da7a"), "none")
-    with pytest.raises(ValueError, match=r"no demonstrations: .* warm start"):
+    with pytest.raises(ValueError, match="lacks demonstrations, which a warm start makes"):
         read(store, reference("other"), "", True)
     with pytest.raises(ValueError, match="Evaluated steps: none"):
         read(store, reference("other"), "test", False)
