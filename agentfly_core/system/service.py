@@ -6,6 +6,7 @@ import glob
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,12 @@ OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
 """Seconds that a live service may take on a busy machine."""
-TAIL = 40
+TAIL = 12
+PREFIX = re.compile(
+    r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
+)
+"""Prefixes of vLLM's processes and torch's ranks before lines of a traceback."""
+CAUSE = re.compile(r"^[\w.]*(Error|Exception)(: |$)")
 logger = logging.getLogger(__name__)
 
 
@@ -80,14 +86,16 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """An error with the end of the service's log."""
+        """An error with causes and the end of the service's log."""
         state = ChildState.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
         lines = text[max(0, text.rfind(FIRST_START)) :].splitlines()
+        printed = dict.fromkeys(PREFIX.sub("", line) for line in lines[:-TAIL])
+        causes = [line for line in printed if CAUSE.search(line)][-TAIL:]
         first = f"The {self.kind} service {what}. From {state.log}:"
-        return ServiceLost("\n  ".join([first, *lines[-TAIL:]]))
+        return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
         """Why the service cannot restart, as a phrase; None if it can."""

@@ -152,10 +152,16 @@ def test_all_listed_models_can_be_created() -> None:
 
 
 def test_an_incomplete_model_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"model: The folder .* has no config\.json"):
-        checks.check_inputs(settings_with(model=str(tmp_path)))
+    missing_parts = [
+        "no config.json, a configuration",
+        r"no \*.safetensors, weights",
+        "no tokenizer.json",
+    ]
+    for lacks, file in zip(missing_parts, ("config.json", "model.safetensors", ""), strict=True):
+        with pytest.raises(ValueError, match=rf"model: The folder .* has {lacks}"):
+            checks.check_inputs(settings_with(model=str(tmp_path)))
+        (tmp_path / (file or "tokenizer.json")).touch()
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    (tmp_path / "tokenizer.json").touch()
     with pytest.raises(ValueError, match=r"model: Cannot load the model '.*'"):
         checks.check_inputs(settings_with(model=str(tmp_path)))
 

@@ -181,7 +181,7 @@ def test_a_dead_service_is_restarted_on_the_same_address(
 def test_a_service_that_keeps_dying_fails_with_its_log(folder: Path) -> None:
     text = (
         "print('ValueError: no such model: smollm3'); "
-        "print(*range(30), sep='\\n'); raise SystemExit(3)"
+        "print(*range(40), sep='\\n'); raise SystemExit(3)"
     )
     (folder / "program.log").write_text("ValueError: what went wrong last week\n")
     with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
@@ -189,8 +189,28 @@ def test_a_service_that_keeps_dying_fails_with_its_log(folder: Path) -> None:
     assert "The program service died 2 times, the last time with exit code 3." in str(lost.value)
     assert str(folder / "program.log") in str(lost.value)
     assert "ValueError: no such model: smollm3" in str(lost.value)
-    assert str(lost.value).endswith("29\n  --- ended with exit code 3")
+    assert str(lost.value).endswith("39\n  --- ended with exit code 3")
     assert "last week" not in str(lost.value)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "(EngineCore pid=4711) ERROR 11-27 14:02:11 [core.py:1017] ",
+        "(EngineCore_DP0 pid=4711) ",
+        "ERROR 11-27 14:02:11 [core.py:1017] ",
+        "[rank1]: ",
+    ],
+)
+def test_the_quoted_cause_has_no_process_prefix(folder: Path, prefix: str) -> None:
+    text = (
+        f"import os; prefix = {prefix!r}.replace('4711', str(os.getpid())); "
+        "print(prefix + 'ValueError: head_dim=16'); "
+        "print(*range(40), sep='\\n'); raise SystemExit(3)"
+    )
+    with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
+        service.wait(lambda: False)
+    assert str(lost.value).splitlines()[1:3] == ["  ValueError: head_dim=16", "  ..."]
 
 
 def test_a_service_that_is_not_ready_in_time_is_an_error(folder: Path) -> None:
