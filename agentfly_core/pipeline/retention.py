@@ -6,22 +6,17 @@ import logging
 import shutil
 from dataclasses import dataclass
 
-from agentfly_core.config.evaluation import Evaluate
-from agentfly_core.config.experiment import Rollout, Update
-from agentfly_core.config.parts import Data
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.experiment.run_layout import done_by, finished_summary, record_of
 from agentfly_core.runs.run import Run, recorded_settings
-from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
 WEIGHTS = "*.safetensors"
-BYTES_A_TOKEN = 16  # its number, its log-probability and its text, before compression
 logger = logging.getLogger(__name__)
 
 
@@ -117,12 +112,12 @@ def first_policy(step: int, staleness: int) -> int:
     return max(step - staleness, 0)
 
 
-def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheckpointer) -> None:
+def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
     """Raise NoSpace unless the disk has room for a policy and a learner state of these `sizes` in
-    bytes, and for a state that is being saved.
+    bytes, and for a second state that is being saved.
     """
     policy, state = sizes
-    needed = policy + state * (2 if checkpointer.busy() else 1)
+    needed = policy + state * (2 if saving else 1)
     folder, free = store.root, shutil.disk_usage(store.root).free
     if free < needed:
         raise NoSpace(
@@ -131,56 +126,12 @@ def require_space(store: Store, sizes: tuple[int, int], checkpointer: AsyncCheck
         )
 
 
-def require_space_for_night(experiment: Experiment, night: str) -> None:
-    """Raise NoSpace unless the disk has room for the remaining steps of a run.
-
-    An upper bound: each episode fills the model's context. With object storage the disk of the
-    working copies is checked. Before the base model exists, only episodes count.
-    """
-    settings, store, layout = experiment.settings, experiment.store, RunLayout(night)
-    done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
-    left = settings.steps - max(done, default=settings.start_step)
-    model = parent.policy if (parent := experiment.parent) else None
-    stage_keys = StageKeys(settings)
-    target = None if model else stage_keys.base_model(store.get(stage_keys.prepare().uri))
-    if target and store.holds(target.uri):
-        model = store.artifact(target.uri)
-    rollout, evaluate = settings.rollout, settings.evaluate
-    policies, states = _kept(settings.update, evaluate.every, rollout.max_staleness, left)
-    size, state = experiment.sizes(model) if model else (0, 0)
-    episodes = _episodes(rollout, evaluate, settings.data, settings.agent.max_model_len, left)
-    needed = policies * size + states * state + episodes
-    folder = next(place for place in (store.root, *store.root.parents) if place.exists())
-    free = shutil.disk_usage(folder).free
-    if left and free < needed:
-        raise NoSpace(
-            f"{folder} has {free / 2**30:.1f} GiB free; the {left} steps that {night} has to do "
-            f"need up to {needed / 2**30:.1f} GiB, for {policies} policies, {states} learner "
-            "states and the episodes. Free some space, remove old runs, or keep less: "
-            "update.keep_policies, update.keep_learner."
-        )
-
-
-def _kept(update: Update, every: int, max_staleness: int, steps: int) -> tuple[int, int]:
-    """Upper bound of the policies and learner states on disk at a time.
-
-    A new file is written before an old one is removed. Policies stay back to the oldest learner
-    state.
-    """
-    states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
-    if update.keep_policies == 0:
-        return steps, states
-    back = max(update.keep_policies, update.keep_learner * update.learner_every, max_staleness)
-    evaluated = steps // every if every else 0
-    return min(steps, back + evaluated + 1), states
-
-
-def _episodes(
-    rollout: Rollout, evaluate: Evaluate, data: Data, max_model_len: int, steps: int
-) -> int:
-    """Upper bound in bytes of the episodes of these steps and of held-out evaluations."""
-    trained = steps * rollout.problems * rollout.group_size * (1 + rollout.refills)
-    validations = steps // evaluate.every if evaluate.every else 0
-    held_out = 2 * data.test + validations * data.validation
-    longest = BYTES_A_TOKEN * max_model_len
-    return (trained + evaluate.episodes * held_out) * longest
+def require_space_for_night(experiment: Experiment) -> None:
+    """Raise NoSpace unless the disk has room for an update; unchecked before the model exists."""
+    store, stage_keys = experiment.store, StageKeys(experiment.settings)
+    model: Pointer | None = parent.policy if (parent := experiment.parent) else None
+    if model is None:
+        target = stage_keys.base_model(store.get(stage_keys.prepare().uri))
+        model = store.get(target.uri) if target else None
+    if model:
+        require_space(store, experiment.sizes(model), saving=False)

@@ -44,8 +44,8 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace where the disk cannot hold the rest of a night."""
-        require_space_for_night(self._experiment(changes), night)
+        """Raise NoSpace where the disk cannot hold an update."""
+        require_space_for_night(self._experiment(changes))
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Train a run of this name."""

@@ -24,7 +24,7 @@ def update(
     if policy_made := retention.made(run, target, step):
         return reused(policy_made)
     learner = services.learner
-    retention.require_space(run.store, run.experiment.sizes(policy), learner)
+    retention.require_space(run.store, run.experiment.sizes(policy), learner.busy())
     services.rest()
     policy_updates.catch_up(run, learner, step)
     retain = partial(retention.retain, run, step)

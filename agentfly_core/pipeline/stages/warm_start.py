@@ -84,7 +84,8 @@ def warm_start(
     target = StageKeys(experiment.settings).warm_start(model, demonstrations, number)
     if (policy := find(experiment.store, target)) and experiment.store.find(keys.learner(target)):
         return policy
-    retention.require_space(experiment.store, experiment.sizes(model), services.learner)
+    saving = services.learner.busy()
+    retention.require_space(experiment.store, experiment.sizes(model), saving)
     services.rest()
     job = update.warm_start_job(experiment, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)

@@ -48,7 +48,7 @@ class NightWork(Protocol):
         """Prepare the experiment's dataset."""
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace where the disk cannot hold the rest of a night."""
+        """Raise NoSpace where the disk cannot hold an update."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Start a run of this name with these settings, or continue it, and complete it."""

@@ -14,7 +14,6 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import (
-    BYTES_A_TOKEN,
     require_space,
     require_space_for_night,
     retain,
@@ -226,55 +225,28 @@ def test_an_update_without_disk_space_does_not_begin(critic, busy, needed, tmp_p
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000)
     )
-    checkpointer = SimpleNamespace(busy=lambda: busy)
-    require_space(place.store, place.sizes(policy), checkpointer)
+    require_space(place.store, place.sizes(policy), busy)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1)
     )
     with pytest.raises(OSError, match="Free some space"):
-        require_space(place.store, place.sizes(policy), checkpointer)
+        require_space(place.store, place.sizes(policy), busy)
 
 
-@pytest.mark.parametrize(
-    ("keep", "done", "policies", "states"),
-    [
-        ({}, 0, 10, 3),  # every policy and two learner states, a third until an old one is removed
-        ({}, 6, 4, 3),  # a continued night needs the rest
-        ({"keep_policies": 1, "keep_learner": 1}, 0, 2, 2),
-        ({"keep_policies": 1, "keep_learner": 1, "learner_every": 5}, 0, 6, 2),
-        ({}, 10, 0, 0),
-    ],
-)
-def test_a_night_without_disk_space_does_not_begin(
-    keep, done, policies, states, tmp_path, monkeypatch
-):
-    sizes = {"rollout": {"problems": 2, "group_size": 3}, "agent": {"max_model_len": 100}}
-    place = experiment(tmp_path, steps=10, update=keep, **sizes)
-    for uri in (
-        "artifacts/model/tiny",
-        *(f"runs/n/steps/{step + 1:06d}/policy" for step in range(done)),
-    ):
-        with place.store.publish(ArtifactKey(uri, "model", "0", {})) as folder:
-            (folder / "model.safetensors").write_bytes(bytes(1000))
+def test_a_night_without_disk_space_does_not_begin(tmp_path, monkeypatch):
+    place = experiment(tmp_path)
+    require_space_for_night(place)  # before there is a model
+    with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
+        (folder / "model.safetensors").write_bytes(bytes(1000))
     monkeypatch.setattr(
         StageKeys, "model", lambda keys: ArtifactKey("artifacts/model/tiny", "", "", {})
     )
-    model = place.store.open(place.store.artifact("artifacts/model/tiny"))
-    size = sum(path.stat().st_size for path in model.iterdir())
-    episodes = (10 - done) * 2 * 3 + 2 * 4  # and the 4 test problems before and after
-    needed = policies * size + states * 3 * size + episodes * 100 * BYTES_A_TOKEN
+    needed = sum(place.sizes(place.store.artifact("artifacts/model/tiny")))
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed))
-    require_space_for_night(place, "n")
+    require_space_for_night(place)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed - 1))
-    if done == 10:
-        require_space_for_night(place, "n")
-    else:
-        with pytest.raises(OSError, match=rf"the {10 - done} steps that n has to do need up to"):
-            require_space_for_night(place, "n")
-
-
-def test_without_model_and_store_only_episodes_need_space(tmp_path):
-    require_space_for_night(experiment(tmp_path), "n")
+    with pytest.raises(OSError, match="Free some space"):
+        require_space_for_night(place)
 
 
 def test_a_warm_start_shares_prefixes_by_its_setting(tmp_path):
