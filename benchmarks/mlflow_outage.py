@@ -11,6 +11,7 @@ a point is missing or doubled.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import tempfile
@@ -24,7 +25,6 @@ from typing import Literal
 
 from mlflow import MlflowClient
 
-from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.runs.run import links_of, opened
@@ -68,7 +68,7 @@ def trained(experiment: str, overrides: list[str], way: Way, folder: Path) -> Re
         with opened(loaded, "outage") as run:
             began = time.monotonic()
             with reporting(run) as report:
-                Training(run, folder, Stages(), Deadline.after(None), report).complete()
+                Training(run, folder, Stages(), math.inf, report).complete()
                 ended = time.monotonic()
             waited = time.monotonic() - ended
     os.environ["MLFLOW_TRACKING_URI"] = later = f"sqlite:///{folder}/later.db"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from prefect import flow, runtime
 
-from agentfly_core.pipeline.loop.deadline import Deadline
-from agentfly_core.pipeline.loop.training import Training
+from agentfly_core.pipeline.loop.training import Training, end_after
 from agentfly_core.records.run_record import Summary
 from flows.parameters import Another, ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
 from flows.run_pages import show_summary
@@ -32,7 +31,7 @@ def train(
 
     The step during which `hours` are over is the run's last one.
     """
-    until = Deadline.after(hours)
+    until = end_after(hours)
     with session(experiment, run, overrides, new, site, store) as here:
         summary = Training(here.run, here.logs, TASKS, until, here.report).complete()
     show_summary(here.run.store, here.experiment.site, summary)

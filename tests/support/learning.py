@@ -14,10 +14,7 @@ from safetensors.torch import load_file
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.system.service import Service
 from agentfly_core.testing.jobs import update_job
-from agentfly_core.training.client import DeepSpeedLearner
 from tests.support.waiting import LIMIT
 
 DEVICE = os.environ.get("AGENTFLY_DEVICE", "cpu")
@@ -25,9 +22,6 @@ DEVICE = os.environ.get("AGENTFLY_DEVICE", "cpu")
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
-IDLE = AsyncCheckpointer(
-    DeepSpeedLearner(Service("learner", "nowhere"))
-)  # a learner without a pending save
 
 
 def site(ranks, **settings):

@@ -19,10 +19,9 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.forking import check_start
 from agentfly_core.pipeline.loop import loading
-from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.pipeline.loop.training import Training
+from agentfly_core.pipeline.loop.training import Training, end_after
 from agentfly_core.pipeline.play import episodes as plays
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.play.episodes import Played, PlayRequest
@@ -125,8 +124,7 @@ def train(
     ):
         check_start(mine)
         mine.remember_sandbox()
-        until = Deadline.after(hours)
-        return Training(mine, _logs(name), Stages(), until).complete()
+        return Training(mine, _logs(name), Stages(), end_after(hours)).complete()
 
 
 @contextmanager

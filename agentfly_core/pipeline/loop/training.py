@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +13,6 @@ from pathlib import Path
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.lookahead import ahead
 from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
@@ -31,16 +32,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Training:
-    """The training of a run: `Training(run, Path("logs"), Stages(), Deadline.after(6))`.
+    """The training of a run: `Training(run, Path("logs"), Stages(), end_after(hours=6))`.
 
-    The step during which time is over is the run's last one. `report` is called after changes of
-    the run's files; it returns at once.
+    The step during which the monotonic clock passes `until` is the run's last one. `report` is
+    called after changes of the run's files; it returns at once.
     """
 
     run: Run
     logs: Path
     stages: Stages
-    until: Deadline
+    until: float
     report: Callable[[Run], None] = lambda run: None
 
     def complete(self) -> Summary:
@@ -83,12 +84,17 @@ class Training:
                     evaluator = Evaluator(stages, run.experiment, data)
                     evaluator.on_split(services, policy, "validation", step)
                     self.report(run)
-                if self.until.passed and step < run.settings.steps:
+                if time.monotonic() >= self.until and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
                     stages.keep_state(run, services, step)
                     run = run.ending_at(step)
                     return policy, run
         return policy, run
+
+
+def end_after(hours: float | None) -> float:
+    """The time of the monotonic clock after these hours, or never."""
+    return math.inf if hours is None else time.monotonic() + 3600 * hours
 
 
 def episodes(

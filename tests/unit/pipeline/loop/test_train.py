@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,6 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.loop import training
-from agentfly_core.pipeline.loop.deadline import Deadline
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.retention import made
@@ -24,7 +24,7 @@ from agentfly_core.store.stage_metrics import measuring
 from tests.support.experiments import experiment
 from tests.support.stages import stages_with
 
-NOW = Deadline.after(-1)
+NOW = 0.0
 
 
 class Scripted:
@@ -83,7 +83,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return learner
 
 
-def trained_until(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Run]:
+def trained_until(run: Run, learner: Scripted, until: float) -> tuple[Artifact, Run]:
     services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
     run.remember_start(start)
@@ -117,7 +117,7 @@ def test_the_last_step_before_the_deadline_keeps_its_state(
         assert made(ended, target, 1) == policy
     learner.state = "another run's"
     with opened(experiment(tmp_path, **settings(1)), "demo") as run:
-        assert trained_until(run, learner, Deadline.after(None))[0] == policy
+        assert trained_until(run, learner, math.inf)[0] == policy
     assert learner.state == "another run's"
 
 
@@ -132,7 +132,7 @@ def test_a_lost_state_is_computed_again_at_the_deadline(
 
     monkeypatch.setattr(policy_updates, "step_job", step_job)
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
-        trained_until(run, learner, Deadline.after(None))
+        trained_until(run, learner, math.inf)
     for step in (3, 2):
         run.store.remove(run.layout.step(step).policy)
         run.store.remove(run.layout.step(step).learner)
@@ -146,6 +146,6 @@ def test_a_lost_state_is_computed_again_at_the_deadline(
 
 def test_a_run_within_its_time_keeps_its_steps(tmp_path: Path, learner: Scripted) -> None:
     with opened(experiment(tmp_path, **settings(2)), "demo") as run:
-        policy, ended = trained_until(run, learner, Deadline.after(None))
+        policy, ended = trained_until(run, learner, math.inf)
         assert (policy.uri, ended) == (run.layout.step(2).policy, run)
         assert "planned_steps" not in run.record
