@@ -21,12 +21,15 @@ from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Their scorers call Python's `eval` on the answer."""
-OF_GIVEN_NUMBERS = frozenset({"countdown", "puzzle24"})
-"""Their scorers look for the problem's numbers in the answer."""
-PARSED = OF_GIVEN_NUMBERS | {
-    *("intermediate_integration", "polynomial_multiplication", "simple_integration"),
+OF_GIVEN_NUMBERS = "countdown"
+"""Its scorer looks for the problem's numbers in the answer."""
+PARSED = {
+    *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
+    "simple_integration",
 }
 """Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
+CARELESS = ("game_of_life_halting", "puzzle24")
+"""Their scorers give 1 to one answer for every problem."""
 _FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
 _ARITHMETIC = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
@@ -75,6 +78,10 @@ def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
         raise ValueError(
             f"reasoning-gym has no dataset {dataset!r}.{did_you_mean(dataset, sorted(DATASETS))}"
         )
+    if dataset in CARELESS:
+        raise ValueError(
+            f"The scorer of {dataset!r} gives 1 to one answer for every problem. Choose another."
+        )
     names = sorted({*DATASETS[dataset][1].__dataclass_fields__} - {"seed", "size"})
     if unknown := [key for key in config if key not in names]:
         raise ValueError(
@@ -108,7 +115,7 @@ def runs_code(dataset: str, answer: str) -> bool:
         return dataset in PARSED
     except (ValueError, RecursionError, MemoryError):  # NUL, or brackets without end
         return True
-    allowed = _is_of_whole_numbers if dataset in OF_GIVEN_NUMBERS else _is_arithmetic
+    allowed = _is_of_whole_numbers if dataset == OF_GIVEN_NUMBERS else _is_arithmetic
     return not all(map(allowed, nodes))
 
 

@@ -55,8 +55,8 @@ def test_an_entry_is_stored_with_its_tuples() -> None:
         ("chain_sun", {}, "no dataset 'chain_sun'. Did you mean 'chain_sum'?"),
         ("chain_sum", {"min_term": 1}, "no setting 'min_term'. Did you mean 'min_terms'?"),
         ("chain_sum", {"min_terms": 9, "max_terms": 2}, "max_terms must be >= min_terms"),
-        ("puzzle24", {}, "gives 1 to the answer '.*' for every problem"),
-        ("game_of_life_halting", {}, "gives 1 to the answer '.*' for every problem"),
+        ("puzzle24", {}, "gives 1 to one answer for every problem"),
+        ("game_of_life_halting", {}, "gives 1 to one answer for every problem"),
         ("coin_flip", {}, "data.train is 2000, but 'coin_flip' made 2"),
     ],
 )
