@@ -83,7 +83,7 @@ def play(
             mode = Chat(first, _ask, show)
         with nullcontext() if live or chat else stage_bar(console):
             played = prepared.play(logs, mode)
-    totals = figures(played, experiment.tasks, experiment.whole.goal)
+    totals = figures(played, experiment.whole.goal)
     if chat:
         # there was no attempt at the problem
         totals = replace(totals, reward=None, success=None, success_by_task={})

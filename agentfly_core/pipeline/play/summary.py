@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
 
 from agentfly_core.config.tasks import SINGLE
-from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.records.intervals import Interval, Mean, Rate, mean
 from agentfly_core.records.speakers import by_episode, episode_reward
@@ -25,12 +24,11 @@ class Figures:
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
-                replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
+                replies=24, cut_replies=3, episodes_per_second=312.4)
 
     `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
     a mixture's tasks that were. `failures` counts why episodes failed, `unscored_for` why others
-    could not be scored. `cut_replies` had no room for more tokens, `cut_at_max_tokens` of them by
-    the `agent.max_tokens` of their task.
+    could not be scored. `cut_replies` had no room for more tokens.
     """
 
     episodes: int
@@ -46,7 +44,6 @@ class Figures:
     tool_errors: int
     replies: int
     cut_replies: int
-    cut_at_max_tokens: int
     episodes_per_second: float
 
     def lines(self) -> list[str]:
@@ -73,17 +70,15 @@ class Figures:
         text.append(
             f"{counted(self.tool_calls, 'tool call')}, {self.tool_errors} answered with an error"
         )
-        of = f"of {counted(self.replies, 'reply')} cut"
-        if self.cut_at_max_tokens:
-            text.append(f"{self.cut_at_max_tokens} {of} at agent.max_tokens: set it higher")
-        if others := self.cut_replies - self.cut_at_max_tokens:
-            limits = "agent.max_model_len, agent.max_sampled_tokens, or the agent's own"
-            text.append(f"{others} {of} by another limit: {limits}")
+        if self.cut_replies:
+            limits = "agent.max_tokens, agent.max_model_len or agent.max_sampled_tokens"
+            replies = counted(self.replies, "reply")
+            text.append(f"{self.cut_replies} of {replies} cut by a limit of tokens: {limits}")
         text.append(f"{self.episodes_per_second:.3g} episodes/s, stored and scored")
         return text
 
 
-def figures(played: Played, tasks: Mapping[str, Task], goal: str) -> Figures:
+def figures(played: Played, goal: str) -> Figures:
     """Compute the statistics of played episodes."""
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}
@@ -91,13 +86,7 @@ def figures(played: Played, tasks: Mapping[str, Task], goal: str) -> Figures:
     calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
     errors = [o for t in played.episodes for o in t.observations if o.error]
     replies = [turn.sampled for t in played.episodes for turn in t.turns]
-    cut = [tokens for t in played.episodes for tokens in _cut(t)]
-    at_most = [
-        tokens
-        for t in played.episodes
-        for tokens in _cut(t)
-        if tokens >= tasks[t.problem.task].settings.agent.max_tokens
-    ]
+    cut = [spans for spans in replies if spans and spans[-1].finish == "length"]
     unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
     causes = [
         reward.reason
@@ -121,7 +110,6 @@ def figures(played: Played, tasks: Mapping[str, Task], goal: str) -> Figures:
         tool_errors=len(errors),
         replies=len(replies),
         cut_replies=len(cut),
-        cut_at_max_tokens=len(at_most),
         episodes_per_second=len(episodes) / played.seconds,
     )
 
@@ -135,13 +123,6 @@ def _rewards(
         if (reward := episode_reward(episode, scores)) is not None:
             rewards[episode[0].problem.id].append(reward)
     return rewards
-
-
-def _cut(trajectory: Trajectory) -> Iterator[int]:
-    """The tokens of each reply that was cut."""
-    for turn in trajectory.turns:
-        if turn.sampled and turn.sampled[-1].finish == "length":
-            yield sum(len(span.tokens) for span in turn.sampled)
 
 
 def _between(interval: Interval, pattern: str) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.intervals import Mean, Rate, wilson
@@ -23,8 +20,6 @@ from agentfly_core.records.trajectory import (
     of_task,
 )
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support import mixtures
-from tests.support.experiments import experiment, experiment_of
 
 
 def episode(name: str, group: str, ending: Ending) -> Trajectory:
@@ -58,53 +53,46 @@ PLAYED = Played(
 )
 
 
-def rules(tmp_path: Path) -> tuple[Mapping[str, Task], str]:
-    """Rules of an experiment with the goal `right` and replies of at most 3 tokens."""
-    made = experiment(tmp_path, agent={"max_tokens": 3})
-    return made.tasks, "right"
+GOAL = "right"
 
 
-def test_endings_calls_errors_and_unscored_episodes_are_counted(
-    tmp_path: Path,
-) -> None:
-    summary = figures(PLAYED, *rules(tmp_path))
+def test_endings_calls_errors_and_unscored_episodes_are_counted() -> None:
+    summary = figures(PLAYED, GOAL)
     assert (summary.episodes, summary.problems, summary.unscored) == (4, 3, 1)
     assert summary.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
     assert (summary.tool_calls, summary.tool_errors) == (12, 8)
     assert summary.episodes_per_second == 8.0
 
 
-def test_rewards_and_success_are_means_over_problems(tmp_path: Path) -> None:
-    summary = figures(PLAYED, *rules(tmp_path))
+def test_rewards_and_success_are_means_over_problems() -> None:
+    summary = figures(PLAYED, GOAL)
     assert summary.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
     assert summary.success is not None
     assert (summary.success.share, summary.success.problems) == (0.75, 2)
 
 
-def test_reasons_of_failed_episodes_are_counted(tmp_path: Path) -> None:
+def test_reasons_of_failed_episodes_are_counted() -> None:
     lost = [replace(one, error="ServiceFailure: gone") for one in PLAYED.episodes[2:]]
     played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
-    summary = figures(played, *rules(tmp_path))
+    summary = figures(played, GOAL)
     assert summary.failures == {"ServiceFailure: gone": 2}
     assert "  2 failed: ServiceFailure: gone" in summary.lines()
 
 
-def test_reasons_of_unscored_episodes_are_counted(tmp_path: Path) -> None:
+def test_reasons_of_unscored_episodes_are_counted() -> None:
     reason = Unscored("exact: got '1.0' (str), expected a finite number")
     scores = [replace(score, reward=reason) for score in PLAYED.scores]
-    summary = figures(replace(PLAYED, scores=scores), *rules(tmp_path))
+    summary = figures(replace(PLAYED, scores=scores), GOAL)
     assert (summary.unscored, summary.unscored_for) == (4, {reason.reason: 3})  # and one failed
     assert f"  3 unscored: {reason.reason}" in summary.lines()
 
 
-def test_unscored_episodes_give_no_mean(tmp_path: Path) -> None:
-    summary = figures(
-        Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), *rules(tmp_path)
-    )
+def test_unscored_episodes_give_no_mean() -> None:
+    summary = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), GOAL)
     assert (summary.reward, summary.success) == (None, None)
 
 
-def test_cut_replies_are_counted_by_their_limit(tmp_path: Path) -> None:
+def test_cut_replies_are_counted() -> None:
     cut = replace(turn([1], {2: 0.0, 3: 0.0}).sampled[0], finish="length")
     played = trajectory(
         turn([1], {2: 0.0, 3: 0.0}),
@@ -112,29 +100,21 @@ def test_cut_replies_are_counted_by_their_limit(tmp_path: Path) -> None:
         replace(turn([1], {}), sampled=(turn([1], {4: 0.0}).sampled[0], cut)),
         name="a0",
     )
-    summary = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), *rules(tmp_path))
-    assert (summary.replies, summary.cut_replies, summary.cut_at_max_tokens) == (3, 2, 1)
+    summary = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), GOAL)
+    assert (summary.replies, summary.cut_replies) == (3, 2)
 
 
-def test_a_mixture_has_success_and_reply_limits_by_task() -> None:
-    """A reply to sums may have at most 3 tokens, a reply in the shop 200."""
-    brief = {**mixtures.SUMS, "agent": {"max_tokens": 3}}
-    experiment = experiment_of(mixtures.settings_with(sums=brief))
-    cut = replace(turn([1], {2: 0.0, 3: 0.0, 4: 0.0}).sampled[0], finish="length")
-    reply = replace(turn([1], {}), sampled=(cut,))
+def test_a_mixture_has_success_by_task() -> None:
     episodes = tuple(
-        trajectory(reply, name=name, problem=of_task(Problem(name, "?"), task))
+        trajectory(turn([1], {2: 0.0}), name=name, problem=of_task(Problem(name, "?"), task))
         for task, name in (("sums", "add-1"), ("sums", "add-2"), ("shop", "red-cup"))
     )
     scores = tuple(
-        Scored(one.id, {experiment.whole.goal: won}, (), won)
+        Scored(one.id, {GOAL: won}, (), won)
         for one, won in zip(episodes, (1.0, 0.0, 1.0), strict=True)
     )
-    summary = figures(
-        Played("demo-5", episodes, scores, 1.0), experiment.tasks, experiment.whole.goal
-    )
+    summary = figures(Played("demo-5", episodes, scores, 1.0), GOAL)
     assert summary.success_by_task == {
         "sums": Rate(0.5, wilson(1, 2), 2),
         "shop": Rate(1.0, wilson(1, 1), 1),
     }
-    assert (summary.cut_replies, summary.cut_at_max_tokens) == (3, 2)
