@@ -61,22 +61,6 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
     return policy
 
 
-async def random_shopper(conversation: Conversation) -> str:
-    """Browse, view or buy at random, with random options."""
-    draw = random.Random(conversation.seed)
-    pages = observed(conversation)
-    seen = [product for page in pages for product, *_ in listed(page)]
-    action = draw.choice(("browse", "view", "buy") if seen else ("browse",))
-    if action == "browse":
-        words = re.findall(r"[a-z]+", conversation.problem.prompt)
-        return call_text("browse", words=" ".join(draw.sample(words, draw.randint(1, 3))))
-    product = draw.choice(seen)
-    if action == "view":
-        return call_text("view", product=product)
-    offered = dict(viewed(pages)).get(product, {}).values()
-    return call_text("buy", product=product, options=[draw.choice(values) for values in offered])
-
-
 def understood(prompt: str) -> WantedProduct:
     """The wish of a prompt; raises ValueError for another prompt."""
     match = _WISH.fullmatch(prompt)

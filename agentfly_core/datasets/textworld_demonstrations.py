@@ -1,4 +1,4 @@
-"""Policies for treasure hunts of TextWorld, from the texts of the game only."""
+"""Demonstrations for treasure hunts of TextWorld, from the texts of the game only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from agentfly_core.records.trajectory import Problem
 
 BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
 MISTAKES = ("wander", "give up")
-HANDLING = ("take", "examine")
 _ROOM = re.compile(r"-= (.+?) =-\n([\s\S]*)")
 _LIES = re.compile(r"There is (.+?) on the floor")
 
@@ -84,18 +83,6 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
         return thought + call_text("do", command=f"go {seen.way()}") if seen.way() else "Done."
 
     return policy
-
-
-async def random_hunter(conversation: Conversation) -> str:
-    """A uniformly random command with the thing or a listed thing."""
-    if took(conversation):
-        return "Done."
-    thing, _ = hunted(conversation.problem.prompt)
-    seen = [conversation.problem.prompt, *observed(conversation)]
-    things = {thing, *(one for view in seen for one in lying(view))}
-    commands = [*(f"go {direction}" for direction in BACK), "look", "inventory"]
-    commands += [f"{verb} {one}" for verb in HANDLING for one in sorted(things)]
-    return call_text("do", command=random.Random(conversation.seed).choice(commands))
 
 
 def lying(view: str) -> list[str]:

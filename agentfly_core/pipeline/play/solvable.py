@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 from agentfly_core.authoring.reward import AT_ONCE, Grade, Reward
 from agentfly_core.config.evaluation import SPLITS
-from agentfly_core.config.import_path import check_settings, load
-from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import SINGLE
-from agentfly_core.datasets.files import files, read
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
@@ -27,7 +22,6 @@ from agentfly_core.records.trajectory import (
     Score,
     Trajectory,
     Unscored,
-    of_task,
 )
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.store import Store
@@ -73,9 +67,9 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
                 report += [f"{prefix}{line}" for line in lines]
                 unsolvable |= wrong
     if unsolvable:
-        sources = {name: one.data for name, one in experiment.settings.each.items()}
+        prompts = {problem.id: problem.prompt for problem in problems}
         most = experiment.settings.data.tolerate_bad_rows
-        report.append(_tolerated(unsolvable, _places(sources, unsolvable), most))
+        report.append(_tolerated(unsolvable, prompts, most))
     report += trials(experiment, split(folder, "train"))
     store.write_json(uri, {"report": [*report]})
     return report
@@ -183,10 +177,10 @@ def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
     return f"{answer} earns {score.value:g} of {reward.name}, not 1"
 
 
-def _tolerated(unsolvable: Mapping[str, str], places: Mapping[str, str], most: int) -> str:
+def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: int) -> str:
     """A line on problems that cannot be solved; raises ValueError for more than are tolerated."""
     first = "; ".join(
-        f"{places.get(name, f'the problem {name!r}')}: {unsolvable[name]}"
+        f"the problem {name!r} ({clip(prompts[name], 80)}): {unsolvable[name]}"
         for name in [*unsolvable][:SHOWN]
     )
     line = f"{counted(len(unsolvable), 'problem')} cannot be solved (tolerated: {most}): {first}."
@@ -196,19 +190,3 @@ def _tolerated(unsolvable: Mapping[str, str], places: Mapping[str, str], most: i
         )
     logger.warning(line)
     return line
-
-
-def _places(sources: Mapping[str, Data], names: Collection[str]) -> dict[str, str]:
-    """The file and row of problems that come from files, by id; `sources` are the data by task."""
-    places = dict[str, str]()
-    for task, data in sources.items():
-        if load(data.use) is not files:
-            continue
-        settings = check_settings(files, data.settings, GIVEN["data"])
-        for key in ("train_file", "validation_file", "test_file"):
-            if path := settings.get(key):
-                for number, row in read(Path(str(path)), columns=settings.get("columns")):
-                    name = of_task(row, task).id if isinstance(row, Problem) else ""
-                    if name in names:
-                        places.setdefault(name, f"{Path(str(path)).name}, row {number}")
-    return places

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets import text_shop_demonstrations
 from agentfly_core.datasets.text_shop import text_shop
-from agentfly_core.datasets.text_shop_demonstrations import random_shopper, understood
+from agentfly_core.datasets.text_shop_demonstrations import understood
 from agentfly_core.environments.text_shop import Purchase, TextShop, catalogue
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
@@ -153,11 +153,6 @@ async def test_random_calls_fulfil_almost_no_wish(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     assert solved(await shopped(hundred, random_policy, tokenizer)) <= 0.05
-    played = await shopped(hundred, random_shopper, tokenizer)
-    assert solved(played) <= 0.05
-    seen = [observation for trajectory in played for observation in trajectory.observations]
-    assert {observation.tool for observation in seen} == {"browse", "view", "buy"}
-    assert not any(observation.error for observation in seen)
 
 
 def test_a_purchase_without_a_page_is_rarely_right() -> None:

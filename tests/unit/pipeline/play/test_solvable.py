@@ -116,23 +116,28 @@ def test_all_right_answers_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path)
 def test_an_unsolvable_problem_is_refused_with_its_fact(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 problem cannot be solved") as error:
         report_of_answers(tmp_path, ["1", {"right": "2"}, "3"])
-    assert "the problem 'p1': facts['answer'] is {\"right\": \"2\"}, expected" in str(error.value)
+    assert (
+        "the problem 'p1' (How many are 1?): facts['answer'] is {\"right\": \"2\"}, expected"
+        in str(error.value)
+    )
     assert "raise data.tolerate_bad_rows" in str(error.value)
 
 
 def test_tolerated_problems_are_reported_and_not_refused(tmp_path: Path) -> None:
     report = report_of_answers(tmp_path, ["1", None, "3"], data={"tolerate_bad_rows": 1})
     assert "earns 1 in 2 of 3 problems" in report[0]
-    assert report[1].startswith("1 problem cannot be solved (tolerated: 1): the problem 'p1': ")
+    assert report[1].startswith(
+        "1 problem cannot be solved (tolerated: 1): the problem 'p1' (How many are 1?): "
+    )
 
 
-def test_a_bad_fact_of_a_file_is_refused_with_file_and_row(tmp_path: Path) -> None:
+def test_a_bad_fact_of_a_file_is_refused_with_its_question(tmp_path: Path) -> None:
     rows = [{"question": f"{n}?", "answer": True if n == 2 else n} for n in range(5)]
     path = tmp_path / "sums.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = "agentfly_core.datasets.files:files"
     data = {"use": files, "train_file": str(path), "train": 3, "validation": 0, "test": 2}
-    with pytest.raises(ValueError, match=r"sums\.jsonl, row 3: facts\['answer'\] is true"):
+    with pytest.raises(ValueError, match=r"\(2\?\): facts\['answer'\] is true"):
         check_problems(*made(tmp_path, data=data))
 
 
