@@ -55,12 +55,8 @@ def first_fields(path: Path) -> set[str]:
     if path.suffix == ".parquet":
         with _unreadable_parquet(path):
             return {*pq.read_schema(path).names}
-    if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8-sig", errors="replace") as lines:
-            records = [_value(line) for line in islice(lines, FIRST)]
-    else:
-        records = [row for _, row in islice(rows(path), FIRST)]
-    return {field for row in records if isinstance(row, Mapping) for field in row}
+    first = (row for _, row in islice(rows(path), FIRST))
+    return {field for row in first if isinstance(row, Mapping) for field in row}
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:

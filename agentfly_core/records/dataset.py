@@ -113,7 +113,8 @@ def problems_of(
             seen[problem.id] = name
     for name in SPLITS:
         returned, expected = len(splits[name]), getattr(data, name)
-        if returned > expected or len(built[name]) < expected:
+        usable = [row for row in built[name] if not isinstance(row, Repeated)]
+        if returned > expected or len(usable) < expected:
             raise ValueError(
                 f"{data.use} returned {returned} problems as {name}, expected {expected}: set "
                 f"data.{name}={returned}, or return a BadRow for each bad row."
