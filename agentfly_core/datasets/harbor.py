@@ -10,12 +10,11 @@
 
 from __future__ import annotations
 
-import ast
 import random
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -37,8 +36,9 @@ _REFUSED = re.compile(
     r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-SCRIPTS = ("", ".sh", ".bash")
-"""Endings of shell scripts."""
+_IMPORT = re.compile(r"\s*(?:import|from)\s+(\w+)")
+PROGRAMS = ("", ".sh", ".bash", ".py")
+"""Endings of the programs of a check."""
 WHY_NOT = (
     "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
 )
@@ -138,11 +138,10 @@ def _terminal_bench(folder: Path) -> Problem:
 
 def _check(folder: Path, script: Path, seconds: float) -> JSON:
     tests = folder / "tests"
+    own = {name for path in _files(tests) for name in (path.stem, path.parent.name)}
     for path in dict.fromkeys([script, *_files(tests)]):
-        for number, text in _called(path):
-            if match := _REFUSED.search(text):
-                raise RefusedTask(path, f"it calls {match[1]}: {WHY_NOT}", number)
-    _require_modules([path for path in _files(tests) if path.suffix == ".py"])
+        if path.suffix in PROGRAMS:
+            _require_alone(path, own | sys.stdlib_module_names)
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
         "files": files | {script.name: _text(script)},
@@ -152,36 +151,15 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
     }
 
 
-def _called(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered text that may call programs: shell without comments, string literals of Python."""
-    if path.suffix == ".py":
-        for node in ast.walk(_parsed(path)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.lineno, node.value
-    elif path.suffix in SCRIPTS:
-        for number, line in enumerate(_text(path).splitlines(), 1):
-            yield number, _COMMENT.sub("", line)
-
-
-def _parsed(program: Path) -> ast.Module:
-    try:
-        return ast.parse(_text(program))
-    except SyntaxError as error:
-        raise RefusedTask(program, f"invalid Python: {error.msg}", error.lineno or 1) from None
-
-
-def _require_modules(programs: list[Path]) -> None:
-    """Refuse imports of other modules than these and Python's own."""
-    own = {name for path in programs for name in (path.stem, path.parent.name)}
-    available = sys.stdlib_module_names | own
-    for path in programs:
-        nodes = ast.walk(_parsed(path))
-        imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-        for node in imports:
-            named = [alias.name for alias in node.names]
-            for name in named if isinstance(node, ast.Import) else [node.module or path.stem]:
-                if name.partition(".")[0] not in available:
-                    raise RefusedTask(path, f"it imports {name}: {WHY_NOT}", node.lineno)
+def _require_alone(program: Path, modules: Set[str]) -> None:
+    """Refuse a line that imports another module, or names a program that needs a network."""
+    for number, line in enumerate(_text(program).splitlines(), 1):
+        code = _COMMENT.sub("", line)
+        imported = _IMPORT.match(code) if program.suffix == ".py" else None
+        if imported and imported[1] not in modules:
+            raise RefusedTask(program, f"it imports {imported[1]}: {WHY_NOT}", number)
+        if match := _REFUSED.search(code):
+            raise RefusedTask(program, f"it calls {match[1]}: {WHY_NOT}", number)
 
 
 def _seconds(settings: Path, limit: object) -> float:
