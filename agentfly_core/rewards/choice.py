@@ -43,11 +43,10 @@ def _right_options(problem: Problem) -> list[str]:
     keys = [_key(one).casefold() for one in answers]
     right = list(dict.fromkeys(alike[key] for key in keys if key in alike))
     if not right:
-        answer = problem.facts["answer"]
-        hint = "give the text of an option"
-        if isinstance(answer, int) and 0 <= answer < len(options):
-            hint += f", such as {options[answer]!r}, which has this index when counted from 0"
-        raise ValueError(f"facts['answer'] is {answer!r:.80}, and no option is: {hint}")
+        answer = f"{problem.facts['answer']!r:.80}"
+        raise ValueError(
+            f"facts['answer'] is {answer}, and no option is: give the text of an option"
+        )
     return right
 
 

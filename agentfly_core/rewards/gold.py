@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Annotated
 
-from typing_extensions import TypeIs
+from pydantic import Field, StrictInt, StringConstraints, TypeAdapter, ValidationError
 
 from agentfly_core.records.trajectory import Examples, Problem
 from agentfly_core.system.formats.text import clip
 
 NO_ANSWER = ("", "I do not know.")
 """Wrong answers to every problem."""
-_EXPECTED = (
-    "a text, a number, a list of these, SQuAD's {'text': [...]} or TriviaQA's "
-    "{'value': ..., 'aliases': [...]}"
+Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_VALUES: TypeAdapter[list[str | int | float]] = TypeAdapter(
+    Annotated[list[Text | StrictInt | Real], Field(min_length=1)]
 )
+_EXPECTED = {
+    "answer": "a text, a number, a list of these, SQuAD's {'text': [...]} or TriviaQA's "
+    "{'value': ..., 'aliases': [...]}; data.columns renames a column",
+    "options": "a list of different texts or numbers",
+}
 
 
 def right_answers(problem: Problem) -> list[str]:
@@ -28,36 +33,24 @@ def right_answers(problem: Problem) -> list[str]:
     TriviaQA's `{"value": "Lima", "aliases": [...]}`. Raises ValueError for anything else, and for
     empty lists or texts.
     """
-    facts = problem.facts
-    if "answer" not in facts:
-        names = ", ".join(map(repr, facts)) or "none"
-        raise ValueError(
-            f"facts['answer'] is missing, the problem has {names}: map it in data.columns"
-        )
-    texts = [text for value in _values(facts["answer"]) for text in _texts(value, facts)]
-    if not texts:
-        raise _refused(facts, "no answer")
+    answer = problem.facts.get("answer")
+    values = answer if isinstance(answer, list | tuple) else [answer]
+    if isinstance(answer, Mapping):
+        aliases = answer.get("aliases") or ()
+        values = answer["text"] if "text" in answer else [answer.get("value"), *aliases]
+    texts = list[str]()
+    for value in _checked(values, problem, "answer"):
+        texts += [value] if isinstance(value, str) else [number_text(value), str(value)]
     return list(dict.fromkeys(texts))
 
 
 def option_texts(problem: Problem) -> list[str]:
     """The fact `options` as texts; raises ValueError for wrong types and repeated options."""
-    options = problem.facts.get("options")
-    if not isinstance(options, list | tuple) or not options:
-        raise ValueError(f"facts['options'] is {_written(options)}, expected a list of texts")
-    texts: dict[str, str] = {}
-    for number, option in enumerate(options):
-        where = f"facts['options'][{number}]"
-        if not _is_text_or_number(option):
-            raise ValueError(f"{where} is {_written(option)}, expected a text or a number")
-        text = option.strip() if isinstance(option, str) else number_text(option)
-        if not text:
-            raise ValueError(f"{where} is empty, expected a text")
-        key = " ".join(text.casefold().split())
-        if key in texts:
-            raise ValueError(f"{where} repeats {texts[key]!r}: remove one")
-        texts[key] = text
-    return [*texts.values()]
+    options = _checked(problem.facts.get("options"), problem, "options")
+    texts = [option if isinstance(option, str) else number_text(option) for option in options]
+    if len({" ".join(text.casefold().split()) for text in texts}) < len(texts):
+        raise _refused(problem, "options")
+    return texts
 
 
 def number_text(number: float) -> str:
@@ -78,42 +71,14 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
     return of_problem
 
 
-def _values(answer: Any) -> list[Any]:
-    """The values in one of the published shapes."""
-    if isinstance(answer, Mapping):
-        if isinstance(answer.get("text"), list | tuple):
-            return [*answer["text"]]
-        if "value" in answer:
-            aliases = answer.get("aliases")
-            return [answer["value"], *(aliases if isinstance(aliases, list | tuple) else ())]
-    return [*answer] if isinstance(answer, list | tuple) else [answer]
-
-
-def _texts(value: Any, facts: Mapping[str, Any]) -> list[str]:
-    if not _is_text_or_number(value):
-        raise _refused(facts, "")
-    if not isinstance(value, str):
-        return [number_text(value), str(value)]
-    if not value.strip():
-        raise _refused(facts, "an empty text, which an empty reply would match")
-    return [value.strip()]
-
-
-def _is_text_or_number(value: object) -> TypeIs[str | int | float]:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def _refused(facts: Mapping[str, Any], why: str) -> ValueError:
-    answer = _written(facts["answer"])
-    return ValueError(
-        f"facts['answer'] is {answer}{f', {why}' if why else ''}, expected {_EXPECTED}"
-    )
-
-
-def _written(value: object) -> str:
+def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
+    """Stripped texts and finite numbers, at least one; raises ValueError."""
     try:
-        return clip(json.dumps(value, ensure_ascii=False), 80)
-    except (TypeError, ValueError):
-        return clip(repr(value), 80)
+        return _VALUES.validate_python(values)
+    except ValidationError:
+        raise _refused(problem, name) from None
+
+
+def _refused(problem: Problem, name: str) -> ValueError:
+    fact = clip(json.dumps(problem.facts.get(name), ensure_ascii=False, default=repr), 80)
+    return ValueError(f"facts['{name}'] is {fact}, expected {_EXPECTED[name]}")

@@ -40,7 +40,7 @@ async def test_the_right_answer_can_be_a_number() -> None:
 
 async def test_a_problem_without_an_answer_is_unscored() -> None:
     result = await exact.score(await play("99", problem=Problem("p", "?")), {})
-    assert isinstance(result, Unscored) and "facts['answer'] is missing" in result.reason
+    assert isinstance(result, Unscored) and "facts['answer'] is null" in result.reason
 
 
 @pytest.mark.parametrize(
