@@ -53,17 +53,6 @@ def stop_if_unscored(
     _allow_unscored(ended, len(episodes), share)
 
 
-def stop_if_all_frozen(trajectories: Sequence[Trajectory]) -> None:
-    """Raise GateClosed if frozen speakers made all replies of training episodes."""
-    spoke = [t for t in trajectories if t.turns and t.role == "train"]
-    if spoke and all(t.policy for t in spoke):
-        frozen = ", ".join(sorted({f"{t.speaker}: {t.policy}" for t in spoke}))
-        raise GateClosed(
-            f"All replies came from frozen speakers ({frozen}), so nothing can be trained. Remove "
-            "one from agent.frozen."
-        )
-
-
 def stop_if_diverging(skipped: int) -> None:
     """Raise GateClosed if the last three optimizer steps were all skipped."""
     if skipped >= SKIPPED_IN_A_ROW:

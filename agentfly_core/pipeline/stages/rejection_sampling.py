@@ -30,14 +30,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
         if (scored := store.get(here.scored)) is None:
-            there = (
-                f"its last one is {step - 1}"
-                if step > 1
-                else f"runs there: {', '.join(store.names('runs'))}"
-            )
-            raise ValueError(
-                f"The run {run!r} has not scored a step {step} in {store.uri}; {there}."
-            )
+            raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}.")
         pointers += [scored, *rollouts(scored)]
     return tuple(pointers)
 

@@ -20,12 +20,10 @@ from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
-from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.store import Store
-from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
 from tests.support.problems import schedule_of
 
@@ -217,13 +215,3 @@ def test_a_frozen_policy_with_other_tokens_is_refused(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
         speakers_of(here, tokenizer)
-
-
-def test_a_training_without_a_trained_speaker_stops() -> None:
-    spoken = turn([1, 2], {3: -0.1})
-    ours = trajectory(spoken, name="a", agent="planner")
-    theirs = trajectory(spoken, name="b", agent="critic", policy="run:demo@7")
-    stop_if_all_frozen([ours, theirs])
-    stop_if_all_frozen([replace(theirs, role="evaluation")])
-    with pytest.raises(GateClosed, match=r"\(critic: run:demo@7\), so nothing can be trained"):
-        stop_if_all_frozen([trajectory(name="c", agent="agent"), theirs])

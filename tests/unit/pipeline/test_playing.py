@@ -31,7 +31,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.rollout.rules import Frozen, FrozenPolicy
+from agentfly_core.rollout.rules import Frozen
 from agentfly_core.testing.episodes import saying
 from tests.support.experiments import experiment_of
 
@@ -235,13 +235,3 @@ def test_an_experiment_may_allow_more_missing_scores(tokenizer: Any, tmp_path: P
         score_episodes(experiment_of(lenient), [tmp_path], [], 1, tmp_path)["rollout/ending/failed"]
         == 1.0
     )
-
-
-def test_a_frozen_role_without_replies_in_a_shard_is_reported(
-    tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    here = partial(tokenizer.encode, add_special_tokens=False)
-    silent = FrozenPolicy("run:demo@1", Scripted(here, 2, saying("never")))
-    played(settings_with(), tokenizer, "2", tmp_path, frozen={"critc": silent})
-    assert "agent.frozen names 'critc', who said nothing" in caplog.text
-    assert "Those who spoke: tool_loop." in caplog.text

@@ -102,13 +102,9 @@ def test_a_held_out_problem_is_not_imitated(stored):
 
 
 def test_a_missing_step_of_the_run_is_refused(stored):
-    with pytest.raises(
-        ValueError, match=r"The run 'base' has not scored a step 4 in .*; its last one is 3"
-    ):
+    with pytest.raises(ValueError, match=r"The run 'base' has not scored a step 4 in "):
         rejection_sampling.artifacts(stored.store, "base", 5)
-    with pytest.raises(
-        ValueError, match=r"The run 'bass' has not scored a step 1 in .*; runs there: base"
-    ):
+    with pytest.raises(ValueError, match=r"The run 'bass' has not scored a step 1 in "):
         rejection_sampling.artifacts(stored.store, "bass", 2)
 
 

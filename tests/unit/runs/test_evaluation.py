@@ -180,12 +180,9 @@ def test_an_impossible_evaluation_is_refused(tmp_path: Path, override: str, mess
         loading.read(str(tmp_path / "tiny.yaml"), [override])
 
 
-def test_a_fact_with_no_value_or_too_many_values_is_refused(tmp_path: Path) -> None:
+def test_a_fact_with_no_value_is_refused(tmp_path: Path) -> None:
     here = experiment(tmp_path, evaluate={"by": "kind"})
     some = [Problem("a", "?", {"kind": "hard"}), Problem("b", "?", {"answer": "2"})]
     with pytest.raises(ValueError, match="fact 'kind', it has answer"):
         require_tags(here.settings.evaluate.by, some)
-    many = [Problem(f"{i}", "?", {"kind": i}) for i in range(51)]
-    with pytest.raises(ValueError, match=r"kind, which has 51 values .* expected 50 at most"):
-        require_tags(here.settings.evaluate.by, many)
-    require_tags(here.settings.evaluate.by, many[:50])
+    require_tags(here.settings.evaluate.by, some[:1])
