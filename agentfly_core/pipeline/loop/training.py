@@ -6,6 +6,8 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,10 +16,9 @@ from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
-from agentfly_core.pipeline.loop.lookahead import ahead
-from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
+from agentfly_core.pipeline.loop.lookahead import ahead, one_thread
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.pipeline.scoring import scored_shard
+from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.ledger import used
@@ -115,8 +116,8 @@ def episodes(
     schedule = run.experiment.schedule
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
-    score_shard = partial(scored_shard, experiment.whole.rewards, experiment.scores)
-    with scoring_shards(run.store, score_shard) as scoring:
+    begun: dict[Artifact, Future[ScoredShard]] = {}
+    with one_thread("score") as thread:
 
         def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
@@ -124,18 +125,29 @@ def episodes(
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 played.append(stages.rollout(services, policy, version, drawn, shard))
                 if not was_there:  # else its scores may be stored, and a reward may ask a model
-                    scoring.begin(played[-1])
+                    begun[played[-1]] = scoring(thread, experiment, played[-1])
+
+        def score(round_name: str, before: Artifact | None, number: int) -> Artifact:
+            shards = {shard: future.result() for shard, future in begun.items()}
+            return stages.score(experiment, played, step, round_name, before, number, shards)
 
         play(sampling_round)
         for number in range(1, run.settings.rollout.refills + 1):
-            name = f"{what} round {number}"
-            scored = stages.score(experiment, played, step, name, scored, number, scoring.shards())
+            scored = score(f"{what} round {number}", scored, number)
             lacking = schedule.missing(used(run.store.open(scored)))
             if not any(lacking.values()):
                 break
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
-        return played, stages.score(experiment, played, step, what, scored, 0, scoring.shards())
+        return played, score(what, scored, 0)
+
+
+def scoring(
+    thread: ThreadPoolExecutor, experiment: Experiment, shard: Artifact
+) -> Future[ScoredShard]:
+    """Score a shard in a thread; a killed step scores its shards in the stage."""
+    rewards, folder = experiment.whole.rewards, experiment.store.open(shard)
+    return thread.submit(copy_context().run, scored_shard, rewards, experiment.scores, folder)
 
 
 def warm_started(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentfly_core.pipeline.loop.shard_scoring import scoring_shards
-from agentfly_core.pipeline.loop.training import episodes
-from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
+from agentfly_core.pipeline.loop.lookahead import one_thread
+from agentfly_core.pipeline.loop.training import episodes, scoring
+from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
@@ -40,24 +40,24 @@ def played(store: Store, uri: str, name: str) -> Artifact:
 
 def test_scores_of_all_shards_are_in_their_order(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
-    score = partial(scored_shard, here.whole.rewards, here.scores)
-    with scoring_shards(here.store, score) as scoring:
-        for name in ("t0", "t1", "t2"):
-            scoring.begin(played(here.store, f"runs/demo/{name}", name))
-        shards = scoring.shards().values()
-    assert [one.trajectory_id for shard in shards for one in shard.scores] == ["t0", "t1", "t2"]
+    with one_thread("score") as thread:
+        names = ("t0", "t1", "t2")
+        begun = [
+            scoring(thread, here, played(here.store, f"runs/demo/{name}", name)) for name in names
+        ]
+        scores = [one.trajectory_id for future in begun for one in future.result().scores]
+    assert scores == [*names]
 
 
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
     shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
-    score = partial(scored_shard, here.whole.rewards, here.scores)
-    with pytest.raises(KeyboardInterrupt), scoring_shards(here.store, score) as scoring:
-        for shard in shards:
-            scoring.begin(shard)
+    begun = list[Future[ScoredShard]]()
+    with pytest.raises(KeyboardInterrupt), one_thread("score") as thread:
+        begun += [scoring(thread, here, shard) for shard in shards]
         raise KeyboardInterrupt
-    assert all(scored.done() for scored in scoring.begun.values())
-    assert scoring.begun[shards[-1]].cancelled()
+    assert all(future.done() for future in begun)
+    assert begun[-1].cancelled()
 
 
 def test_an_existing_shard_is_left_to_the_score_stage(
