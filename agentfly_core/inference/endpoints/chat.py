@@ -55,13 +55,11 @@ def reply_of(answer: JSON) -> Message:
     return Message("assistant", content, tool_calls, choice.get("finish_reason") == "length")
 
 
-def tokens_of(answer: Mapping[str, JSON], most: int) -> int | None:
-    """The reported tokens of an answer, at most `most`; None unless a positive integer."""
+def tokens_of(answer: Mapping[str, JSON]) -> int:
+    """The reported tokens of an answer; 0 unless a positive integer."""
     usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    if not isinstance(total, int) or isinstance(total, bool) or total <= 0:
-        return None
-    return min(total, most)
+    return max(total, 0) if isinstance(total, int) and total is not True else 0
 
 
 def _written(messages: Sequence[Message | Observation]) -> Iterator[JSON]:

@@ -126,10 +126,8 @@ class ChatClient:
         except ValueError as error:
             raise _Passing(f"its answer cannot be read: {error}") from error
         assert isinstance(parsed, Mapping), "or it would have no choices"
-        size = len(str(body)) + len(content)
-        limits = (body.get("max_tokens"), body.get("max_completion_tokens"), len(content))
-        most = len(str(body)) + max(limit for limit in limits if isinstance(limit, int))
-        self.service.budget.spend(tokens_of(parsed, most) or size // BYTES_A_TOKEN)
+        estimate = (len(str(body)) + len(content)) // BYTES_A_TOKEN
+        self.service.budget.spend(tokens_of(parsed) or estimate)
         return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
 
     def _redacted(self, text: str) -> str:
