@@ -51,13 +51,8 @@ def log_step(
 
 def _look_at_health(run: Run, step: int) -> None:
     metrics = _metrics(run, step)
-    mistyped = stop_conditions.unmeasured(run.settings.health, metrics)
-    if (
-        mistyped
-        and _learned(metrics)
-        and not any(_learned(_metrics(run, k)) for k in range(run.settings.own_steps.start, step))
-    ):
-        for warning in mistyped:
+    if step == run.settings.own_steps.start and metrics["train/optimizer_steps"]:
+        for warning in stop_conditions.unmeasured(run.settings.health, metrics):
             logger.warning("Step %s: %s", step, warning)
     for warning in stop_conditions.warnings(run.settings.health, metrics):
         logger.warning("Step %s: %s.", step, warning)
@@ -67,8 +62,3 @@ def _metrics(run: Run, step: int) -> Mapping[str, float]:
     content = run.store.read_json(step_layout(run.store, run.name, step).metrics)
     metrics: Mapping[str, float] = content["metrics"] if content else {}  # a step that a kill cut
     return metrics
-
-
-def _learned(metrics: Mapping[str, float]) -> bool:
-    """Whether a step has run an optimizer step."""
-    return metrics["train/optimizer_steps"] > 0

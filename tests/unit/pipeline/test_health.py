@@ -105,14 +105,18 @@ def test_equal_rewards_are_a_sign_only_for_group_algorithms(algorithm, shown, tm
 
 def test_a_mistyped_sign_is_reported_once(tmp_path, caplog):
     learned = {"train/optimizer_steps": 1.0, "train/entropy": 0.5}
-    updates = [{"train/optimizer_steps": 0.0}, learned, learned]
-    logged(tmp_path, "ppo", updates, health={"typo": Sign(metric="train/entrpy", below=0.01)})
+    logged(
+        tmp_path,
+        "ppo",
+        [learned, learned],
+        health={"typo": Sign(metric="train/entrpy", below=0.01)},
+    )
     messages = [
         record.getMessage() for record in caplog.records if "not measured" in record.getMessage()
     ]
     hint = "Did you mean 'train/entropy'?"
     assert messages == [
-        f"Step 2: health.typo looks at 'train/entrpy', which was not measured. {hint}"
+        f"Step 1: health.typo looks at 'train/entrpy', which was not measured. {hint}"
     ]
 
 
