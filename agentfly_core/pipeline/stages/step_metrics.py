@@ -40,25 +40,19 @@ def log_step(
     if not run.experiment.algorithm.needs.compares_group:
         scores.pop(ZERO_SPREAD, None)
     metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
-    before = _metrics(run, step - 1) if step > 1 else {}
+    earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
+    before: Mapping[str, float] = earlier["metrics"] if earlier else {}  # of a step cut by a kill
     metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step)
-    _look_at_health(run, step)
+    _warn(run, step, metrics)
 
 
-def _look_at_health(run: Run, step: int) -> None:
-    metrics = _metrics(run, step)
+def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
     if step == run.settings.own_steps.start and metrics["train/optimizer_steps"]:
         for warning in stop_conditions.unmeasured(run.settings.health, metrics):
             logger.warning("Step %s: %s", step, warning)
     for warning in stop_conditions.warnings(run.settings.health, metrics):
         logger.warning("Step %s: %s.", step, warning)
-
-
-def _metrics(run: Run, step: int) -> Mapping[str, float]:
-    content = run.store.read_json(step_layout(run.store, run.name, step).metrics)
-    metrics: Mapping[str, float] = content["metrics"] if content else {}  # a step that a kill cut
-    return metrics
