@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,34 +37,28 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """A script that plays problems: `DemonstrationPlayer.of(spec, tokenizer, problems, warm_start,
-    settings.quotas, seed, failed)`.
+    """The script of a warm start, which plays problems: `DemonstrationPlayer(spec, tokenizer,
+    problems, warm_start, settings.quotas, seed, failed)`.
 
-    More than the share `failed` of failed episodes raises GateClosed.
+    `quotas` divides episodes among tasks. More than the share `failed` of failed episodes raises
+    GateClosed.
     """
 
-    problems: Sequence[Problem]
     spec: RolloutSpec
-    script: Scripted
+    tokenizer: PreTrainedTokenizerBase
+    problems: Sequence[Problem]
+    warm_start: WarmStart
     quotas: Callable[[int], Mapping[str, int]]
     seed: int
     failed: float
 
-    @classmethod
-    def of(
-        cls,
-        spec: RolloutSpec,
-        tokenizer: PreTrainedTokenizerBase,
-        problems: Sequence[Problem],
-        warm_start: WarmStart,
-        quotas: Callable[[int], Mapping[str, int]],
-        seed: int,
-        failed: float,
-    ) -> DemonstrationPlayer:
-        """Load the script that a warm start names; `quotas` divides episodes among tasks."""
-        policy = policy_at(warm_start.demonstrations, warm_start.settings, problems, seed)
-        script = Scripted(reply_encoder(tokenizer), spec.template.stop_tokens[0], policy)
-        return cls(problems, spec, script, quotas, seed, failed)
+    @cached_property
+    def script(self) -> Scripted:
+        """The script as a sampler."""
+        path, settings = self.warm_start.demonstrations, self.warm_start.settings
+        policy = policy_at(path, settings, self.problems, self.seed)
+        stop = self.spec.template.stop_tokens[0]
+        return Scripted(reply_encoder(self.tokenizer), stop, policy)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
         """Draw `count` episodes, each task with its quota; any prefix is a fair draw."""

@@ -80,9 +80,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
         if warm_start := settings.warm_start:
             # without limits of length or a seed; the script also speaks for frozen speakers
             rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
-            shown = DemonstrationPlayer.of(
-                rules, reads_bytes, training, warm_start, quotas, 0, failed
-            )
+            shown = DemonstrationPlayer(rules, reads_bytes, training, warm_start, quotas, 0, failed)
             with environment_loop(spec.limits) as environments:
                 spans = shown.spans(environments)
         else:

@@ -34,7 +34,7 @@ def demonstrate(
     def make(folder: Path) -> Mapping[str, float]:
         spec = rollout_spec(experiment, tokenizer, services.frozen)
         problems, quotas = split(store.open(data), "train"), settings.quotas
-        shown = DemonstrationPlayer.of(
+        shown = DemonstrationPlayer(
             spec, tokenizer, problems, warm_start, quotas, settings.seed, gates.failed
         )
         shown.play(warm_start.episodes, folder, services.environments)

@@ -200,7 +200,7 @@ def test_a_shard_without_environment_rewards_is_discarded(tokenizer: Any, tmp_pa
 def player_of(experiment: Experiment, tokenizer: Any) -> DemonstrationPlayer:
     spec, settings = rollout_spec(experiment, tokenizer), experiment.settings
     of = (settings.warm_start, settings.quotas, settings.seed, settings.gates.failed)
-    return DemonstrationPlayer.of(spec, tokenizer, PROBLEMS, *of)
+    return DemonstrationPlayer(spec, tokenizer, PROBLEMS, *of)
 
 
 def test_demonstrations_stop_if_the_tools_service_fails(tokenizer: Any, tmp_path: Path) -> None:
