@@ -105,14 +105,14 @@ def require_fields(
         for key, wanted, available in (("columns", columns or (), fields), ("needs", needs, named)):
             if missing := [name for name in wanted if name not in available]:
                 raise ValueError(
-                    f"{key}: {source} has no field {missing[0]!r} in its first {FIRST} rows."
+                    f"{key}: {source} lacks the field {missing[0]!r} in its first {FIRST} rows."
                     f"{did_you_mean(missing[0], sorted(available))}"
                 )
         if named.isdisjoint(QUESTIONS):
             raise ValueError(
                 f"{source} has no {' or '.join(QUESTIONS)} in its first {FIRST} rows; "
-                f"it has {', '.join(sorted(named)) or 'no fields'}. Name the one with the question "
-                "in `columns`, such as {text: question}."
+                f"it has {', '.join(sorted(named)) or 'no fields'}. Rename the field with the "
+                "question by `columns`, such as {text: question}."
             )
 
 

@@ -131,7 +131,7 @@ def _terminal_bench(folder: Path) -> Problem:
         raise RefusedTask(containers, "it needs several containers")
     seconds = _seconds(settings, document.get("max_test_timeout_sec", SECONDS))
     if not isinstance(instruction := document.get("instruction"), str):
-        raise RefusedTask(settings, "it has no instruction")
+        raise RefusedTask(settings, "the instruction is missing")
     check = _check(folder, folder / "run-tests.sh", seconds)
     return _problem(folder, instruction.strip(), document, folder, check)
 

@@ -51,7 +51,7 @@ def score_episodes(
     """Score stored episodes and write scores and ledger to `folder`; returns metrics.
 
     Episodes with a score in `earlier` or `shards` are not scored again; ledger and metrics exclude
-    baselines. Raises GateClosed if too many, baselines included, have no score.
+    baselines. Raises GateClosed for too many unscored episodes, baselines included.
     """
     everything = list[Trajectory]()
     for rollout in rollouts:

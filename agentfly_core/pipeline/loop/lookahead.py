@@ -1,4 +1,4 @@
-"""Work beside the loop: rollouts of later steps, within the allowed staleness, and scoring."""
+"""Rollouts of later steps, within the allowed staleness, in a thread."""
 
 from __future__ import annotations
 

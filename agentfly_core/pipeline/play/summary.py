@@ -20,7 +20,7 @@ from agentfly_core.system.formats.text import counted
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts of what was played; rewards and success with their 95 % intervals, by problem.
+    """Counts of played episodes; rewards and success with their 95 % intervals, by problem.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,

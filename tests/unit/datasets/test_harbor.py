@@ -116,7 +116,7 @@ async def test_the_check_passes_the_solution_only(
         (BENCH, "tests/test_outputs.py", "from yaml.nodes import Node", 1, "it imports yaml: "),
         (BENCH, "docker-compose.yaml", "services: {a: {}, b: {}}", 1, "several containers"),
         (BENCH, "Dockerfile", "COPY . .", 1, "it would show the check or the solution"),
-        (BENCH, "task.yaml", "difficulty: easy", 1, "it has no instruction"),
+        (BENCH, "task.yaml", "difficulty: easy", 1, "the instruction is missing"),
         (BENCH, "task.yaml", "[]", 1, "expected a mapping"),
         (BENCH, "task.yaml", "a: [", 1, "task.yaml, line 1, column 5 is invalid YAML"),
         (BENCH, "data/a.txt", "x" * 1_000_000, 1, "1 files of 1000010 bytes are too many"),

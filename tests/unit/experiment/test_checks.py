@@ -244,7 +244,7 @@ def test_the_columns_of_a_file_are_checked_before_any_work(suffix: str, tmp_path
     with pytest.raises(ValueError) as refused:
         checks.check_inputs(settings_of_file(path, needs=["solutions"]))
     assert str(refused.value) == (
-        f"data: needs: {path} has no field 'solutions' in its first 100 rows. Did you mean "
+        f"data: needs: {path} lacks the field 'solutions' in its first 100 rows. Did you mean "
         "'solution'?"
     )
 
@@ -255,7 +255,7 @@ def test_a_missing_file_or_question_is_refused(tmp_path: Path) -> None:
         checks.check_inputs(settings_of_file(path))
     path.write_text('{"Question": "1+1?"}')
     message = (
-        "or problem or messages in its first 100 rows; it has Question. Name the one with the "
+        "or problem or messages in its first 100 rows; it has Question. Rename the field with the "
     )
     with pytest.raises(ValueError, match=message):
         checks.check_inputs(settings_of_file(path))
