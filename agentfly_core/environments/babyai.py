@@ -9,6 +9,7 @@ import numpy as np
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.extras import require_package
 from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
@@ -121,13 +122,10 @@ def _place(ahead: int, aside: int) -> str:
 @cache
 def _gymnasium() -> Any:
     """The package with MiniGrid's levels in its registry."""
-    try:
-        import gymnasium
-        import minigrid  # noqa: F401
-        from minigrid.envs.babyai.core import roomgrid_level
-    except ImportError as error:
-        raise ValueError(
-            f"BabyAI needs the package minigrid: pip install minigrid (the extra `babyai`): {error}"
-        ) from None
+    require_package("minigrid==3.2.0", "babyai")
+    import gymnasium
+    import minigrid  # noqa: F401
+    from minigrid.envs.babyai.core import roomgrid_level
+
     vars(roomgrid_level)["print"] = lambda *_: None  # it prints each rejected layout
     return gymnasium

@@ -18,14 +18,11 @@ from typing import Any, ClassVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.extras import require_package
 
 GAMES = Path(".agentfly/textworld")
 """The folder of compiled games."""
 VERBS = ("go", "take", "look", "inventory", "examine")
-LACKING = (
-    "TextWorld needs the package textworld: pip install textworld (the extra `textworld`; it "
-    "installs jericho, which is under the GPL)"
-)
 _GENERATOR = threading.Lock()
 """The generator is not thread-safe; compiled games are."""
 _COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
@@ -185,22 +182,20 @@ def plain_text(text: str) -> str:
 @cache
 def _textworld() -> tuple[Any, Any]:
     """TextWorld and the knowledge base of its treasure hunts."""
-    try:
-        import textworld
-        from textworld.challenges.tw_treasure_hunter import treasure_hunter
-        from textworld.generator.data import KnowledgeBase
-    except ImportError as error:
-        raise ValueError(f"{LACKING}: {error}") from None
+    require_package("textworld==1.7.0", "textworld")
+    import textworld
+    from textworld.challenges.tw_treasure_hunter import treasure_hunter
+    from textworld.generator.data import KnowledgeBase
+
     with _GENERATOR:
         return textworld, KnowledgeBase.load(treasure_hunter.KB_PATH)
 
 
 @cache
 def _jericho() -> Any:
-    try:
-        import jericho
-    except ImportError as error:
-        raise ValueError(f"{LACKING}: {error}") from None
+    require_package("jericho", "textworld")
+    import jericho
+
     # it warns about unknown games
     warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
     return jericho

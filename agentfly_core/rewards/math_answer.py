@@ -6,7 +6,6 @@ math-verify reads answers as LaTeX and compares values. Copies are wrong: 41+58 
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math as mathematics
 import re
@@ -18,6 +17,7 @@ from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, T
 from agentfly_core.rewards.gold import NO_ANSWER, right_answers
 from agentfly_core.rewards.limited import limited
 from agentfly_core.rewards.quantities import decimal, in_base, plain, without_unit
+from agentfly_core.system.extras import require_package
 
 LONGEST = 1000
 WRONG_WITH_TOOL = 0.1
@@ -35,15 +35,7 @@ _WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*((?i:no)|[A-Za-z][A-Za-z' -]{2,}?)\s*\}?
 
 # it warns that its alarms are off, which kernel limits replace
 logging.getLogger("math_verify").setLevel(logging.ERROR)
-
-
-def installed() -> None:
-    """Raise ValueError where math-verify is missing."""
-    if importlib.util.find_spec("math_verify") is None:
-        raise ValueError(
-            "agentfly_core.rewards.math_answer needs math-verify: pip install math-verify==0.9.0 "
-            "(the extra `math`)."
-        )
+_READY = partial(require_package, "math-verify==0.9.0", "math")
 
 
 def _examples(problem: Problem) -> Examples:
@@ -51,7 +43,7 @@ def _examples(problem: Problem) -> Examples:
     return Examples(tuple(right), (*NO_ANSWER, *(f"7{stated(one)}" for one in right)))
 
 
-@reward(process=True, timeout=300.0, ready=installed, examples=_examples)
+@reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
 def math(trajectory: Trajectory) -> float:
     """1 if the answer states the same as `problem.facts["answer"]` (see `stated`), else 0.
 
@@ -71,7 +63,7 @@ def _readable(problem: Problem) -> Examples:
     return Examples((), ())
 
 
-@reward(process=True, timeout=300.0, ready=installed, examples=_readable)
+@reward(process=True, timeout=300.0, ready=_READY, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
     """As `math` with tool use: 0 without a tool's answer, 0.1 if wrong with one, 1 if right.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from agentfly_core.records.trajectory import Examples, Problem, Score, Trajector
 from agentfly_core.rewards.gold import NO_ANSWER
 from agentfly_core.rewards.limited import limited
 from agentfly_core.system import parsing
+from agentfly_core.system.extras import require_package
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, sentence
 
@@ -30,20 +30,12 @@ PARSED = {
 """Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
 CARELESS = ("game_of_life_halting", "puzzle24")
 """Their scorers give 1 to one answer for every problem."""
+_READY = partial(require_package, "reasoning-gym==0.1.25", "reasoning-gym")
 _FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
 _ARITHMETIC = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
     *(ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop),
 )
-
-
-def installed() -> None:
-    """Raise ValueError where reasoning-gym is missing."""
-    if importlib.util.find_spec("reasoning_gym") is None:
-        raise ValueError(
-            "Problems and rewards of reasoning-gym need it: pip install reasoning-gym==0.1.25 (the "
-            "extra `reasoning-gym`)."
-        )
 
 
 def _examples(problem: Problem) -> Examples:
@@ -53,7 +45,7 @@ def _examples(problem: Problem) -> Examples:
     return Examples(right, tuple(text for text in NO_ANSWER if text not in right))
 
 
-@reward(process=True, timeout=300.0, ready=installed, examples=_examples)
+@reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
 def reasoning_gym(trajectory: Trajectory) -> Score:
     """1 if the scorer of `problem.facts["dataset"]` returns 1, else 0.
 
@@ -71,7 +63,7 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
     """A dataset of reasoning-gym; raises ValueError for an unknown name or configuration."""
-    installed()
+    _READY()
     from reasoning_gym.factory import create_dataset
 
     if dataset in CARELESS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import re
 from collections.abc import Collection, Sequence
 from operator import itemgetter
@@ -15,6 +14,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from agentfly_core.authoring.tool import tool
+from agentfly_core.system.extras import require_package
 
 Row = dict[str, str]
 _WORD = re.compile(r"\w+")
@@ -57,10 +57,7 @@ class Search:
         sha256: Annotated[str, Field(pattern="^[0-9a-f]{16,64}$")],
         results: Annotated[int, Field(ge=1)] = 3,
     ) -> None:
-        if importlib.util.find_spec("bm25s") is None:
-            raise ValueError(
-                "The tool Search needs the package bm25s: pip install bm25s (the extra `search`)"
-            )
+        require_package("bm25s", "search")
         checksum = hashlib.sha256(_content(corpus)).hexdigest()
         if not checksum.startswith(sha256):
             raise ValueError(

@@ -147,5 +147,5 @@ def test_a_missing_package_has_its_install_command(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(ValueError, match="needs the package bm25s: pip install"):
+    with pytest.raises(ValueError, match="package bm25s is missing: pip install"):
         Search.with_settings(corpus=str(corpus), sha256=version(corpus))
