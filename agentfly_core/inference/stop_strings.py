@@ -46,11 +46,8 @@ class ReplyText:
 
 
 def fast_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a model's directory; raises ValueError unless of the tokenizers library."""
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ValueError(
-            f"agent.stop needs a tokenizer.json, {folder} has a {type(tokenizer).__name__}: choose "
-            "another model, or no stop strings."
-        )
+    """The tokenizer of a model's directory; templates refuse those of other libraries."""
+    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
+        folder, trust_remote_code=False
+    )
     return tokenizer.backend_tokenizer

@@ -14,7 +14,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
+from agentfly_core.inference.stop_strings import ReplyText
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.formats.text import before_stop, first_stop
 from agentfly_core.testing.episodes import saying
@@ -127,14 +127,6 @@ async def test_a_scripted_reply_is_cut_before_its_stop_string() -> None:
     for length, kept, finish in ((3, "abc", "length"), (4, "abc|", "stop_string")):
         reply = await sampler.sample(request(SamplingParams(1.0, length, (STOP,), ("|",))))
         assert (reply.tokens, reply.finish) == (encode(kept), finish)
-
-
-def test_a_tokenizer_written_in_python_is_refused(
-    nano: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda *_, **__: object())
-    with pytest.raises(ValueError, match=r"agent\.stop needs a tokenizer\.json"):
-        fast_tokenizer(nano)
 
 
 def test_tokens_decode_to_their_text(tokenizer: PreTrainedTokenizerFast) -> None:
