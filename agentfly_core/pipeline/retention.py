@@ -85,7 +85,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
         try:
             record = record_of(store, name)
         except Damaged as damage:
-            logger.warning("%s Policies of %s that it needs are removed.", damage, run)
+            logger.warning("%s Policies of %s that it needs may be removed.", damage, run)
             continue
         if record is None or not (record["settings"].get("fork") or record.get("frozen")):
             continue

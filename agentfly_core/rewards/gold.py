@@ -14,10 +14,10 @@ from agentfly_core.system.formats.text import clip
 
 NO_ANSWER = ("", "I do not know.")
 """Wrong answers to every problem."""
-Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
-Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+_Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _VALUES: TypeAdapter[list[str | int | float]] = TypeAdapter(
-    Annotated[list[Text | StrictInt | Real], Field(min_length=1)]
+    Annotated[list[_Text | StrictInt | _Real], Field(min_length=1)]
 )
 _EXPECTED = {
     "answer": "a text, a number, a list of these, SQuAD's {'text': [...]} or TriviaQA's "

@@ -127,9 +127,9 @@ def episodes(
                 if not was_there:  # else its scores may be stored, and a reward may ask a model
                     begun[played[-1]] = scoring(thread, experiment, played[-1])
 
-        def score(round_name: str, before: Artifact | None, number: int) -> Artifact:
+        def score(name: str, earlier: Artifact | None, number: int) -> Artifact:
             shards = {shard: future.result() for shard, future in begun.items()}
-            return stages.score(experiment, played, step, round_name, before, number, shards)
+            return stages.score(experiment, played, step, name, earlier, number, shards)
 
         play(sampling_round)
         for number in range(1, run.settings.rollout.refills + 1):
