@@ -12,7 +12,7 @@ from agentfly_core.config.tasks import SINGLE
 from agentfly_core.pipeline.play.episodes import Played
 from agentfly_core.records.intervals import Interval, Mean, Rate, mean
 from agentfly_core.records.speakers import by_episode, episode_reward
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.summary import rates_by
 from agentfly_core.system.formats.text import counted
@@ -22,21 +22,20 @@ from agentfly_core.system.formats.text import counted
 class Figures:
     """Counts of played episodes; rewards and success with their 95 % intervals, by problem.
 
-        Figures(8, 8, {"terminal": 7, "max_turns": 1}, {}, 0, {},
+        Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, episodes_per_second=312.4)
 
     `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
-    a mixture's tasks that were. `failures` counts why episodes failed, `unscored_for` why others
-    could not be scored. `cut_replies` had no room for more tokens.
+    a mixture's tasks that were. `causes` counts why episodes failed or could not be scored.
+    `cut_replies` had no room for more tokens.
     """
 
     episodes: int
     problems: int
     endings: Mapping[str, int]
-    failures: Mapping[str, int]
     unscored: int
-    unscored_for: Mapping[str, int]
+    causes: Mapping[str, int]
     reward: Mean | None
     success: Rate | None
     success_by_task: Mapping[str, Rate]
@@ -52,8 +51,9 @@ class Figures:
         unscored = f", {self.unscored} unscored" if self.unscored else ""
         played = f"{counted(self.episodes, 'episode')} of {counted(self.problems, 'problem')}"
         text = [f"{played}: {endings}{unscored}"]
-        text += [f"  {count} failed: {why}" for why, count in list(self.failures.items())[:3]]
-        text += [f"  {count} unscored: {why}" for why, count in list(self.unscored_for.items())[:3]]
+        text += [
+            f"  {count} failed or unscored: {why}" for why, count in list(self.causes.items())[:3]
+        ]
         if self.reward:
             interval = self.reward.interval
             shown = (
@@ -87,11 +87,10 @@ def figures(played: Played, goal: str) -> Figures:
     errors = [o for t in played.episodes for o in t.observations if o.error]
     replies = [turn.sampled for t in played.episodes for turn in t.turns]
     cut = [spans for spans in replies if spans and spans[-1].finish == "length"]
-    unfailed = [first for first, *_ in episodes if first.ending is not Ending.FAILED]
     causes = [
-        reward.reason
-        for first in unfailed
-        if isinstance(reward := scores[first.id].reward, Unscored)
+        first.error or (reward.reason if isinstance(reward, Unscored) else "")
+        for first, *_ in episodes
+        for reward in [scores[first.id].reward]
     ]
     solved = solved_by_problem(played.episodes, played.scores, goal)
     problems = {t.problem.id: t.problem for t in played.episodes}
@@ -100,9 +99,8 @@ def figures(played: Played, goal: str) -> Figures:
         episodes=len(episodes),
         problems=len(problems),
         endings=dict(Counter(episode[0].ending.value for episode in episodes)),
-        failures=dict(Counter(episode[0].error for episode in episodes if episode[0].error)),
         unscored=len(episodes) - sum(map(len, rewards.values())),
-        unscored_for=dict(Counter(causes)),
+        causes=dict(Counter(filter(None, causes)).most_common()),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
         success_by_task={task: rate for task, rate in by_task.items() if task != SINGLE},

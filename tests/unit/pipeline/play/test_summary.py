@@ -75,16 +75,16 @@ def test_reasons_of_failed_episodes_are_counted() -> None:
     lost = [replace(one, error="ServiceFailure: gone") for one in PLAYED.episodes[2:]]
     played = replace(PLAYED, episodes=(*PLAYED.episodes[:2], *lost))
     summary = figures(played, GOAL)
-    assert summary.failures == {"ServiceFailure: gone": 2}
-    assert "  2 failed: ServiceFailure: gone" in summary.lines()
+    assert summary.causes == {"ServiceFailure: gone": 2}
+    assert "  2 failed or unscored: ServiceFailure: gone" in summary.lines()
 
 
 def test_reasons_of_unscored_episodes_are_counted() -> None:
     reason = Unscored("exact: got '1.0' (str), expected a finite number")
     scores = [replace(score, reward=reason) for score in PLAYED.scores]
     summary = figures(replace(PLAYED, scores=scores), GOAL)
-    assert (summary.unscored, summary.unscored_for) == (4, {reason.reason: 3})  # and one failed
-    assert f"  3 unscored: {reason.reason}" in summary.lines()
+    assert (summary.unscored, summary.causes) == (4, {reason.reason: 4})
+    assert f"  4 failed or unscored: {reason.reason}" in summary.lines()
 
 
 def test_unscored_episodes_give_no_mean() -> None:
