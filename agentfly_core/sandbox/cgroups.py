@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import subprocess
 import time
 from collections import deque
@@ -73,7 +72,8 @@ class Cgroups:
     @classmethod
     def detect(cls) -> Cgroups:
         """The best usable version; removes groups of dead processes."""
-        for version, parents in _candidates(Path("/proc/self")):
+        groups = Path("/proc/self/cgroup").read_bytes()
+        for version, parents in _candidates(groups, Path("/sys/fs/cgroup")):
             here = cls(version, tuple(parents))
             if parents and here._works():
                 here.sweep()
@@ -135,38 +135,18 @@ class Cgroups:
         return False
 
 
-def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Possible parents: this process's own group and, in v2, its parent."""
-    entries = (line[1:] for line in _lines(proc / "cgroup", ":", 2) if len(line) == 3)
-    # by controllers, "" in v2; groups without a path are skipped
-    groups = {names: path for names, path in entries if path.startswith("/")}
-    v1: list[Path] = []
-    for mount in _lines(proc / "mountinfo", " "):
-        kind, options = mount[mount.index("-") + 1], set(mount[-1].split(","))
-        root, top = _plain(mount[3]), Path(_plain(mount[4]))
-        if kind == "cgroup2" and "" in groups:
-            own = _below(top, root, groups[""])
-            yield from (("v2", [place]) for place in (own, own.parent) if place.is_relative_to(top))
-        if kind == "cgroup" and {"memory", "pids"} & options:
-            v1 += [
-                _below(top, root, path)
-                for names, path in groups.items()
-                if set(names.split(",")) & options
-            ]
-    yield "v1", v1
+def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
+    """Possible parents: the own group of /proc/self/cgroup and, in v2, its parent.
 
-
-def _lines(file: Path, between: str, splits: int = -1) -> list[list[str]]:
-    """The fields of each line, which may contain any other bytes."""
-    text = os.fsdecode(file.read_bytes())
-    return [line.split(between, splits) for line in text.split("\n") if line]
-
-
-def _plain(path: str) -> str:
-    """A path of mountinfo with octal escapes decoded."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
-
-
-def _below(top: Path, root: str, group: str) -> Path:
-    """The folder of a group if `root` of its hierarchy is mounted at `top`."""
-    return Path(os.path.normpath(top / os.path.relpath(group, root)))
+    A container in which that group does not exist sees its own as the root.
+    """
+    lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
+    # by controllers, "" in v2: 4:memory:/user, 0::/user
+    own = {line[1]: line[2].removeprefix("/") for line in lines if len(line) == 3 and line[2]}
+    if "" in own:
+        for place in (root / own[""], (root / own[""]).parent):
+            if place.is_relative_to(root):
+                yield "v2", [place]
+    bounded = [names for names in own if {"memory", "pids"} & {*names.split(",")}]
+    places = {root / names: root / names / own[names] for names in bounded}
+    yield "v1", [place if place.is_dir() else top for top, place in places.items()]
