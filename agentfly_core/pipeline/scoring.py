@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.authoring.reward import Reward
@@ -32,33 +32,20 @@ from agentfly_core.system.progress import Progress, report
 ScoreEpisodes = Callable[[Sequence[Trajectory], Sequence[Trajectory]], list[Scored]]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredShard:
-    """A shard that was scored before its step ended, except unscored trajectories."""
-
-    trajectories: Sequence[Trajectory]
-    scores: Sequence[Scored]
-
-
 def score_episodes(
     experiment: Experiment,
     rollouts: Sequence[Path],
-    earlier: Sequence[Scored],
+    ready: Sequence[Scored],
     step: int,
     folder: Path,
-    shards: Mapping[Path, ScoredShard] = {},
 ) -> dict[str, float]:
     """Score stored episodes and write scores and ledger to `folder`; returns metrics.
 
-    Episodes with a score in `earlier` or `shards` are not scored again; ledger and metrics exclude
-    baselines. Raises GateClosed for too many unscored episodes, baselines included.
+    Episodes with a score in `ready` are not scored again; ledger and metrics exclude baselines.
+    Raises GateClosed for too many unscored episodes, baselines included.
     """
-    everything = list[Trajectory]()
-    for rollout in rollouts:
-        read = shards.get(rollout)
-        everything += read.trajectories if read else read_trajectories(rollout / EPISODES)
-    already = [one for shard in shards.values() for one in shard.scores]
-    by_id = {one.trajectory_id: one for one in [*already, *earlier]}
+    everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
+    by_id = {one.trajectory_id: one for one in ready}
     unknown = [t for t in everything if t.id not in by_id]
     by_id |= {one.trajectory_id: one for one in experiment.scores(unknown, everything)}
     graded = [by_id[t.id] for t in everything]
@@ -89,11 +76,11 @@ def score(
     what: str,
     before: Artifact | None = None,
     round: int = 0,
-    shards: Mapping[Artifact, ScoredShard] = {},
+    ready: Sequence[Scored] = (),
 ) -> Artifact:
     """Publish the scores and the ledger of the episodes of a step or an evaluation.
 
-    Scores in `before` (an earlier round) and `shards` are reused. `round` 1, 2, ... of a step with
+    Scores in `before` (an earlier round) and `ready` are reused. `round` 1, 2, ... of a step with
     refills has its own artifact; `what` names the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
@@ -102,24 +89,23 @@ def score(
         store = experiment.store
         folders = [store.open(rollout) for rollout in rollouts]
         earlier = read_scores(store.open(before) / SCORES) if before else []
-        ready = {store.open(rollout): shard for rollout, shard in shards.items()}
-        return score_episodes(experiment, folders, earlier, step, folder, ready)
+        return score_episodes(experiment, folders, [*ready, *earlier], step, folder)
 
     return produce(experiment.store, target, make)
 
 
-def scored_shard(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> ScoredShard:
-    """Read and score one shard; `scores` is `Experiment.scores`.
+def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:
+    """Score one shard before its step has ended; `scores` is `Experiment.scores`.
 
     `score_episodes` scores the rest: unscored episodes, since a reward may name a speaker of
     another shard, and all episodes where a reward compares a group, which may span shards.
     """
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in rewards):
-        return ScoredShard(trajectories, [])
+        return []
     by_id = {one.trajectory_id: one for one in scores(trajectories, trajectories)}
     left = {t.episode for t in trajectories if isinstance(by_id[t.id].reward, Unscored)}
-    return ScoredShard(trajectories, [by_id[t.id] for t in trajectories if t.episode not in left])
+    return [by_id[t.id] for t in trajectories if t.episode not in left]
 
 
 def _counted(

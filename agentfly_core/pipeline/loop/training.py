@@ -18,12 +18,13 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.lookahead import ahead, one_thread
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.pipeline.scoring import ScoredShard, scored_shard
+from agentfly_core.pipeline.scoring import shard_scores
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
+from agentfly_core.records.trajectory import Scored
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import before_steps
 from agentfly_core.store.artifact import Artifact, Pointer
@@ -116,7 +117,7 @@ def episodes(
     schedule = run.experiment.schedule
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
-    begun: dict[Artifact, Future[ScoredShard]] = {}
+    begun = list[Future[list[Scored]]]()
     with one_thread("score") as thread:
 
         def play(sampling_round: SamplingRound) -> None:
@@ -125,11 +126,11 @@ def episodes(
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 played.append(stages.rollout(services, policy, version, drawn, shard))
                 if not was_there:  # else its scores may be stored, and a reward may ask a model
-                    begun[played[-1]] = scoring(thread, experiment, played[-1])
+                    begun.append(scoring(thread, experiment, played[-1]))
 
         def score(name: str, earlier: Artifact | None, number: int) -> Artifact:
-            shards = {shard: future.result() for shard, future in begun.items()}
-            return stages.score(experiment, played, step, name, earlier, number, shards)
+            ready = [one for future in begun for one in future.result()]
+            return stages.score(experiment, played, step, name, earlier, number, ready)
 
         play(sampling_round)
         for number in range(1, run.settings.rollout.refills + 1):
@@ -144,10 +145,10 @@ def episodes(
 
 def scoring(
     thread: ThreadPoolExecutor, experiment: Experiment, shard: Artifact
-) -> Future[ScoredShard]:
+) -> Future[list[Scored]]:
     """Score a shard in a thread; a killed step scores its shards in the stage."""
     rewards, folder = experiment.whole.rewards, experiment.store.open(shard)
-    return thread.submit(copy_context().run, scored_shard, rewards, experiment.scores, folder)
+    return thread.submit(copy_context().run, shard_scores, rewards, experiment.scores, folder)
 
 
 def warm_started(

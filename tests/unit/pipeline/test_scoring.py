@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentfly_core.pipeline.scoring import score_episodes, scored_shard
+from agentfly_core.pipeline.scoring import score_episodes, shard_scores
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.testing.trajectories import trajectory, turn
@@ -23,12 +23,13 @@ def test_early_and_late_scoring_give_equal_scores(
         write_trajectories(shard / EPISODES, episodes)
         write_timings(shard, [])
     scored = experiment(tmp_path, rewards={"tests.support.teams:writers_share": 1.0})
-    beside = {shard: scored_shard(scored.whole.rewards, scored.scores, shard) for shard in shards}
-    early = [(one.trajectory_id, one.reward) for shard in beside.values() for one in shard.scores]
+    rewards, scores = scored.whole.rewards, scored.scores
+    beside = [one for shard in shards for one in shard_scores(rewards, scores, shard)]
+    early = [(one.trajectory_id, one.reward) for one in beside]
     assert early == [("t1", 5.0), ("t2", 0.5)]
-    for name, before in {"beside": beside, "after": {}}.items():
+    for name, before in {"beside": beside, "after": []}.items():
         (tmp_path / name).mkdir()
-        score_episodes(scored, shards, [], 1, tmp_path / name, before)
+        score_episodes(scored, shards, before, 1, tmp_path / name)
     assert (tmp_path / "beside" / SCORES).read_bytes() == (tmp_path / "after" / SCORES).read_bytes()
     assert [one.reward for one in read_scores(tmp_path / "beside" / SCORES)] == [5.0, 5.0, 0.5]
 
@@ -45,7 +46,7 @@ def test_a_group_in_two_shards_is_compared_as_one(tmp_path: Path) -> None:
         write_timings(tmp_path / name, [])
     comparing = experiment(tmp_path, rewards={"tests.support.crunchers:rank": 1.0})
     rewards, first = comparing.whole.rewards, tmp_path / "first"
-    assert scored_shard(rewards, comparing.scores, first).scores == []
+    assert shard_scores(rewards, comparing.scores, first) == []
     scores = []
     for shards in (["whole"], ["first", "second"]):
         scored = tmp_path / f"scored by {len(shards)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ import pytest
 
 from agentfly_core.pipeline.loop.lookahead import one_thread
 from agentfly_core.pipeline.loop.training import episodes, scoring
-from agentfly_core.pipeline.scoring import ScoredShard
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
+from agentfly_core.records.trajectory import Scored
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -45,14 +44,14 @@ def test_scores_of_all_shards_are_in_their_order(tmp_path: Path) -> None:
         begun = [
             scoring(thread, here, played(here.store, f"runs/demo/{name}", name)) for name in names
         ]
-        scores = [one.trajectory_id for future in begun for one in future.result().scores]
+        scores = [one.trajectory_id for future in begun for one in future.result()]
     assert scores == [*names]
 
 
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
     shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
-    begun = list[Future[ScoredShard]]()
+    begun = list[Future[list[Scored]]]()
     with pytest.raises(KeyboardInterrupt), one_thread("score") as thread:
         begun += [scoring(thread, here, shard) for shard in shards]
         raise KeyboardInterrupt
@@ -71,8 +70,7 @@ def test_an_existing_shard_is_left_to_the_score_stage(
         return played(drawn.run.store, uri, f"t{shard}")
 
     def score(*given: Any) -> Any:
-        shards: Mapping[Artifact, ScoredShard] = given[-1]
-        scored.extend(one.trajectory_id for shard in shards.values() for one in shard.scores)
+        scored.extend(one.trajectory_id for one in given[-1])
         return DATA
 
     stages = stages_with(rollout=rollout, score=score)
