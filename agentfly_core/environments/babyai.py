@@ -9,8 +9,8 @@ import numpy as np
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.extras import require_package
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.module_search import require_package
 
 if TYPE_CHECKING:
     from minigrid.core.world_object import WorldObj

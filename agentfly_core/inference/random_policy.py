@@ -46,7 +46,8 @@ def _value(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str])
         return _value(draw.choice(options), draw, words)
     match schema.get("type", "string"):
         case _ if "const" in schema or choices:
-            return draw.choice(choices or [schema["const"]])
+            chosen: JSON = draw.choice(choices or [schema["const"]])
+            return chosen
         case "object":
             return _object(schema, draw, words)
         case "array":

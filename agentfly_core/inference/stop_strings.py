@@ -47,7 +47,6 @@ class ReplyText:
 
 def fast_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a model's directory; templates refuse those of other libraries."""
-    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
-        folder, trust_remote_code=False
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    assert isinstance(tokenizer, PreTrainedTokenizerFast)
     return tokenizer.backend_tokenizer

@@ -17,7 +17,7 @@ from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, T
 from agentfly_core.rewards.gold import NO_ANSWER, right_answers
 from agentfly_core.rewards.limited import limited
 from agentfly_core.rewards.quantities import decimal, in_base, plain, without_unit
-from agentfly_core.system.extras import require_package
+from agentfly_core.system.module_search import require_package
 
 LONGEST = 1000
 WRONG_WITH_TOOL = 0.1

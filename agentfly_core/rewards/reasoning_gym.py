@@ -14,9 +14,9 @@ from agentfly_core.records.trajectory import Examples, Problem, Score, Trajector
 from agentfly_core.rewards.gold import NO_ANSWER
 from agentfly_core.rewards.limited import limited
 from agentfly_core.system import parsing
-from agentfly_core.system.extras import require_package
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, sentence
+from agentfly_core.system.module_search import require_package
 
 LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})

@@ -48,3 +48,12 @@ def for_children() -> dict[str, str]:
     """The environment of children without access to the Prefect and MLflow servers."""
     kept = {name: value for name, value in environment().items() if name not in OF_SERVERS}
     return kept | finding_ours()
+
+
+def require_package(requirement: str, extra: str) -> None:
+    """Raise ValueError without a package: `require_package("math-verify==0.9.0", "math")`."""
+    name = requirement.partition("==")[0]
+    if importlib.util.find_spec(name.replace("-", "_")) is None:
+        raise ValueError(
+            f"The package {name} is missing: pip install {requirement} (the extra `{extra}`)."
+        )

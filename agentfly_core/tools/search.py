@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from agentfly_core.authoring.tool import tool
-from agentfly_core.system.extras import require_package
+from agentfly_core.system.module_search import require_package
 
 Row = dict[str, str]
 _WORD = re.compile(r"\w+")

@@ -23,6 +23,7 @@ from agentfly_core.system.module_search import (
     finding_ours,
     for_children,
     import_ours,
+    require_package,
 )
 from agentfly_core.system.service import ChildState, supervised
 from flows.__main__ import main
@@ -154,3 +155,10 @@ def test_children_get_no_secret_of_prefect_or_mlflow(
     assert "f3Qk" not in " ".join(given.values())
     assert given["HF_TOKEN"] == "hf_Xq81kd93"
     assert given["PYTHONSAFEPATH"] == "1"
+
+
+def test_a_missing_package_has_its_install_command() -> None:
+    require_package("pytest==1.0", "test")
+    message = r"The package no-such is missing: pip install no-such==1\.0 \(the extra `odd`\)"
+    with pytest.raises(ValueError, match=message):
+        require_package("no-such==1.0", "odd")
