@@ -23,7 +23,7 @@ from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault, redact
 from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowStore
-from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.mlflow_run import REFUSALS, MlflowRun
 from agentfly_core.tracking.sync import Sender, sync
 from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
@@ -74,7 +74,8 @@ class Background:
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         if self.error:
             print(f"MLflow ({redact(self._place.uri)}) lacks data: {_reason(self.error)}.")
-            print(f"Send the rest with {self._command}.")
+            if getattr(self.error, "error_code", "") not in REFUSALS:  # it would fail again
+                print(f"Send the rest with {self._command}.")
 
     def _call(self) -> None:
         try:

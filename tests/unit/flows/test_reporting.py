@@ -84,6 +84,18 @@ def test_a_call_after_an_outage_connects_and_clears_the_error(capsys: Output) ->
     assert sending.error is None
 
 
+def test_a_refused_call_is_not_promised(capsys: Output) -> None:
+    def refuse(mlflow: Any) -> None:
+        error: Any = ValueError("No such model")
+        error.error_code = "INVALID_PARAMETER_VALUE"
+        raise error
+
+    Background(OWN, connected, refuse, COMMAND).finish()
+    missing = capsys.readouterr().out
+    assert "No such model" in missing
+    assert COMMAND not in missing
+
+
 def test_a_damaged_file_of_the_run_is_named(capsys: Output) -> None:
     def damaged(mlflow: Any) -> None:
         raise Damaged("runs/a/metrics.json is damaged.")
